@@ -1,0 +1,85 @@
+"""Every error that a person can meet, in one tree; commands catch `HarnessError` once.
+
+HarnessError
+    UsageError              a command line that cannot be carried out
+    SpecError               a space file with faults; carries all of them
+    ExpressionError         a constraint or launch size that cannot be parsed
+    HostModuleError         a host module that is missing, broken or incomplete
+    BackendUnavailable      a device, driver or compiler that is not there
+    RecordingError          recorded measurements that cannot be read
+    ResultsError            a results database that cannot be used
+        DatabaseBusy        another process holds it
+    MeasurementFailed       one configuration failed; becomes an outcome, never ends a run
+        BuildFailed
+        LaunchFailed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class HarnessError(Exception):
+    """What went wrong and, where there is one, the next step, in words for a person."""
+
+
+class UsageError(HarnessError):
+    """The command line asks for something that does not exist or does not fit together."""
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One fault of a file: where (1-based line, 0 for the file as a whole) and what."""
+
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{where}: {self.text}"
+
+
+class SpecError(HarnessError):
+    """A space file is not usable; `faults` holds everything that is wrong with it."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(sorted(faults))
+        super().__init__("\n".join(map(str, self.faults)))
+
+
+class ExpressionError(HarnessError):
+    """An expression uses something that the expression language does not have."""
+
+
+class HostModuleError(HarnessError):
+    """The Python file beside a kernel lacks what it must define, or raised."""
+
+
+class BackendUnavailable(HarnessError):
+    """A backend cannot run here; the message names what is missing and what to install."""
+
+
+class RecordingError(HarnessError):
+    """A file of recorded measurements is truncated, mistyped or does not fit the space."""
+
+
+class ResultsError(HarnessError):
+    """A results database cannot be opened, read or written."""
+
+
+class DatabaseBusy(ResultsError):
+    """Another process is writing to the same results database."""
+
+
+class MeasurementFailed(HarnessError):
+    """One configuration could not be measured; it becomes an outcome of that configuration."""
+
+
+class BuildFailed(MeasurementFailed):
+    """The compiler refused the configuration; the message is its log."""
+
+
+class LaunchFailed(MeasurementFailed):
+    """The device refused or aborted the launch."""

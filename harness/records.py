@@ -1,0 +1,280 @@
+"""The frozen nouns that travel between the rooms: they refuse to be built wrong.
+
+Times are seconds, sizes are bytes. Nothing here imports another room.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+
+Value = bool | int | float | str | None
+"""What a parameter may be set to; None is a compiler flag that is absent."""
+
+Feature = int | float | str
+
+
+class Outcome(str, Enum):
+    """How a measurement ended."""
+
+    OK = "ok"
+    ILLEGAL = "illegal"
+    BUILD_FAILED = "build_failed"
+    LAUNCH_FAILED = "launch_failed"
+    WRONG_RESULT = "wrong_result"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def canonical_json(values: Mapping[str, Value]) -> str:
+    """One text for equal mappings, whatever the order of their keys."""
+    return json.dumps(dict(values), sort_keys=True, separators=(",", ":"))
+
+
+class _Named(Mapping[str, "Value"]):
+    """An immutable, hashable mapping from names to plain values."""
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        for name, value in values.items():
+            if value is not None and type(value) not in (bool, int, float, str):
+                kind = type(value).__name__
+                raise TypeError(f"{name} must be a bool, int, float, str or None, but got a {kind}")
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(self.json)
+
+    def __eq__(self, other: object) -> bool:
+        # By text, since 1, 1.0 and True are three different values of a parameter.
+        return isinstance(other, type(self)) and self.json == other.json
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={shown(value)}" for name, value in self.items())
+
+    @cached_property
+    def json(self) -> str:
+        """The canonical text, equal for equal values."""
+        return canonical_json(self._values)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical text, hexadecimal."""
+        return hashlib.sha256(self.json.encode()).hexdigest()
+
+
+def shown(value: Value) -> str:
+    """A value as people read it: `absent` for a flag that is left out."""
+    if value is None:
+        return "absent"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+class Config(_Named):
+    """A configuration: one value for every parameter."""
+
+
+class Input(_Named):
+    """An input: the numbers (features) that describe what the kernel is run on."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """What came of compiling one configuration.
+
+    `registers`, `shared_bytes` (statically allocated) and `spill_bytes` are per work-item,
+    per work-group and per work-item; None where the compiler does not tell.
+    `cached` says that no compiler ran because an earlier build was found on disk.
+    """
+
+    key: str
+    options: str
+    compiler: str
+    compile_s: float
+    binary_sha256: str | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_bytes: int | None = None
+    log: str = ""
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class WorstElement:
+    """The element of an output that is farthest outside its tolerance."""
+
+    argument: str
+    index: tuple[int, ...]
+    found: float
+    expected: float
+    tolerance: float
+    wrong_count: int
+    count: int
+
+    def __str__(self) -> str:
+        index = ", ".join(map(str, self.index))
+        return (
+            f"{self.argument}[{index}] is {self.found:.9g}, expected {self.expected:.9g} "
+            f"+- {self.tolerance:.3g}; {self.wrong_count:,} of {self.count:,} elements are wrong"
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of verification; `worst` is there exactly when the result is wrong."""
+
+    worst: WorstElement | None = None
+
+    @property
+    def correct(self) -> bool:
+        """Whether every element lies within its tolerance."""
+        return self.worst is None
+
+
+class StopReason(str, Enum):
+    """Why sampling ended."""
+
+    REPEATS = "repeats"
+    PRECISE = "precise"
+    WORSE = "worse"
+    RECORDED = "recorded"
+    INTERLEAVED = "interleaved"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Raw samples in seconds, each one timed run of the kernel; all else is derived."""
+
+    samples_s: tuple[float, ...]
+    stopped: StopReason = StopReason.REPEATS
+
+    def __post_init__(self) -> None:
+        if not self.samples_s:
+            raise ValueError("a timing needs one sample or more, but got none")
+        for sample in self.samples_s:
+            if not (math.isfinite(sample) and sample > 0):
+                raise ValueError(f"samples must be finite and above 0 s, but got {sample!r}")
+
+    @cached_property
+    def median_s(self) -> float:
+        """The median of the samples: what configurations are compared by."""
+        return statistics.median(self.samples_s)
+
+    @cached_property
+    def mean_s(self) -> float:
+        """The arithmetic mean of the samples."""
+        return statistics.fmean(self.samples_s)
+
+    @cached_property
+    def std_s(self) -> float:
+        """The sample standard deviation; 0 for a single sample."""
+        return statistics.stdev(self.samples_s) if len(self.samples_s) > 1 else 0.0
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return len(self.samples_s)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One configuration, measured on one input.
+
+    A timing is present exactly when the outcome is ok; everything else has a message.
+    """
+
+    config: Config
+    input: Input
+    outcome: Outcome
+    timing: Timing | None = None
+    build: Build | None = None
+    worst: WorstElement | None = None
+    message: str = ""
+    warmup_s: tuple[float, ...] = ()
+    wall_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.outcome is Outcome.OK) != (self.timing is not None):
+            raise ValueError(
+                f"a timing belongs to the outcome ok and to no other, but got {self.outcome} "
+                f"with {'a' if self.timing else 'no'} timing"
+            )
+        if self.outcome is not Outcome.OK and not self.message:
+            raise ValueError(f"the outcome {self.outcome} needs a message that says why")
+
+    @property
+    def time_s(self) -> float:
+        """The median time in seconds; infinity unless the outcome is ok."""
+        return self.timing.median_s if self.timing else math.inf
+
+
+@dataclass(frozen=True)
+class DeviceLimits:
+    """What a work-group (block) and a grid may be at most on a device; `compute_units` counts
+    multiprocessors or cores."""
+
+    max_group_size: int
+    max_group_dims: tuple[int, int, int]
+    max_grid_dims: tuple[int, int, int]
+    max_local_bytes: int
+    compute_units: int
+    warp_size: int
+
+    def names(self) -> dict[str, int]:
+        """The limits under the names that constraints use."""
+        return {
+            "max_group_size": self.max_group_size,
+            "max_local_bytes": self.max_local_bytes,
+            "compute_units": self.compute_units,
+            "warp_size": self.warp_size,
+        }
+
+
+LIMIT_NAMES = ("max_group_size", "max_local_bytes", "compute_units", "warp_size")
+"""What constraints may say of a device."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a number may be compared with: times from two environments never mix.
+
+    `notes` tell about the machine but do not separate measurements.
+    """
+
+    backend: str
+    device: str
+    platform: str
+    driver: str
+    compiler: str
+    notes: Mapping[str, str] = field(default_factory=dict, compare=False, hash=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the fields that must agree."""
+        parts = (self.backend, self.device, self.platform, self.driver, self.compiler)
+        return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        return f"{self.device} ({self.platform}, driver {self.driver})"
