@@ -1,0 +1,482 @@
+"""Mends for OpenTuner 0.8.8, which predates Python 3.11, SQLAlchemy 2 and numpy 2.
+
+`apply` patches the installed package at run time, once. Each function of `MENDS` mends one defect
+and says the symptom and the place (file:line in opentuner 0.8.8). A mend that shadows a builtin
+does so in one OpenTuner module's namespace only.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import inspect
+import io
+import itertools
+import logging
+import random
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import numpy
+from sqlalchemy import event
+from sqlalchemy.exc import MovedIn20Warning
+from sqlalchemy.orm import Query, object_session, sessionmaker
+
+from harness.errors import HarnessError
+
+OPENTUNER_VERSION = "0.8.8"
+
+# Techniques of OpenTuner's registry that are kept from users: name -> reason. All 43 work.
+NOT_OFFERED: Mapping[str, str] = MappingProxyType({})
+
+
+@functools.cache
+def apply() -> None:
+    """Mend the installed OpenTuner; call it before anything else of OpenTuner is used.
+
+    Calling it again does nothing. Raises HarnessError for any other version than 0.8.8.
+    """
+    require_version()
+    import_quietly()
+    for mend in MENDS:
+        mend()
+
+
+def offered_techniques() -> tuple[str, ...]:
+    """The sorted names of OpenTuner's own techniques that are known to work.
+
+    Techniques that others have registered are not judged here, and so not listed.
+    """
+    apply()
+    from opentuner.search import technique
+
+    registered, _ = technique.all_techniques()
+    own = {t.name for t in registered if type(t).__module__.startswith("opentuner.")}
+    return tuple(sorted(own - NOT_OFFERED.keys()))
+
+
+def require_version() -> None:
+    """Raise HarnessError unless the installed OpenTuner is the one these mends were written for."""
+    try:
+        found = importlib.metadata.version("opentuner")
+    except importlib.metadata.PackageNotFoundError:
+        found = "none"
+    if found != OPENTUNER_VERSION:
+        raise HarnessError(
+            f"OpenTuner {OPENTUNER_VERSION} is needed, found {found}: its defects are mended by "
+            f"patching that very version; run: pip install opentuner=={OPENTUNER_VERSION}"
+        )
+
+
+def import_quietly() -> None:
+    """declarative_base() warns on import (resultsdb/models.py:47)."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=MovedIn20Warning, module=r"opentuner\.")
+        from opentuner.search import technique
+
+        technique.all_techniques()
+
+
+# What OpenTuner does to the process that imports it
+
+
+def leave_logging_alone() -> None:
+    """Import replaces logging.Formatter for the whole process, and the first run installs root
+    handlers and writes ./opentuner.log (tuningrunmain.py:49 and :81)."""
+    import opentuner
+    from opentuner import tuningrunmain
+
+    if logging.Formatter is tuningrunmain.LogFormatter:
+        logging.Formatter = tuningrunmain._OldFormatter  # type: ignore[misc]
+    tuningrunmain.init_logging = opentuner.init_logging = _do_nothing
+    logging.getLogger("opentuner").addHandler(logging.NullHandler())
+
+
+def demand_database() -> None:
+    """A run without a database URL creates ./opentuner.db/ (tuningrunmain.py:121)."""
+    from opentuner.tuningrunmain import TuningRunMain
+
+    original = TuningRunMain.__init__
+
+    def __init__(self: Any, interface: Any, args: Any, *rest: Any, **named: Any) -> None:
+        if not args.database:
+            raise HarnessError(
+                "no database is given, and OpenTuner would create ./opentuner.db; "
+                "set args.database to an SQLAlchemy URL, such as sqlite:///results/search.db"
+            )
+        original(self, interface, args, *rest, **named)
+
+    TuningRunMain.__init__ = __init__
+
+
+def close_cpuinfo() -> None:
+    """Asking for the processor's name leaves a file open: ResourceWarning
+    (measurement/driver.py:223)."""
+    from opentuner.measurement import driver
+
+    driver.open = lambda path: io.StringIO(Path(path).read_text(encoding="utf-8"))
+
+
+def explain_empty_search() -> None:
+    """A search that measured nothing, as a simplex on a space without numbers, dies of an
+    AttributeError on None (tuningrunmain.py:205)."""
+    from opentuner.search.driver import SearchDriver
+
+    original = SearchDriver.main
+
+    def main(self: Any) -> None:
+        original(self)
+        if self.best_result is None:
+            raise HarnessError(
+                f"the search ended with nothing measured: technique {self.root_technique.name} "
+                "proposed no configuration, or a limit stopped it first; simplex techniques need "
+                "a numeric parameter, AUCBanditMetaTechniqueA works on every space"
+            )
+
+    SearchDriver.main = main
+
+
+# SQLAlchemy 2
+
+
+def add_requests_to_session() -> None:
+    """Duplicates are measured again, with the warning "DesiredResult not in session": SQLAlchemy 2
+    no longer adds an object through a backref (search/driver.py:183, resultsdb/models.py:283)."""
+    from opentuner.resultsdb.models import DesiredResult
+
+    event.listen(DesiredResult.tuning_run, "set", _add_to_session_of_run)
+
+
+def get_by_key() -> None:
+    """Query.get, which answers the second request of a configuration, is deprecated and warns at
+    every duplicate (search/driver.py:202, resultsdb/connect.py:68)."""
+    connect = sys.modules["opentuner.resultsdb.connect"]
+    vars(connect)["sessionmaker"] = functools.partial(sessionmaker, query_cls=_Query)
+
+
+def order_by_id() -> None:
+    """Requests of one generation come in no defined order (measurement/driver.py:167), and its
+    results in that of the clock, which may stand still or step back (search/driver.py:220)."""
+    from opentuner.measurement.driver import MeasurementDriver
+    from opentuner.resultsdb import models
+    from opentuner.search import driver
+
+    pending = MeasurementDriver.query_pending_desired_results
+
+    def query_pending_desired_results(self: Any) -> Any:
+        return pending(self).order_by(models.DesiredResult.id)
+
+    MeasurementDriver.query_pending_desired_results = query_pending_desired_results
+    driver.Result = SimpleNamespace(collection_date=models.Result.id)
+
+
+# Aliasing
+
+
+def copy_proposals() -> None:
+    """The database object holds the very dict that a technique goes on changing, so the best
+    configuration handed back is not the one measured (search/driver.py:264)."""
+    from opentuner.search.driver import SearchDriver
+
+    original = SearchDriver.get_configuration
+
+    def get_configuration(self: Any, cfg: dict[str, Any]) -> Any:
+        self.manipulator.normalize(cfg)
+        return original(self, self.manipulator.copy(cfg))
+
+    SearchDriver.get_configuration = get_configuration
+
+
+def mix_into_child() -> None:
+    """opn_stochastic_mix calls copy_value(src, dst) the wrong way round: it overwrites a parent
+    and never moves the child (search/manipulator.py:442)."""
+    from opentuner.search.manipulator import Parameter
+
+    def opn_stochastic_mix(
+        self: Any, cfg: Any, cfgs: list[Any], ratio: list[float], *_: Any, **__: Any
+    ) -> None:
+        (parent,) = random.choices(cfgs, weights=ratio)
+        self.copy_value(parent, cfg)
+
+    Parameter.opn_stochastic_mix = opn_stochastic_mix
+
+
+def keep_particle_best() -> None:
+    """A particle's best position is the dict that its next move changes, so a swarm remembers
+    nothing (search/pso.py:45 and :60)."""
+    from opentuner.search.pso import HybridParticle
+
+    original = HybridParticle.move
+
+    def move(self: Any, global_best: dict[str, Any]) -> None:
+        self.position = self.manipulator.copy(self.position)
+        original(self, global_best)
+
+    HybridParticle.move = move
+
+
+def keep_parameter_order() -> None:
+    """Mutations shuffle the manipulator's own list of parameters, so a second run on the same
+    manipulator differs (search/manipulator.py:184, composableevolutionarytechniques.py:434 and
+    :492)."""
+    from opentuner.search import composableevolutionarytechniques as composable
+    from opentuner.search.manipulator import ConfigurationManipulator
+
+    parameters = ConfigurationManipulator.parameters
+    ConfigurationManipulator.parameters = lambda self, config: list(parameters(self, config))
+    for owner in (
+        composable.RandomThreeParentsComposableTechnique,
+        composable.GreedyComposableTechnique,
+    ):
+        owner.select_parameters = _given_a_copy(owner.select_parameters)
+
+
+# Python 3
+
+
+def sort_with_cmp() -> None:
+    """TypeError from sort(cmp=...) in Torczon (simplextechniques.py:359 to :388), PseudoAnnealing
+    (simulatedannealing.py:108), RecyclingMetaTechnique (metatechniques.py:158) and in the names of
+    generated techniques (composableevolutionarytechniques.py:78)."""
+    from opentuner.search import composableevolutionarytechniques as composable
+    from opentuner.search import metatechniques, simplextechniques, simulatedannealing
+
+    for module in (simplextechniques, simulatedannealing, metatechniques):
+        module.list = _CmpList
+    composable.sorted = _cmp_sorted
+
+
+def find_operators() -> None:
+    """Generated techniques find no operator: inspect.getargspec is gone, and a class's functions
+    are no longer methods (search/manipulator.py:1802). Operators on n parents are left out, since
+    apply_operator adds a dict to a list for them (composableevolutionarytechniques.py:317)."""
+    from opentuner.search import manipulator
+
+    def composable_operators(param: Any, min_num_parents: int) -> list[str]:
+        parents = {str(n): n for n in range(1, min(min_num_parents, 4) + 1)}
+        found = []
+        for name, function in inspect.getmembers(param, inspect.isroutine):
+            match = re.match(r"op(\d)_", name)
+            if match and _required_arguments(function) == parents.get(match[1]):
+                found.append(name)
+        return found
+
+    manipulator.composable_operators = composable_operators
+
+
+def order_populations() -> None:
+    """Differential evolution and composable techniques order by time and by address, so a seed
+    does not repeat a run (differentialevolution.py:24, :28, :112 and
+    composableevolutionarytechniques.py:24, :30, :368)."""
+    from opentuner.search import composableevolutionarytechniques, differentialevolution
+
+    for module in (composableevolutionarytechniques, differentialevolution):
+        module.time = SimpleNamespace(time=itertools.count().__next__)
+        module.set = _OrderedSet
+
+
+# Techniques
+
+
+def start_pattern_search() -> None:
+    """PatternSearch compares with a centre that it never had measured, if it is asked first:
+    ValueError from min() of nothing (search/patternsearch.py:18)."""
+    from opentuner.search.patternsearch import PatternSearch
+
+    original = PatternSearch.main_generator
+
+    def main_generator(self: Any) -> Any:
+        if self.driver.best_result is None:
+            yield self.driver.get_configuration(self.manipulator.random())
+        yield from original(self)
+
+    PatternSearch.main_generator = main_generator
+
+
+def mutate_few_parameters() -> None:
+    """BinaryGA mutates two parameters and dies of a ValueError where there is one
+    (search/binaryga.py:49)."""
+    from opentuner.search.binaryga import BinaryGA
+
+    original = BinaryGA.create_offspring
+
+    def create_offspring(self: Any) -> Any:
+        self.mutate_count = min(self.mutate_count, len(self.manipulator.params))
+        return original(self)
+
+    BinaryGA.create_offspring = create_offspring
+
+
+# Parameters
+
+
+def store_plain_booleans() -> None:
+    """A swarm stores numpy booleans, which hash unlike Python's and cannot be subtracted
+    (search/manipulator.py:939)."""
+    from opentuner.search.manipulator import BooleanParameter
+
+    def set_value(self: Any, config: dict[str, Any], value: object) -> None:
+        self._set(config, bool(value))
+
+    BooleanParameter.set_value = set_value
+
+
+def saturate_sigmoids() -> None:
+    """A fast particle makes numpy warn of an overflow in exp, although the sigmoid's limit is
+    right (search/manipulator.py:696 and :994)."""
+    from opentuner.search.manipulator import BooleanParameter, IntegerParameter
+
+    for owner in (BooleanParameter, IntegerParameter):
+        owner.op3_swarm = numpy.errstate(over="ignore")(owner.op3_swarm)
+
+
+def keep_log_integers_whole() -> None:
+    """LogIntegerParameter starts from a float, so 1.0 reaches a compiler, and claims 2^32 values
+    (search/manipulator.py:582 and :647)."""
+    from opentuner.search.manipulator import LogIntegerParameter
+
+    def seed_value(self: Any) -> int:
+        return int(self.min_value)
+
+    def search_space_size(self: Any) -> int:
+        return int(self.max_value) - int(self.min_value) + 1
+
+    LogIntegerParameter.seed_value = seed_value
+    LogIntegerParameter.search_space_size = search_space_size
+
+
+def scale_powers_exactly() -> None:
+    """PowerOfTwoParameter refuses 2^29 and 2^31, whose logarithm rounds off
+    (search/manipulator.py:823 to :838)."""
+    from opentuner.search.manipulator import PowerOfTwoParameter
+
+    def __init__(self: Any, name: str, min_value: int, max_value: int, **named: Any) -> None:
+        for value in (min_value, max_value):
+            if value < 1 or value & (value - 1):
+                raise HarnessError(f"{name}: {value} is not a power of two")
+        super(PowerOfTwoParameter, self).__init__(name, min_value, max_value, **named)
+
+    def legal_range(self: Any, config: dict[str, Any]) -> tuple[int, int]:
+        return _exponent(self.min_value), _exponent(self.max_value)
+
+    def search_space_size(self: Any) -> int:
+        return _exponent(self.max_value) - _exponent(self.min_value) + 1
+
+    PowerOfTwoParameter.__init__ = __init__
+    PowerOfTwoParameter._scale = lambda self, value: _exponent(value)
+    PowerOfTwoParameter.legal_range = legal_range
+    PowerOfTwoParameter.search_space_size = search_space_size
+
+
+def clamp_on_search_scale() -> None:
+    """Scaled parameters clamp a logarithm with the bounds of the value: AssertionError, or a value
+    that was never meant (search/manipulator.py:617, :630 and :642)."""
+    from opentuner.search.manipulator import ScaledNumericParameter
+
+    def op1_scale(self: Any, cfg: Any, k: float) -> None:
+        _set_clamped(self, cfg, self.get_value(cfg) * k)
+
+    def op3_difference(self: Any, cfg: Any, cfg1: Any, cfg2: Any) -> None:
+        _set_clamped(self, cfg, self.get_value(cfg2) - self.get_value(cfg1))
+
+    def opn_sum(self: Any, cfg: Any, *cfgs: Any) -> None:
+        _set_clamped(self, cfg, sum(map(self.get_value, cfgs)))
+
+    ScaledNumericParameter.op1_scale = op1_scale
+    ScaledNumericParameter.op3_difference = op3_difference
+    ScaledNumericParameter.opn_sum = opn_sum
+
+
+MENDS: tuple[Callable[[], None], ...] = (
+    leave_logging_alone,
+    demand_database,
+    close_cpuinfo,
+    explain_empty_search,
+    add_requests_to_session,
+    get_by_key,
+    order_by_id,
+    copy_proposals,
+    mix_into_child,
+    keep_particle_best,
+    keep_parameter_order,
+    sort_with_cmp,
+    find_operators,
+    order_populations,
+    start_pattern_search,
+    mutate_few_parameters,
+    store_plain_booleans,
+    saturate_sigmoids,
+    keep_log_integers_whole,
+    scale_powers_exactly,
+    clamp_on_search_scale,
+)
+
+
+# What the mends put in place
+
+
+class _CmpList(list[Any]):
+    """A list that still sorts by Python 2's cmp."""
+
+    def sort(self, *, cmp: Any = None, key: Any = None, reverse: bool = False) -> None:
+        super().sort(key=functools.cmp_to_key(cmp) if cmp else key, reverse=reverse)
+
+
+def _cmp_sorted(items: Iterable[Any], cmp: Any = None) -> list[Any]:
+    return sorted(items, key=functools.cmp_to_key(cmp) if cmp else None)
+
+
+class _OrderedSet(dict[Any, None]):
+    """A set that is iterated in the order of insertion; it can do what OpenTuner asks of one."""
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        super().__init__(dict.fromkeys(items))
+
+    def add(self, item: Any) -> None:
+        self[item] = None
+
+    def __sub__(self, other: Iterable[Any]) -> _OrderedSet:
+        return _OrderedSet(item for item in self if item not in other)
+
+
+class _Query(Query[Any]):
+    """A query whose get is the session's."""
+
+    def get(self, ident: Any) -> Any:
+        entity: Any = self.column_descriptions[0]["entity"]
+        return self.session.get(entity, ident)
+
+
+def _add_to_session_of_run(request: Any, tuning_run: Any, *_: Any) -> None:
+    session = object_session(tuning_run)
+    if session is not None:
+        session.add(request)
+
+
+def _given_a_copy(select: Callable[[Any, list[Any]], list[Any]]) -> Callable[..., list[Any]]:
+    return lambda self, params: select(self, list(params))
+
+
+def _required_arguments(function: Any) -> int:
+    """The number of arguments after self that have neither default nor star."""
+    parameters = inspect.signature(function).parameters.values()
+    return sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters) - 1
+
+
+def _exponent(power: int) -> int:
+    """log2 of a power of two, exactly."""
+    return int(power).bit_length() - 1
+
+
+def _set_clamped(parameter: Any, config: dict[str, Any], value: float) -> None:
+    low, high = parameter.legal_range(config)
+    parameter.set_value(config, max(low, min(high, value)))
+
+
+def _do_nothing() -> None:
+    """Stands in for init_logging."""

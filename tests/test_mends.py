@@ -1,0 +1,463 @@
+"""Every mend of OpenTuner 0.8.8, and every technique that is offered, run and repeated."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.metadata
+import logging
+import math
+import os
+import random
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+from sqlalchemy import inspect as inspect_object
+
+from harness.errors import HarnessError
+from harness.search import mends
+
+mends.apply()
+
+# Imported after the mends, as the search package does it.
+opentuner: Any = importlib.import_module("opentuner")
+m = opentuner.search.manipulator
+technique = opentuner.search.technique
+DesiredResult = opentuner.resultsdb.models.DesiredResult
+Result = opentuner.resultsdb.models.Result
+
+Config = dict[str, Any]
+
+# Distinct measurements a run: more than the 30 of most first populations; two are made smaller.
+DISTINCT = 34
+SMALL_POPULATION = {"BinaryGA": 12, "DifferentialEvolution_20_100": 12}
+
+
+def mixed_parameters() -> list[Any]:
+    return [
+        m.BooleanParameter("flag"),
+        m.EnumParameter("cache", ["default", "ca", "cg", 4]),
+        m.IntegerParameter("unroll", 1, 40),
+        m.LogIntegerParameter("tile", 1, 500),
+        m.PowerOfTwoParameter("block", 16, 1024),
+    ]
+
+
+def manipulator_of(parameters: list[Any]) -> Any:
+    manipulator = m.ConfigurationManipulator()
+    for parameter in parameters:
+        manipulator.add_parameter(parameter)
+    return manipulator
+
+
+def mixed_time_s(config: Config) -> float:
+    """A bowl with its least value at unroll 13, tile 100, block 128; a part of it fails."""
+    if config["unroll"] * config["block"] > 16384:
+        return math.inf
+    away: float = abs(config["unroll"] - 13) / 40 + abs(math.log2(config["tile"] / 100)) / 9
+    away += abs(math.log2(config["block"]) - 7) / 6 + (config["cache"] != "cg")
+    return 1.0 + away + (0.0 if config["flag"] else 0.25)
+
+
+class Recorder(opentuner.measurement.MeasurementInterface):  # type: ignore[misc]
+    """Measures with a function and remembers; stops after `distinct` measurements."""
+
+    def __init__(self, args: Any, manipulator: Any, time_s: Any, distinct: int) -> None:
+        super().__init__(args=args, manipulator=manipulator)
+        self.time_s = time_s
+        self.distinct = distinct
+        self.measured: list[tuple[Config, float]] = []
+        self.proposed: list[tuple[str, str]] = []
+        self.best: Config = {}
+        self.pending_sql = ""
+
+    def run(self, request: Any, _input: Any, _limit: float) -> Any:
+        config = dict(request.configuration.data)
+        time_s = self.time_s(config)
+        self.measured.append((config, time_s))
+        return Result(time=time_s, state="OK" if math.isfinite(time_s) else "ERROR")
+
+    def extra_convergence_criteria(self, _results: Any) -> bool:
+        return len(self.measured) >= self.distinct
+
+    def save_final_config(self, configuration: Any) -> None:
+        self.best = dict(configuration.data)
+        self.pending_sql = str(self.driver.query_pending_desired_results()).replace(
+            "desired_result.", ""
+        )
+        session = inspect_object(configuration).session
+        requests = session.query(DesiredResult).order_by(DesiredResult.id)
+        self.proposed = [(r.requestor, repr(r.configuration.data)) for r in requests]
+
+
+def search(
+    name: str | None = None,
+    manipulator: Any = None,
+    time_s: Any = mixed_time_s,
+    *,
+    distinct: int = DISTINCT,
+    seed: int = 7,
+    real_commits: bool = False,
+    options: tuple[str, ...] = (),
+) -> Recorder:
+    """Run one search in memory under a seed; a warning that it raises is an error."""
+    command = ["--database=sqlite://", "--quiet", "--bail-threshold=5", "--no-dups"]
+    command += [f"--test-limit={4 * distinct}", *options]
+    command += [f"--technique={name}"] if name else []
+    args = opentuner.default_argparser().parse_args(command)
+    random.seed(seed)
+    numpy.random.seed(seed)
+    space = manipulator or manipulator_of(mixed_parameters())
+    recorder = Recorder(args, space, time_s, distinct)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = opentuner.tuningrunmain.TuningRunMain(recorder, args)
+        run.fake_commit = not real_commits
+        try:
+            run.main()
+        finally:
+            run.engine.dispose()
+    return recorder
+
+
+def registered(name: str) -> Any:
+    """The technique that OpenTuner copies at the start of a run."""
+    (found,) = (t for t in technique.the_registry if t.name == name)
+    return found
+
+
+def run_python(code: str, cwd: Path) -> str:
+    """Run a fresh interpreter in an empty folder, with warnings shown; return all its output."""
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", code],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+# Every technique
+
+
+@pytest.mark.parametrize("name", mends.offered_techniques())
+def test_offered_technique_runs_repeats_and_hands_back_its_best(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name in SMALL_POPULATION:
+        monkeypatch.setattr(registered(name), "population_size", SMALL_POPULATION[name])
+    first = search(name)
+    second = search(name, real_commits=True)
+    assert first.proposed == second.proposed
+    assert len(first.measured) >= 20
+    assert mixed_time_s(first.best) == min(time_s for _, time_s in first.measured)
+
+
+def test_all_registered_techniques_are_offered_but_those_with_a_reason() -> None:
+    offered = mends.offered_techniques()
+    assert len(offered) + len(mends.NOT_OFFERED) == 43
+    assert list(offered) == sorted(set(offered))
+    assert "AUCBanditMetaTechniqueA" in offered
+
+
+def test_technique_registered_by_others_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = type("Ours", (technique.PureRandom,), {})(name="ours")
+    monkeypatch.setattr(technique, "the_registry", [*technique.the_registry, ours])
+    assert "ours" not in mends.offered_techniques()
+
+
+# The process
+
+
+def test_apply_twice_mends_once() -> None:
+    get_configuration = opentuner.search.driver.SearchDriver.get_configuration
+    mends.apply()
+    assert opentuner.search.driver.SearchDriver.get_configuration is get_configuration
+
+
+def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.8.9")
+    with pytest.raises(HarnessError, match=r"0\.8\.8 is needed, found 0\.8\.9.*pip install"):
+        mends.require_version()
+
+
+def test_missing_opentuner_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", nothing)
+    with pytest.raises(HarnessError, match="found none"):
+        mends.require_version()
+
+
+def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> None:
+    code = (
+        "import logging; before = logging.Formatter\n"
+        "from harness.search import mends; mends.apply()\n"
+        "import opentuner; opentuner.init_logging(); opentuner.tuningrunmain.init_logging()\n"
+        "logging.getLogger('opentuner.search').warning('must not be printed')\n"
+        "assert logging.Formatter is before\n"
+        "assert not logging.getLogger().handlers\n"
+        "print('done')"
+    )
+    output = run_python(code, tmp_path)
+    assert "done\n" in output
+    assert "opentuner" not in output
+    assert "must not be printed" not in output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_without_database_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(HarnessError, match="no database is given"):
+        search(options=("--database=",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_search_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    search(distinct=5)
+    assert list(tmp_path.iterdir()) == []
+    assert logging.Formatter.__name__ == "Formatter"
+
+
+def test_no_file_is_left_open() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert opentuner.measurement.driver._cputype()
+        gc.collect()
+    assert caught == []
+
+
+def test_search_that_proposes_nothing_says_so() -> None:
+    space = manipulator_of([m.BooleanParameter("flag")])
+    with pytest.raises(HarnessError, match="RandomTorczon proposed no configuration"):
+        search("RandomTorczon", space, lambda _: 1.0)
+
+
+# The database
+
+
+def test_configuration_is_measured_once_however_often_it_is_proposed() -> None:
+    space = manipulator_of([m.IntegerParameter("x", 1, 6)])
+    found = search("PureRandom", space, lambda config: config["x"], distinct=20)
+    assert len(found.proposed) == 80
+    assert sorted(config["x"] for config, _ in found.measured) == [1, 2, 3, 4, 5, 6]
+
+
+class BackwardClock:
+    """A datetime whose now() steps back each time."""
+
+    def __init__(self) -> None:
+        self.now_s = 2e9
+
+    def now(self) -> Any:
+        from datetime import datetime
+
+        self.now_s -= 1.0
+        return datetime.fromtimestamp(self.now_s)
+
+
+def test_results_are_handed_over_in_the_order_of_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forward = search("AUCBanditMetaTechniqueA")
+    monkeypatch.setattr(opentuner.measurement.driver, "datetime", BackwardClock())
+    assert search("AUCBanditMetaTechniqueA").proposed == forward.proposed
+
+
+def test_requests_are_measured_in_the_order_of_proposal() -> None:
+    found = search("PureRandom", distinct=8)
+    proposed = [text for _, text in found.proposed]
+    assert [repr(config) for config, _ in found.measured] == list(dict.fromkeys(proposed))
+    assert found.pending_sql.endswith("ORDER BY generation, priority DESC, id")
+
+
+# Aliasing
+
+
+def database_stub(space: Any) -> Any:
+    """A search driver with as much inside as get_configuration needs."""
+    driver = opentuner.search.driver.SearchDriver.__new__(opentuner.search.driver.SearchDriver)
+    driver.manipulator = space
+    driver.session = driver.program = None
+    return driver
+
+
+def test_configuration_does_not_change_with_its_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        opentuner.search.driver.Configuration,
+        "get",
+        lambda session, program, hashv, data: SimpleNamespace(data=data),
+    )
+    proposal = {"x": 1}
+    driver = database_stub(manipulator_of([m.IntegerParameter("x", 1, 6)]))
+    configuration = driver.get_configuration(proposal)
+    proposal["x"] = 2
+    assert configuration.data == {"x": 1}
+
+
+def test_stochastic_mix_moves_the_child_and_leaves_its_parents() -> None:
+    enum = m.EnumParameter("cache", ["a", "b", "c"])
+    child, mother, father = {"cache": "a"}, {"cache": "b"}, {"cache": "c"}
+    enum.opn_stochastic_mix(child, [child, mother, father], [0, 1, 0])
+    assert (child, mother, father) == ({"cache": "b"}, {"cache": "b"}, {"cache": "c"})
+
+
+def test_particle_remembers_its_best_position() -> None:
+    random.seed(1)
+    space = manipulator_of(mixed_parameters())
+    particle = opentuner.search.pso.HybridParticle(space, "op3_cross_OX1")
+    best, before = particle.best, dict(particle.best)
+    for _ in range(5):
+        particle.move(space.random())
+    assert particle.best is best
+    assert best == before != particle.position
+
+
+@pytest.mark.parametrize("name", ["ga-base", "ComposableDiffEvolution"])
+def test_second_run_on_the_same_manipulator_repeats_the_first(name: str) -> None:
+    space = manipulator_of(mixed_parameters())
+    assert search(name, space).proposed == search(name, space).proposed
+
+
+def test_greedy_composable_technique_leaves_the_order_of_parameters() -> None:
+    greedy = opentuner.search.composableevolutionarytechniques.GreedyComposableTechnique()
+    params = list(range(20))
+    greedy.select_parameters(params)
+    assert params == list(range(20))
+
+
+# Python 3
+
+
+@pytest.mark.parametrize("name", ["MultiNelderMead", "MultiTorczon"])
+def test_recycling_technique_replaces_its_worst(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registered(name), "window", 8)
+    requestors = {requestor for requestor, _ in search(name, distinct=80).proposed}
+    assert any(requestor.endswith(".R3") for requestor in requestors)
+
+
+def generated_bandits() -> Iterator[Recorder]:
+    for seed in range(4):
+        yield search(options=("--generate-bandit-technique",), seed=seed)
+
+
+def test_generated_techniques_run_and_repeat() -> None:
+    first, second = list(generated_bandits()), list(generated_bandits())
+    assert [run.proposed for run in first] == [run.proposed for run in second]
+    requestors = {requestor for run in first for requestor, _ in run.proposed}
+    assert any(name.startswith("GreedyComposableTechnique;") for name in requestors)
+    assert any(name.startswith("RandomThreeParentsComposable") for name in requestors)
+
+
+def test_operators_are_found_by_the_number_of_their_parents() -> None:
+    assert m.composable_operators(m.BooleanParameter, 2) == ["op1_flip", "op1_nop", "op1_randomize"]
+    assert "op3_swarm" in m.composable_operators(m.IntegerParameter, 4)
+    assert "op1_scale" not in m.composable_operators(m.IntegerParameter, 4)
+    assert m.composable_operators(m.IntegerParameter, 0) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["DifferentialEvolution", "ComposableDiffEvolution", "AUCBanditMetaTechniqueA"]
+)
+def test_seed_repeats_under_another_clock(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = search(name, distinct=60)
+    monkeypatch.setattr(time, "time", lambda: 1.0)
+    assert search(name, distinct=60).proposed == first.proposed
+
+
+def test_generated_technique_does_not_depend_on_addresses() -> None:
+    composable = opentuner.search.composableevolutionarytechniques
+    alive, names = [], set()
+    for _ in range(20):
+        types = [type(f"Parameter{n}", (m.IntegerParameter,), {}) for n in range(8)]
+        alive.append(types)
+        space = manipulator_of([t(t.__name__, 1, 9) for t in types])
+        random.seed(3)
+        names.add(composable.GreedyComposableTechnique.generate_technique(space).name)
+    assert len(names) == 1
+
+
+# Techniques
+
+
+def test_pattern_search_measures_the_point_it_starts_from() -> None:
+    found = search("PatternSearch", distinct=12)
+    first, second = (config for config, _ in found.measured[:2])
+    assert sum(first[name] != second[name] for name in first) == 1
+
+
+def test_binary_ga_runs_on_a_space_of_one_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registered("BinaryGA"), "population_size", 6)
+    space = manipulator_of([m.IntegerParameter("x", 1, 300)])
+    assert len(search("BinaryGA", space, lambda config: config["x"], distinct=12).measured) >= 12
+
+
+# Parameters
+
+
+def test_boolean_stays_a_python_boolean_under_a_swarm() -> None:
+    flag = m.BooleanParameter("flag")
+    config = {"flag": True}
+    flag.op3_swarm(config, {"flag": False}, {"flag": True})
+    assert type(config["flag"]) is bool
+    flag.set_value(config, numpy.bool_(False))
+    assert config["flag"] is False
+
+
+@pytest.mark.parametrize(
+    "parameter", [m.IntegerParameter("x", 0, 1), m.BooleanParameter("x")], ids=["int", "bool"]
+)
+def test_fast_particle_raises_no_warning(parameter: Any) -> None:
+    config = {"x": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parameter.op3_swarm(config, {"x": 0}, {"x": 0}, velocity=-1e6, sigma=0.0)
+    assert config["x"] == 0
+
+
+def test_log_integer_starts_whole_and_counts_its_values() -> None:
+    tile = m.LogIntegerParameter("tile", 3, 500)
+    assert repr(tile.seed_value()) == "3"
+    assert tile.search_space_size() == 498
+
+
+@pytest.mark.parametrize("exponent", range(63))
+def test_every_power_of_two_is_a_legal_bound(exponent: int) -> None:
+    block = m.PowerOfTwoParameter("block", 1, 2**exponent)
+    config = {"block": 1}
+    block.set_value(config, exponent)
+    assert config == {"block": 2**exponent}
+    assert block.get_value(config) == exponent
+    assert block.legal_range(config) == (0, exponent)
+    assert block.search_space_size() == exponent + 1
+
+
+@pytest.mark.parametrize("bounds", [(0, 8), (3, 8), (1, 12)])
+def test_bound_that_is_no_power_of_two_is_refused(bounds: tuple[int, int]) -> None:
+    with pytest.raises(HarnessError, match="is not a power of two"):
+        m.PowerOfTwoParameter("block", *bounds)
+
+
+def test_scaled_parameter_is_clamped_on_the_scale_it_is_searched_on() -> None:
+    block = m.PowerOfTwoParameter("block", 16, 1024)
+    config = {"block": 16}
+    block.op3_difference(config, {"block": 1024}, {"block": 16})
+    assert config == {"block": 16}
+    block.op1_scale(config, 9)
+    assert config == {"block": 1024}
+    block.opn_sum(config, {"block": 16}, {"block": 16})
+    assert config == {"block": 256}
