@@ -1,0 +1,1 @@
+"""Backends, one file each: where configurations are compiled and run."""

@@ -1,0 +1,58 @@
+"""Which CUDA devices there are, asked in a process of its own.
+
+`cuInit` in a process spoils CUDA for every process that is forked from it later, so the
+question is asked by running this file: it prints one JSON object,
+`{"error": null, "devices": [{"name": "NVIDIA H200", "arch": "sm_90"}]}`, and creates no
+context. It imports the standard library alone, to start fast.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+
+LIBRARY = "libcuda.so.1"
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+
+
+class _Refused(Exception):
+    """The driver answered with an error."""
+
+
+def _check(library: ctypes.CDLL, call: str, status: int) -> None:
+    if status == 0:
+        return
+    name = ctypes.c_char_p()
+    library.cuGetErrorName(status, ctypes.byref(name))
+    raise _Refused(f"{call} failed: {(name.value or b'unknown error').decode()} ({status})")
+
+
+def _ask(library: ctypes.CDLL, call: str, *arguments: object) -> int:
+    """The number that a call writes through its first parameter."""
+    answer = ctypes.c_int()
+    _check(library, call, getattr(library, call)(ctypes.byref(answer), *arguments))
+    return answer.value
+
+
+def _device(library: ctypes.CDLL, ordinal: int) -> dict[str, str]:
+    device = _ask(library, "cuDeviceGet", ordinal)
+    major = _ask(library, "cuDeviceGetAttribute", _CAPABILITY_MAJOR, device)
+    minor = _ask(library, "cuDeviceGetAttribute", _CAPABILITY_MINOR, device)
+    name = ctypes.create_string_buffer(256)
+    _check(library, "cuDeviceGetName", library.cuDeviceGetName(name, len(name), device))
+    return {"name": name.value.decode(), "arch": f"sm_{major}{minor}"}
+
+
+def probe() -> dict[str, object]:
+    """The object that is printed; an error and no devices where the driver refuses."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+        _check(library, "cuInit", library.cuInit(0))
+        count = _ask(library, "cuDeviceGetCount")
+        return {"error": None, "devices": [_device(library, i) for i in range(count)]}
+    except (OSError, _Refused) as error:
+        return {"error": str(error), "devices": []}
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe()))

@@ -1,0 +1,74 @@
+"""What ptxas reports of the functions it compiled (`nvcc --resource-usage`), line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What ptxas reports of one function; None where it does not tell.
+
+    `spill_bytes` adds the spilled stores and loads of one thread.
+    """
+
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_bytes: int | None = None
+
+
+_FUNCTION = re.compile(r"^ptxas info\s*: Function properties for (\S+)")
+_SPILL = re.compile(r"^\s+\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"^ptxas info\s*: Used (\d+) registers")
+_SHARED = re.compile(r"\b(\d+)(?:\+\d+)? bytes smem")
+_ROUTINE = re.compile(
+    r"^ptxas info\s*: (\d+ bytes gmem|Compiling entry function|Function properties|Used \d|"
+    r"Compile time)|^\s+\d+ bytes stack frame,"
+)
+
+
+def parse_resources(report: str) -> dict[str, Resources]:
+    """What `--resource-usage` tells of each function, by its (mangled) name.
+
+    Functions that are called and not inlined report their spills alone: their registers are
+    counted with the kernel's.
+    """
+    functions: dict[str, Resources] = {}
+    name = ""
+    for line in report.splitlines():
+        if found := _FUNCTION.match(line):
+            name = found[1]
+            functions[name] = Resources()
+        elif name and (found := _SPILL.match(line)):
+            spill_bytes = int(found[1]) + int(found[2])
+            functions[name] = replace(functions[name], spill_bytes=spill_bytes)
+        elif name and (found := _USED.match(line)):
+            shared = _SHARED.search(line)
+            functions[name] = replace(
+                functions[name],
+                registers=int(found[1]),
+                shared_bytes=int(shared[1]) if shared else 0,
+            )
+    return functions
+
+
+def worst_of(functions: Iterable[Resources]) -> Resources:
+    """The largest of each resource over all functions; None where no function tells."""
+    known = tuple(functions)
+    return Resources(
+        registers=_largest(each.registers for each in known),
+        shared_bytes=_largest(each.shared_bytes for each in known),
+        spill_bytes=_largest(each.spill_bytes for each in known),
+    )
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def without_resources(report: str) -> str:
+    """The report without the lines that `parse_resources` reads: warnings and errors remain."""
+    kept = (line for line in report.splitlines() if not _ROUTINE.match(line))
+    return "\n".join(kept).strip()

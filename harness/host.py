@@ -1,0 +1,137 @@
+"""The Python file beside a kernel: its arguments for an input, and what they must give.
+
+A host module defines
+
+    arguments(features, rng) -> dict of numpy arrays and numpy scalars, in the kernel's order
+    reference(arguments) -> dict of the expected arrays, by argument name: the outputs
+
+and, where a kernel reads and overwrites the same array, INOUT = ("name", ...): such arrays
+are restored before every launch. It is a person's own code and runs as such.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.backends.base import Argument
+from harness.errors import HostModuleError
+from harness.records import Input
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input made concrete: the arguments, the expected outputs, what a launch overwrites."""
+
+    arguments: Mapping[str, Argument]
+    expected: Mapping[str, Array]
+    inout: tuple[str, ...]
+
+    def before_first(self) -> dict[str, Array]:
+        """What every output holds before the verified launch: in-out arrays their own content,
+        the others bytes of 0xFF (NaN in floats), so that an element never written shows."""
+        prepared: dict[str, Array] = {}
+        for name in self.expected:
+            array = np.array(self.arguments[name])
+            if name not in self.inout:
+                array.reshape(-1).view(np.uint8)[:] = 0xFF
+            prepared[name] = array
+        return prepared
+
+    def restored(self) -> dict[str, Array]:
+        """The original content of what the kernel reads and overwrites."""
+        return {name: np.asarray(self.arguments[name]) for name in self.inout}
+
+
+def make_case(path: Path, given: Input, seed: int = 0) -> Case:
+    """Run a host module for an input; equal inputs and seeds give equal data.
+
+    Raises HostModuleError for whatever is wrong with the module or with what it returns.
+    """
+    module = _module(path)
+    digest = hashlib.sha256(f"{seed}:{given.json}".encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
+    arguments = _called(path, "arguments", module.arguments, dict(given), rng)
+    _check_arguments(path, arguments)
+    expected = _called(path, "reference", module.reference, arguments)
+    _check_expected(path, expected, arguments)
+    inout = tuple(getattr(module, "INOUT", ()))
+    for name in inout:
+        if name not in arguments:
+            raise HostModuleError(f"{path}: INOUT names `{name}`, which is not an argument")
+    return Case(arguments, {k: np.asarray(v) for k, v in expected.items()}, inout)
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"harness_host_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise HostModuleError(f"{path}: is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise HostModuleError(f"{path}: {_told(path, error)}") from error
+    for name in ("arguments", "reference"):
+        if not callable(getattr(module, name, None)):
+            raise HostModuleError(f"{path}: must define the function `{name}`")
+    return module
+
+
+def _called(path: Path, name: str, function: Any, *values: Any) -> dict[str, Any]:
+    try:
+        result = function(*values)
+    except Exception as error:
+        raise HostModuleError(f"{path}: {name}() raised {_told(path, error)}") from error
+    if not isinstance(result, dict) or not result:
+        kind = type(result).__name__
+        raise HostModuleError(f"{path}: {name}() must return a dict of arrays, but got {kind}")
+    return result
+
+
+def _told(path: Path, error: Exception) -> str:
+    """The error, and the line of the host module where it came up."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+
+
+def _check_arguments(path: Path, arguments: Mapping[str, Any]) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, (np.ndarray, np.generic)):
+            raise HostModuleError(
+                f"{path}: arguments() gives `{name}` the type {type(value).__name__}; use numpy "
+                "arrays, and numpy scalars such as np.int32(n), whose width the kernel expects"
+            )
+        if isinstance(value, np.ndarray) and (value.size == 0 or not value.flags.c_contiguous):
+            raise HostModuleError(
+                f"{path}: the array `{name}` is empty or not contiguous; pass a C-contiguous copy"
+            )
+
+
+def _check_expected(
+    path: Path, expected: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> None:
+    for name, value in expected.items():
+        if not isinstance(arguments.get(name), np.ndarray):
+            there = ", ".join(k for k, v in arguments.items() if isinstance(v, np.ndarray))
+            raise HostModuleError(
+                f"{path}: reference() gives `{name}`, which is no array argument; there are {there}"
+            )
+        if np.shape(value) != arguments[name].shape:
+            raise HostModuleError(
+                f"{path}: reference() gives `{name}` the shape {np.shape(value)}, but the "
+                f"argument has {arguments[name].shape}"
+            )

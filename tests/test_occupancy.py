@@ -1,0 +1,96 @@
+"""Occupancy: worked examples, whose block counts are those of NVIDIA's cuda_occupancy.h."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.occupancy import MULTIPROCESSORS, Limiter, multiprocessor, occupancy
+
+ARCHS = ["sm_" + capability.replace(".", "") for capability in MULTIPROCESSORS]
+
+
+@pytest.mark.parametrize(
+    ("arch", "group_size", "registers", "shared_bytes", "groups", "limiters"),
+    [
+        # 256 threads are 8 warps; 8 blocks fill the 64 warps, and 32 registers just allow it.
+        ("sm_90", 256, 32, 0, 8, {Limiter.WARPS, Limiter.REGISTERS}),
+        # One register more is 34 * 32 = 1088, rounded up to 1280 a warp: 12 warps a partition.
+        ("sm_90", 256, 34, 0, 6, {Limiter.REGISTERS}),
+        # A single warp a block: the 32 blocks are reached at half of the warps.
+        ("sm_90", 32, 16, 0, 32, {Limiter.GROUPS}),
+        ("sm_75", 32, 16, 0, 16, {Limiter.GROUPS}),
+        ("sm_89", 32, 16, 0, 24, {Limiter.GROUPS}),
+        # 48 KiB and the reserved 1 KiB are 49 KiB: four of them fit into 228 KiB.
+        ("sm_90", 128, 32, 48 * 1024, 4, {Limiter.SHARED}),
+        ("sm_80", 128, 32, 48 * 1024, 3, {Limiter.SHARED}),
+        # Nothing is reserved below compute capability 8: 96 KiB hold two times 48 KiB.
+        ("sm_70", 128, 32, 48 * 1024, 2, {Limiter.SHARED}),
+        # 48 warps, of which 1024 threads take 32 at a time.
+        ("sm_86", 1024, 32, 0, 1, {Limiter.WARPS}),
+        ("sm_120", 1024, 64, 0, 1, {Limiter.WARPS, Limiter.REGISTERS}),
+    ],
+)
+def test_worked_examples(arch, group_size, registers, shared_bytes, groups, limiters):
+    found = occupancy(arch, group_size, registers, shared_bytes)
+    assert found.active_groups == groups
+    assert set(found.limiters) == limiters
+    assert found.active_warps == groups * -(-group_size // 32)
+
+
+def test_full_occupancy_is_one():
+    assert occupancy("sm_80", 512, 32, 0).fraction == 1.0
+
+
+def test_fraction_counts_warps_not_threads():
+    assert occupancy("sm_90", 33, 16, 0).active_warps == 64
+
+
+@pytest.mark.parametrize(
+    ("group_size", "registers", "shared_bytes", "limiter"),
+    [
+        (1024, 65, 0, "registers"),
+        # 66 registers would fit 29 warps, but the hardware checks as if there were 32.
+        (928, 66, 0, "registers"),
+        (64, 32, 227 * 1024 + 1, "shared memory"),
+        (1025, 16, 0, "warps"),
+    ],
+)
+def test_launch_that_cannot_be_has_no_active_groups(group_size, registers, shared_bytes, limiter):
+    found = occupancy("sm_90", group_size, registers, shared_bytes)
+    assert found.active_groups == 0
+    assert found.fraction == 0.0
+    assert found.limiter == limiter
+
+
+def test_occupancy_reads_as_a_sentence():
+    found = occupancy("sm_90", 256, 32, 0)
+    assert str(found) == "100% (64 of 64 warps in 8 blocks, limited by warps and registers)"
+
+
+def test_feature_suffix_does_not_matter():
+    assert multiprocessor("sm_90a") is multiprocessor("sm_90")
+
+
+def test_unknown_architecture_names_the_nearest():
+    with pytest.raises(ValueError, match=r"'sm_91' \(did you mean sm_90\?\).*known are sm_70"):
+        occupancy("sm_91", 128, 32, 0)
+
+
+@pytest.mark.parametrize("wrong", [(0, 32, 0), (128, -1, 0), (128, 32, -1)])
+def test_impossible_resources_are_refused(wrong):
+    with pytest.raises(ValueError, match="must be 1 or more"):
+        occupancy("sm_90", *wrong)
+
+
+@given(
+    st.sampled_from(ARCHS),
+    st.integers(1, 1024),
+    st.integers(0, 255),
+    st.integers(0, 96 * 1024),
+)
+def test_more_resources_never_raise_occupancy(arch, group_size, registers, shared_bytes):
+    found = occupancy(arch, group_size, registers, shared_bytes)
+    assert 0 <= found.fraction <= 1
+    assert found.limiters
+    assert occupancy(arch, group_size, registers + 8, shared_bytes).fraction <= found.fraction
+    assert occupancy(arch, group_size, registers, shared_bytes + 512).fraction <= found.fraction
