@@ -1,0 +1,263 @@
+"""A space file -> Spec: the frozen description of a space that every other room works with."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from harness.errors import SpecError, UsageError
+from harness.expression import Expression
+from harness.records import Config, Input, Value
+from harness.sources import Source
+from harness.spec import checks
+from harness.spec.document import Document, read_document
+from harness.spec.messages import add_faults
+from harness.spec.model import (
+    BooleanParameter,
+    Flag,
+    FlagRange,
+    FlagValues,
+    IntegerParameter,
+    LogIntegerParameter,
+    Measure,
+    PowerOfTwoParameter,
+    Search,
+    SpaceFile,
+    Verify,
+)
+from harness.spec.model import Parameter as ParameterModel
+
+Values = Sequence[Value]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Something tuned: `values` in search order, `kind` as the search sees it.
+
+    `kind` is boolean, enum, integer, log_integer, power_of_two or ordered (a list of numbers);
+    `role` is launch, source, choice or flag; a flag's `option` spells it for its compiler.
+    """
+
+    name: str
+    kind: str
+    values: Values
+    role: str
+    default: Value
+    compiler: str | None = None
+    option: str | None = None
+
+    def options(self, value: Value) -> tuple[str, ...]:
+        """The compiler options that set a flag to this value; none where it is absent."""
+        if value is None or value is False or self.option is None:
+            return ()
+        return tuple(self.option.format(value=value).split())
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A relation that legal configurations satisfy, and the line where it stands."""
+
+    expression: Expression
+    line: int
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """Group and grid sizes as expressions, one per dimension."""
+
+    group: tuple[Expression, ...]
+    grid: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A space, validated: nothing after it doubts what it says."""
+
+    path: Path
+    name: str
+    title: str
+    function: str
+    sources: Mapping[str, Source]  # by language: cuda, opencl
+    host: Path
+    parameters: tuple[Parameter, ...]
+    constraints: tuple[Constraint, ...]
+    launch: LaunchPlan
+    features: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    verify: Verify
+    measure: Measure
+    search: Search
+
+    def tuned_for(self, compiler: str | None) -> tuple[Parameter, ...]:
+        """The parameters of a backend: flags of other compilers are left out."""
+        return tuple(p for p in self.parameters if p.compiler in (None, compiler))
+
+    def with_measure(self, changes: Mapping[str, object]) -> Spec:
+        """The same spec with other measurement options; raises UsageError for a bad value."""
+        try:
+            measure = Measure.model_validate(self.measure.model_dump() | dict(changes))
+        except ValidationError as error:
+            told = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
+            raise UsageError(f"measurement options: {told}") from None
+        return dataclasses.replace(self, measure=measure)
+
+    @cached_property
+    def program_sha256(self) -> str:
+        """What is measured: sources, host module, launch and verification.
+
+        Two spaces that agree here may share measurements, whatever their ranges are.
+        """
+        parts: list[str] = [self.function, self.host.read_text(encoding="utf-8")]
+        for language, source in sorted(self.sources.items()):
+            parts += [language, source.text, *source.includes.values()]
+        parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
+        parts += [p.option or "" for p in self.parameters]
+        parts.append(self.verify.model_dump_json())
+        return _sha256(parts)
+
+    @cached_property
+    def space_sha256(self) -> str:
+        """What is searched: the program, the parameters with their values, the constraints."""
+        parts = [self.program_sha256]
+        for p in self.parameters:
+            values = _ends(p.values) if isinstance(p.values, range) else list(p.values)
+            parts.append(json.dumps([p.name, p.kind, p.role, p.default, values]))
+        parts += [c.expression.text for c in self.constraints]
+        return _sha256(parts)
+
+
+def _ends(values: range) -> list[int]:
+    return [values.start, values.stop, values.step]
+
+
+def _sha256(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+
+def load_spec(path: Path) -> Spec:
+    """Read and validate a space file; raises SpecError with every fault that it has."""
+    document = read_document(path)
+    model = _validated(document)
+    files = checks.check_files(document, path.parent)
+    expressions = checks.check_expressions(document)
+    inputs = checks.check_inputs(document)
+    if model is None:
+        raise SpecError(document.faults)
+    parameters = _parameters(model)
+    checks.check_names(document, parameters, model.inputs.features)
+    checks.check_defaults(document, parameters)
+    if not document.faults:
+        checks.check_use(document, parameters, expressions, files.sources)
+        checks.check_solutions(document, parameters, expressions.constraints, inputs)
+    if document.faults:
+        raise SpecError(document.faults)
+    return Spec(
+        path=path,
+        name=model.name,
+        title=model.title,
+        function=model.kernel.function,
+        sources=files.sources,
+        host=files.host,
+        parameters=parameters,
+        constraints=tuple(
+            Constraint(expression, document.line_of(("constraints", index)))
+            for index, expression in expressions.constraints.items()
+        ),
+        launch=LaunchPlan(expressions.group, expressions.grid),
+        features=tuple(model.inputs.features),
+        inputs=inputs,
+        verify=model.verify,
+        measure=model.measure,
+        search=model.search,
+    )
+
+
+def _validated(document: Document) -> SpaceFile | None:
+    """The model, or None where the file's shape has faults, which are then noted."""
+    try:
+        return SpaceFile.model_validate(document.data)
+    except ValidationError as error:
+        add_faults(document, error.errors())
+        return None
+
+
+def load_specs(paths: Sequence[Path]) -> list[Spec]:
+    """Read several space files; raises one SpecError with the faults of all."""
+    specs, faults = [], []
+    for path in paths:
+        try:
+            specs.append(load_spec(path))
+        except SpecError as error:
+            faults += error.faults
+    if faults:
+        raise SpecError(faults)
+    return specs
+
+
+def _parameters(model: SpaceFile) -> tuple[Parameter, ...]:
+    tuned = [_parameter(name, p) for name, p in model.parameters.items()]
+    flags = [
+        _flag(name, flag, compiler)
+        for compiler, listed in (("nvcc", model.flags.nvcc), ("opencl", model.flags.opencl))
+        for name, flag in listed.items()
+    ]
+    return tuple(tuned + flags)
+
+
+def _parameter(name: str, model: ParameterModel) -> Parameter:
+    kind: str = model.type
+    values: Values
+    if isinstance(model, IntegerParameter):
+        values = range(model.min, model.max + 1, model.step)
+    elif isinstance(model, LogIntegerParameter):
+        values = range(model.min, model.max + 1)
+    elif isinstance(model, PowerOfTwoParameter):
+        values = tuple(1 << e for e in range(model.min.bit_length() - 1, model.max.bit_length()))
+    elif isinstance(model, BooleanParameter):
+        values = (False, True)
+    else:
+        values = tuple(model.values)
+        kind = "ordered" if _is_scale(values) else "enum"
+    if kind == "integer" and isinstance(values, range) and values.step > 1:
+        kind = "ordered"
+    return Parameter(name, kind, values, model.role, model.default)
+
+
+def _is_scale(values: Values) -> bool:
+    """Whether the values are numbers in ascending order."""
+    if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+        return False
+    numbers = [float(v) for v in values if isinstance(v, (int, float))]
+    return all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
+
+
+_DASHES = {"nvcc": "--", "opencl": "-"}
+
+
+def _flag(name: str, flag: Flag, compiler: str) -> Parameter:
+    spelled = _DASHES[compiler] + name
+    if not isinstance(flag, (FlagRange, FlagValues)):
+        return Parameter(
+            _flag_name(name), "boolean", (False, True), "flag", False, compiler, spelled
+        )
+    values: Values = (
+        flag.values
+        if isinstance(flag, FlagValues)
+        else range(flag.min, flag.max + 1, flag.step)
+    )
+    option = flag.option or spelled + "={value}"
+    return Parameter(
+        _flag_name(name), "enum", (None, *values), "flag", None, compiler, option
+    )
+
+
+def _flag_name(name: str) -> str:
+    """A flag's name as constraints can say it."""
+    return name.replace("-", "_")
