@@ -1,0 +1,256 @@
+"""A whole tuning command: search every input, try winners everywhere, re-measure finalists."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.records import Config, Input, Measurement, Outcome, Value
+from harness.results import RunPlan, Store
+from harness.search import Progress, SearchOptions, search_input
+from harness.space import Space
+from harness.spec import Spec
+from harness.timing import Ratio, count_within_noise, is_within_noise, time_ratio
+from harness.workers import Measurer
+
+MAX_SEEDS = 4
+MAX_FINALISTS = 3
+
+
+class Display(Protocol):
+    """Where progress is told; the terminal, plain lines, or nothing."""
+
+    def begin_stage(self, title: str, steps: int) -> None:
+        """A stage with this many steps begins."""
+
+    def step(self, text: str) -> None:
+        """One step of a stage has ended."""
+
+    def test(self, progress: Progress) -> None:
+        """A test of a search has ended."""
+
+
+@dataclass(frozen=True)
+class InputReport:
+    """What tuning an input came to; times are those of the interleaved re-measurement.
+
+    `best` and `baseline` are None where nothing worked; `speedup` needs both.
+    """
+
+    given: Input
+    best: Measurement | None
+    baseline: Measurement | None
+    speedup: Ratio | None
+    within_noise: int
+    outcomes: Mapping[Outcome, int]
+    legal: int | None
+    exhausted: bool
+
+
+class Campaign:
+    """The inputs of one spec, tuned in turn with one measurer into one store."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        measurer: Measurer,
+        store: Store,
+        options: SearchOptions,
+        compiler: str | None,
+        display: Display,
+        fresh: bool = False,
+    ) -> None:
+        """`fresh` begins a new campaign: nothing that was measured before is used again."""
+        self.spec = spec
+        self._measurer = measurer
+        self._store = store
+        self._options = options
+        self._compiler = compiler
+        self._display = display
+        latest = store.latest_campaign(spec, measurer.environment)
+        self.number = latest + 1 if fresh else max(1, latest)
+
+    def space(self, given: Input) -> Space:
+        """The legal configurations of an input on the measurer's device."""
+        return Space.of(self.spec, given, self._measurer.limits, self._compiler)
+
+    def plan(self, given: Input) -> RunPlan:
+        """The run of an input."""
+        options = self._options
+        return RunPlan(
+            spec=self.spec,
+            environment=self._measurer.environment,
+            given=given,
+            technique=",".join(options.techniques),
+            seed=options.seed,
+            test_limit=options.test_limit,
+            label=options.label,
+            campaign=self.number,
+        )
+
+    def run(self, extra_seeds: Sequence[Config] = ()) -> list[InputReport]:
+        """Search, cross-measure, re-measure; every finished measurement is kept at once."""
+        searched: list[Input] = []
+        for number, given in enumerate(self.spec.inputs, start=1):
+            self._search(number, given, searched, extra_seeds)
+            searched.append(given)
+        self._cross_measure()
+        return self._finals()
+
+    # ----------------------------------------------------------------- search
+
+    def _search(
+        self, number: int, given: Input, searched: Sequence[Input], extra: Sequence[Config]
+    ) -> None:
+        space = self.space(given)
+        seeds = [space.default, *extra, *self._winners_of(nearest_first(given, searched))]
+        legal = [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
+        self._display.begin_stage(
+            f"[{number}/{len(self.spec.inputs)}] {given}", self._budget(space)
+        )
+        options = self._options
+        if options.results_log is not None and len(self.spec.inputs) > 1:
+            log = options.results_log
+            numbered = log.with_name(f"{log.stem}-{number:02d}{log.suffix}")
+            options = dataclasses.replace(options, results_log=numbered)
+        search_input(
+            self._store, self._measurer, space, self.plan(given), options, legal,
+            self._display.test,
+        )  # fmt: skip
+
+    def _budget(self, space: Space) -> int:
+        return min(self._options.test_limit, space.count or self._options.test_limit)
+
+    def _winners_of(self, inputs: Iterable[Input]) -> list[Config]:
+        """The best configurations of these inputs, each once, the first few."""
+        winners = (self._best(given) for given in inputs)
+        distinct = dict.fromkeys(best.config for best in winners if best is not None)
+        return list(distinct)[:MAX_SEEDS]
+
+    def _measured(self, given: Input) -> dict[Config, Measurement]:
+        known = self._store.known(self.plan(given))
+        return {config: stored.measurement for config, stored in known.items()}
+
+    def _best(self, given: Input) -> Measurement | None:
+        return fastest(self._measured(given).values())
+
+    # ------------------------------------------------------------------ cross
+
+    def _cross_measure(self) -> None:
+        """Measure every input's winner on every other input, where it is legal and missing."""
+        winners = dict.fromkeys(
+            best.config for given in self.spec.inputs if (best := self._best(given)) is not None
+        )
+        missing = [
+            (given, config)
+            for given in self.spec.inputs
+            for config in set(winners) - set(self._measured(given))
+            if self.space(given).is_legal(config)
+        ]
+        self._display.begin_stage("winners on the other inputs", len(missing))
+        for given, config in missing:
+            plan = self.plan(given)
+            found = self._measurer.measure(self.space(given), given, config, None)
+            run_id, _ = self._store.begin_run(plan, {})
+            self._store.add_measurement(run_id, plan, "cross", found)
+            self._store.end_run(run_id, "complete")
+            self._display.step(f"{given}: {found.outcome}")
+
+    # ----------------------------------------------------------------- finals
+
+    def _finals(self) -> list[InputReport]:
+        self._display.begin_stage("finalists beside the baseline", len(self.spec.inputs))
+        reports = []
+        for given in self.spec.inputs:
+            reports.append(self._final(given))
+            self._display.step(str(given))
+        return reports
+
+    def _final(self, given: Input) -> InputReport:
+        measured, space = self._measured(given), self.space(given)
+        finalists = choose_finalists(measured.values())
+        wanted = list(dict.fromkeys([*finalists, space.default]))
+        working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
+        finals = self._interleaved(given, space, working) if working else {}
+        best = fastest(finals.values())
+        baseline = finals.get(space.default)
+        speedup = None
+        if best and baseline and best.timing and baseline.timing:
+            speedup = time_ratio(baseline.timing, best.timing, self.spec.measure.confidence)
+        return InputReport(
+            given=given,
+            best=best,
+            baseline=baseline,
+            speedup=speedup,
+            within_noise=self._ties(best, measured),
+            outcomes=Counter(m.outcome for m in measured.values()),
+            legal=space.count,
+            exhausted=space.count is not None and len(measured) >= space.count,
+        )
+
+    def _ties(self, best: Measurement | None, measured: Mapping[Config, Measurement]) -> int:
+        """How many others do not differ from the best for certain, all as they were searched."""
+        if best is None or (own := measured[best.config].timing) is None:
+            return 0
+        others = [m.timing for c, m in measured.items() if m.timing and c != best.config]
+        return count_within_noise(own, others, self.spec.measure.confidence)
+
+    def _interleaved(
+        self, given: Input, space: Space, configs: Sequence[Config]
+    ) -> dict[Config, Measurement]:
+        """Re-measure in turn, unless these very configurations were, after the last search."""
+        plan = self.plan(given)
+        earlier = {m.config: m for m in self._store.finals(plan)}
+        if set(configs) <= set(earlier):
+            return {config: earlier[config] for config in configs}
+        rounds = max(2, self.spec.measure.repeats)
+        found = self._measurer.measure_interleaved(space, given, configs, rounds)
+        run_id, _ = self._store.begin_run(plan, {})
+        for measurement in found:
+            self._store.add_measurement(run_id, plan, "final", measurement)
+        self._store.end_run(run_id, "complete")
+        return {measurement.config: measurement for measurement in found}
+
+    def times(self) -> dict[Input, dict[Config, float]]:
+        """Of every input, the median seconds of each configuration; infinity where it failed."""
+        return {
+            given: {config: m.time_s for config, m in self._measured(given).items()}
+            for given in self.spec.inputs
+        }
+
+
+def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
+    """The measurement with the least median; None where none is ok."""
+    working = [m for m in measurements if m.outcome is Outcome.OK]
+    return min(working, key=lambda m: m.time_s, default=None)
+
+
+def choose_finalists(measurements: Iterable[Measurement]) -> list[Config]:
+    """The fastest, and those within its noise, three at most; at least two where there are."""
+    working = sorted(
+        (m for m in measurements if m.outcome is Outcome.OK), key=lambda m: m.time_s
+    )[:MAX_FINALISTS]
+    return [
+        m.config
+        for place, m in enumerate(working)
+        if place < 2 or (m.timing and working[0].timing and is_within_noise(m.timing, working[0].timing))
+    ]
+
+
+def nearest_first(given: Input, others: Sequence[Input]) -> Iterator[Input]:
+    """Other inputs, the most alike first: by the distance of their features' logarithms."""
+    return iter(sorted(others, key=lambda other: feature_distance(given, other)))
+
+
+def feature_distance(one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
+    """The Euclidean distance of the features, those above zero by their logarithms."""
+    return math.dist([_scaled(v) for v in one.values()], [_scaled(v) for v in other.values()])
+
+
+def _scaled(value: Value) -> float:
+    number = float(value) if isinstance(value, (int, float)) else 0.0
+    return math.log2(number) if number > 0 else number

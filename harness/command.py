@@ -1,0 +1,42 @@
+"""What all commands share: errors caught once, told on standard error, with an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from harness.errors import HarnessError, SpecError
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+def run_command(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    command: Callable[[argparse.Namespace], int],
+) -> int:
+    """Parse and run; a HarnessError is told without a traceback and gives exit code 2."""
+    args = parser.parse_args(arguments)
+    try:
+        return command(args)
+    except SpecError as error:
+        count = len(error.faults)
+        _tell(f"{error}\nerror: {count} {'fault' if count == 1 else 'faults'} found")
+        return EXIT_ERROR
+    except HarnessError as error:
+        _tell(f"error: {error}")
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        _tell("interrupted: what was measured is kept; the same command goes on from there")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)

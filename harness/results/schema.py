@@ -1,0 +1,178 @@
+"""The plain tables beside OpenTuner's: readable by any SQL client, one row a fact.
+
+OpenTuner's tables (program, tuning_run, configuration, result, desired_result, ...) are the
+record of the search; it pickles configurations and has no room for samples, reasons, builds
+or the environment. These have. `tests` ties the two together: OpenTuner's result.id to the
+measurement that answered it. Times are seconds, sizes bytes, dates ISO 8601 in UTC.
+
+History of the schema, newest last:
+    1   first release
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+VERSION = 1
+
+metadata = MetaData()
+
+
+def _id() -> Column[int]:
+    return Column("id", Integer, primary_key=True)
+
+
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("version", Integer, primary_key=True),
+)
+
+writers = Table(  # who holds the database open for writing; empty when nobody does
+    "writers",
+    metadata,
+    _id(),
+    Column("pid", Integer, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("command", Text, nullable=False),
+    Column("since", String(32), nullable=False),
+)
+
+environments = Table(
+    "environments",
+    metadata,
+    _id(),
+    Column("fingerprint", String(64), nullable=False, unique=True),
+    Column("backend", String(32), nullable=False),
+    Column("device", Text, nullable=False),
+    Column("platform", Text, nullable=False),
+    Column("driver", Text, nullable=False),
+    Column("compiler", Text, nullable=False),
+)
+
+spaces = Table(
+    "spaces",
+    metadata,
+    _id(),
+    Column("sha256", String(64), nullable=False, unique=True),
+    Column("program_sha256", String(64), nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("parameters", JSON, nullable=False),  # name -> kind, role, default, values
+    Column("constraints", JSON, nullable=False),
+)
+
+inputs = Table(
+    "inputs",
+    metadata,
+    _id(),
+    Column("space_name", String(128), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("features", JSON, nullable=False),
+    UniqueConstraint("space_name", "digest"),
+)
+
+configurations = Table(
+    "configurations",
+    metadata,
+    _id(),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("parameters", JSON, nullable=False),
+)
+
+runs = Table(  # one search of one space on one input in one environment
+    "runs",
+    metadata,
+    _id(),
+    Column("uuid", String(32), nullable=False, unique=True),
+    Column("tuning_run_id", Integer),  # OpenTuner's tuning_run.id; null in a merged database
+    Column("space_id", ForeignKey("spaces.id"), nullable=False),
+    Column("environment_id", ForeignKey("environments.id"), nullable=False),
+    Column("input_id", ForeignKey("inputs.id"), nullable=False),
+    Column("campaign", Integer, nullable=False),  # --fresh begins the next one
+    Column("label", String(128), nullable=False),
+    Column("technique", String(128), nullable=False),
+    Column("seed", Integer, nullable=False),
+    Column("test_limit", Integer, nullable=False),
+    Column("state", String(16), nullable=False),  # running, complete, interrupted
+    Column("started_at", String(32), nullable=False),
+    Column("ended_at", String(32)),
+    Column("harness_version", String(32), nullable=False),
+    Column("notes", JSON, nullable=False),  # host, processor, Python, revision, load
+)
+
+builds = Table(
+    "builds",
+    metadata,
+    _id(),
+    Column("environment_id", ForeignKey("environments.id"), nullable=False),
+    Column("key", String(64), nullable=False),
+    Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
+    Column("options", Text, nullable=False),
+    Column("compiler", Text, nullable=False),
+    Column("compile_s", Float, nullable=False),
+    Column("binary_sha256", String(64)),
+    Column("registers", Integer),
+    Column("shared_bytes", Integer),
+    Column("spill_bytes", Integer),
+    Column("log", Text, nullable=False),
+    UniqueConstraint("environment_id", "key"),
+)
+
+measurements = Table(
+    "measurements",
+    metadata,
+    _id(),
+    Column("uuid", String(32), nullable=False, unique=True),
+    Column("run_id", ForeignKey("runs.id"), nullable=False),
+    Column("input_id", ForeignKey("inputs.id"), nullable=False),
+    Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
+    Column("build_id", ForeignKey("builds.id")),
+    Column("stage", String(16), nullable=False),  # search, cross, final
+    Column("outcome", String(16), nullable=False),
+    Column("median_s", Float),  # null unless the outcome is ok; so are the next four
+    Column("mean_s", Float),
+    Column("std_s", Float),
+    Column("sample_count", Integer),
+    Column("stopped", String(16)),
+    Column("message", Text, nullable=False),
+    Column("worst_element", JSON),
+    Column("warmup_s", JSON, nullable=False),
+    Column("wall_s", Float, nullable=False),
+    Column("measured_at", String(32), nullable=False),
+    Index("ix_measurements_run", "run_id"),
+    Index("ix_measurements_input", "input_id", "configuration_id"),
+)
+
+samples = Table(
+    "samples",
+    metadata,
+    Column("measurement_id", ForeignKey("measurements.id"), primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("time_s", Float, nullable=False),
+)
+
+tests = Table(  # OpenTuner's result.id -> the measurement that answered it
+    "tests",
+    metadata,
+    _id(),
+    Column("result_id", Integer),  # OpenTuner's result.id; null in a merged database
+    Column("run_id", ForeignKey("runs.id"), nullable=False),
+    Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
+    Column("ordinal", Integer, nullable=False),  # 0-based order in the run
+    Column("requestor", String(128), nullable=False),  # the technique that asked
+    UniqueConstraint("run_id", "ordinal"),
+    Index("ix_tests_result", "result_id"),
+)

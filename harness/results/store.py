@@ -1,0 +1,282 @@
+"""Writing results: every finished measurement is on disk before the next one starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, insert, select, update
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from harness import __version__
+from harness.records import Build, Config, Environment, Input, Measurement
+from harness.results import schema
+from harness.results.connect import now
+from harness.results.read import Key, read_measurements
+from harness.spec import Spec
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run is about: with an equal plan, a run goes on where the last one stopped."""
+
+    spec: Spec
+    environment: Environment
+    given: Input
+    technique: str
+    seed: int
+    test_limit: int
+    label: str
+    campaign: int
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A measurement and its row."""
+
+    id: int
+    measurement: Measurement
+
+
+class Store:
+    """The writer of one database. OpenTuner's tables are written through `session` as well,
+    since SQLite has one writer, so that a test and its result are committed together."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
+        self.sessions: scoped_session[Session] = scoped_session(factory)
+        self._ids: dict[tuple[str, str], int] = {}
+
+    @property
+    def session(self) -> Session:
+        """The one session."""
+        return self.sessions()
+
+    def commit(self) -> None:
+        """Everything written so far reaches the disk."""
+        self.session.commit()
+
+    # ------------------------------------------------------------------- runs
+
+    def latest_campaign(self, spec: Spec, environment: Environment) -> int:
+        """The number of the last campaign of this program in this environment; 0 for none."""
+        query = (
+            select(schema.runs.c.campaign)
+            .join(schema.spaces)
+            .join(schema.environments)
+            .where(
+                schema.spaces.c.program_sha256 == spec.program_sha256,
+                schema.environments.c.fingerprint == environment.fingerprint,
+            )
+            .order_by(schema.runs.c.campaign.desc())
+        )
+        return self._connection.execute(query).scalars().first() or 0
+
+    def begin_run(self, plan: RunPlan, notes: Mapping[str, str]) -> tuple[int, int | None]:
+        """The run of this plan, continued where there is one: its id and OpenTuner's run id."""
+        ids = self._plan_ids(plan)
+        same = select(schema.runs.c.id, schema.runs.c.tuning_run_id).where(
+            *(schema.runs.c[name] == value for name, value in ids.items()),
+            schema.runs.c.technique == plan.technique,
+            schema.runs.c.seed == plan.seed,
+            schema.runs.c.label == plan.label,
+            schema.runs.c.campaign == plan.campaign,
+        )
+        found = self._connection.execute(same).first()
+        if found is not None:
+            changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
+            self._update_run(found.id, **changed)
+            return found.id, found.tuning_run_id
+        run_id = self._insert(
+            schema.runs,
+            **ids,
+            uuid=uuid.uuid4().hex,
+            campaign=plan.campaign,
+            label=plan.label,
+            technique=plan.technique,
+            seed=plan.seed,
+            test_limit=plan.test_limit,
+            state="running",
+            started_at=now(),
+            harness_version=__version__,
+            notes=dict(notes),
+        )
+        return run_id, None
+
+    def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
+        return {
+            "space_id": self._space(plan.spec),
+            "environment_id": self._environment(plan.environment),
+            "input_id": self.input_id(plan.spec.name, plan.given),
+        }
+
+    def tie_run(self, run_id: int, tuning_run_id: int) -> None:
+        """Note OpenTuner's run of a run."""
+        self._update_run(run_id, tuning_run_id=tuning_run_id)
+
+    def end_run(self, run_id: int, state: str) -> None:
+        """Note how a run ended: complete or interrupted."""
+        self._update_run(run_id, state=state, ended_at=now())
+        self.commit()
+
+    def _update_run(self, run_id: int, **values: object) -> None:
+        self._connection.execute(
+            update(schema.runs).where(schema.runs.c.id == run_id).values(**values)
+        )
+
+    # ----------------------------------------------------------- measurements
+
+    def known(self, plan: RunPlan) -> dict[Config, Stored]:
+        """What was measured before and need not be again: same program, environment, input
+        and campaign, whatever the ranges, the technique or the seed were."""
+        key = Key(
+            program_sha256=plan.spec.program_sha256,
+            fingerprint=plan.environment.fingerprint,
+            campaign=plan.campaign,
+            given=plan.given,
+        )
+        rows = read_measurements(self._connection, key, stages=("search", "cross"))
+        return {row.measurement.config: Stored(row.id, row.measurement) for row in rows}
+
+    def finals(self, plan: RunPlan) -> list[Measurement]:
+        """The interleaved measurements of this input, oldest first."""
+        key = Key(
+            program_sha256=plan.spec.program_sha256,
+            fingerprint=plan.environment.fingerprint,
+            campaign=plan.campaign,
+            given=plan.given,
+        )
+        return [r.measurement for r in read_measurements(self._connection, key, ("final",))]
+
+    def add_measurement(self, run_id: int, plan: RunPlan, stage: str, m: Measurement) -> int:
+        """Append a measurement with its samples and its build; commit() makes it durable."""
+        configuration_id = self._configuration(m.config)
+        timing = m.timing
+        measurement_id = self._insert(
+            schema.measurements,
+            uuid=uuid.uuid4().hex,
+            run_id=run_id,
+            input_id=self.input_id(plan.spec.name, m.input),
+            configuration_id=configuration_id,
+            build_id=self._build(m.build, plan, configuration_id) if m.build else None,
+            stage=stage,
+            outcome=m.outcome.value,
+            median_s=timing.median_s if timing else None,
+            mean_s=timing.mean_s if timing else None,
+            std_s=timing.std_s if timing else None,
+            sample_count=timing.count if timing else None,
+            stopped=timing.stopped.value if timing else None,
+            message=m.message,
+            worst_element=_finite(dataclasses.asdict(m.worst)) if m.worst else None,
+            warmup_s=list(m.warmup_s),
+            wall_s=m.wall_s,
+            measured_at=now(),
+        )
+        if timing is not None:
+            rows = [
+                {"measurement_id": measurement_id, "ordinal": ordinal, "time_s": time_s}
+                for ordinal, time_s in enumerate(timing.samples_s)
+            ]
+            self._connection.execute(insert(schema.samples), rows)
+        return measurement_id
+
+    def add_test(
+        self, run_id: int, ordinal: int, result_id: int, measurement_id: int, requestor: str
+    ) -> None:
+        """Tie OpenTuner's result to the measurement that answered it."""
+        self._insert(
+            schema.tests,
+            run_id=run_id,
+            ordinal=ordinal,
+            result_id=result_id,
+            measurement_id=measurement_id,
+            requestor=requestor,
+        )
+
+    def answered_tests(self, run_id: int) -> dict[int, int]:
+        """Of a run that is continued: OpenTuner's result.id by our measurement's id."""
+        query = select(schema.tests.c.measurement_id, schema.tests.c.result_id).where(
+            schema.tests.c.run_id == run_id
+        )
+        return {row.measurement_id: row.result_id for row in self._connection.execute(query)}
+
+    # ------------------------------------------------------------ shared rows
+
+    def input_id(self, space_name: str, given: Input) -> int:
+        """The row of an input."""
+        values = {"space_name": space_name, "digest": given.digest}
+        return self._shared(schema.inputs, values, features=dict(given))
+
+    def _space(self, spec: Spec) -> int:
+        parameters = {
+            p.name: {"kind": p.kind, "role": p.role, "default": p.default, "values": _values(p)}
+            for p in spec.parameters
+        }
+        return self._shared(
+            schema.spaces,
+            {"sha256": spec.space_sha256},
+            program_sha256=spec.program_sha256,
+            name=spec.name,
+            title=spec.title,
+            parameters=parameters,
+            constraints=[constraint.expression.text for constraint in spec.constraints],
+        )
+
+    def _environment(self, environment: Environment) -> int:
+        told = dataclasses.asdict(environment)
+        del told["notes"]
+        return self._shared(
+            schema.environments, {"fingerprint": environment.fingerprint}, **told
+        )
+
+    def _configuration(self, config: Config) -> int:
+        return self._shared(
+            schema.configurations, {"digest": config.digest}, parameters=dict(config)
+        )
+
+    def _build(self, build: Build, plan: RunPlan, configuration_id: int) -> int:
+        told = dataclasses.asdict(build)
+        del told["cached"], told["key"]
+        key = {"environment_id": self._environment(plan.environment), "key": build.key}
+        return self._shared(schema.builds, key, configuration_id=configuration_id, **told)
+
+    def _shared(self, table: Table, key: Mapping[str, object], **others: object) -> int:
+        """The id of the row with this key, which is added once."""
+        known = (table.name, "\x1f".join(map(str, key.values())))
+        if known not in self._ids:
+            query = select(table.c.id).where(*(table.c[n] == v for n, v in key.items()))
+            found = self._connection.execute(query).scalar()
+            self._ids[known] = found or self._insert(table, **key, **others)
+        return self._ids[known]
+
+    def _insert(self, table: Table, **values: object) -> int:
+        result = self._connection.execute(insert(table).values(**values))
+        key = result.inserted_primary_key
+        assert key is not None
+        return int(key[0])
+
+    @property
+    def _connection(self) -> Connection:
+        return self.session.connection()
+
+
+def _values(parameter: Any) -> object:
+    """A parameter's values as JSON; a range by its ends."""
+    values = parameter.values
+    if isinstance(values, range):
+        return {"min": values[0], "max": values[-1], "step": values.step}
+    return list(values)
+
+
+def _finite(told: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN and no infinity: those are told as text."""
+    return {
+        name: str(v) if isinstance(v, float) and not abs(v) < float("inf") else v
+        for name, v in told.items()
+    }
+
+

@@ -1,0 +1,172 @@
+"""OpenTuner's MeasurementInterface over a Measurer: configurations in, results out."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opentuner import MeasurementInterface
+from opentuner.measurement.inputmanager import FixedInputManager
+from opentuner.resultsdb.models import Input as InputRow
+from opentuner.resultsdb.models import Result
+from opentuner.search.objective import MinimizeTime
+
+from harness.records import Config, Measurement, Outcome
+from harness.results import RunPlan, Store, Stored
+from harness.search.manipulator import SpaceManipulator
+from harness.space import Space
+from harness.workers import Measurer
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A test that has just ended: its place in the run, and the best so far."""
+
+    plan: RunPlan
+    ordinal: int  # 1-based
+    total: int
+    measurement: Measurement
+    best: Measurement | None
+    replayed: bool  # answered from the database
+
+
+Report = Callable[[Progress], None]
+
+
+class SpecInputs(FixedInputManager):  # type: ignore[misc]
+    """The one input of a run; its features stand in input.path, readable without unpickling."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        super().__init__(input_class_name=plan.spec.name, path=plan.given.json)
+
+    def create_input(self, desired_result: Any) -> Any:
+        """The row of this input, made where it is missing."""
+        input_class = self.get_input_class()
+        self.session.flush()
+        row = (
+            self.session.query(InputRow)
+            .filter_by(input_class_id=input_class.id, path=self.path)
+            .first()
+        )
+        if row is None:
+            row = InputRow(input_class=input_class, path=self.path)
+            self.session.add(row)
+            self.session.flush()
+        return row
+
+
+class TuningInterface(MeasurementInterface):  # type: ignore[misc]
+    """Measures one input's configurations, never one of them twice, and records them."""
+
+    def __init__(
+        self,
+        args: Any,
+        plan: RunPlan,
+        run_id: int,
+        space: Space,
+        measurer: Measurer,
+        store: Store,
+        seeds: Sequence[Config],
+        stop_at: float | None,
+        report: Report,
+    ) -> None:
+        """`stop_at` is a time.monotonic() after which no test begins."""
+        self._plan = plan
+        self._run_id = run_id
+        self._space = space
+        self._measurer = measurer
+        self._store = store
+        self._seeds = list(seeds)
+        self._stop_at = stop_at
+        self._report = report
+        self._known: dict[Config, Stored] = store.known(plan)
+        self._latest: tuple[Measurement, int | None] | None = None
+        self._ordinal = 0
+        self.best: Measurement | None = None
+        super().__init__(
+            args,
+            project_name="harness",
+            program_name=plan.spec.name,
+            program_version=plan.spec.space_sha256,
+            manipulator=SpaceManipulator(space, random.Random(_seed_of(plan))),
+            objective=MinimizeTime(),  # without it OpenTuner ignores the input manager
+            input_manager=SpecInputs(plan),
+        )
+
+    def seed_configurations(self) -> list[dict[str, Any]]:
+        """Where the search starts; OpenTuner takes them from the end."""
+        return [dict(config) for config in reversed(self._seeds)]
+
+    def extra_convergence_criteria(self, result: Any) -> bool:
+        """Stop when time is up or when every legal configuration was measured."""
+        if self._stop_at is not None and time.monotonic() >= self._stop_at:
+            return True
+        tested: int = self.driver.tuning_run_main.search_driver.test_count
+        return self._space.count is not None and tested >= self._space.count
+
+    def pre_process(self) -> None:
+        """A generation is about to be measured: let its builds start now."""
+        pending = self.driver.tuning_run_main.search_driver.pending
+        configs = [Config(desired.configuration.data) for desired in pending]
+        self._measurer.expect(self._space, [c for c in configs if c not in self._known])
+
+    def run(self, desired_result: Any, input: Any, limit: float) -> Any:
+        """OpenTuner's result of one configuration: its median time, or an error."""
+        config = Config(desired_result.configuration.data)
+        stored = self._known.get(config)
+        if stored is not None:
+            measurement, measurement_id = stored.measurement, stored.id
+        else:
+            best_s = self.best.time_s if self.best else None
+            measurement = self._measurer.measure(self._space, self._plan.given, config, best_s)
+            measurement_id = None
+        self._latest = (measurement, measurement_id)
+        return _result(measurement)
+
+    def record(self, desired: Any, result: Any) -> None:
+        """Write what `run` measured beside OpenTuner's result, in the same transaction."""
+        assert self._latest is not None
+        measurement, measurement_id = self._latest
+        replayed = measurement_id is not None
+        if measurement_id is None:
+            measurement_id = self._store.add_measurement(
+                self._run_id, self._plan, "search", measurement
+            )
+            self._known[measurement.config] = Stored(measurement_id, measurement)
+        self._store.add_test(
+            self._run_id, self._ordinal, result.id, measurement_id, desired.requestor
+        )
+        self._note(measurement, replayed)
+
+    def on_replayed(self, result: Any) -> None:
+        """A test of a run that is continued was asked for again: it is on record already."""
+        self._note(self._known[Config(result.configuration.data)].measurement, replayed=True)
+
+    def _note(self, measurement: Measurement, replayed: bool) -> None:
+        self._ordinal += 1
+        if measurement.outcome is Outcome.OK and (
+            self.best is None or measurement.time_s < self.best.time_s
+        ):
+            self.best = measurement
+        total = min(self._plan.test_limit, self._space.count or self._plan.test_limit)
+        self._report(
+            Progress(self._plan, self._ordinal, total, measurement, self.best, replayed)
+        )
+
+    def save_final_config(self, config: Any) -> None:
+        """The caller reads the results; there is nothing to save here."""
+
+
+def _seed_of(plan: RunPlan) -> str:
+    return f"{plan.seed}:{plan.given.json}"
+
+
+def _result(measurement: Measurement) -> Any:
+    """The only failure that OpenTuner survives is an ERROR of infinite time; NaN, 0 and None
+    would win or crash the search."""
+    if measurement.outcome is Outcome.OK:
+        return Result(state="OK", time=measurement.time_s)
+    return Result(state="ERROR", time=float("inf"))

@@ -1,0 +1,96 @@
+"""A Space as OpenTuner's techniques see it: a manipulator that only ever hands out legal points.
+
+OpenTuner calls `normalize` on whatever a technique proposes. Here that maps an illegal
+proposal to a legal neighbour, so that no test is wasted and no illegal configuration gets
+anywhere near a compiler, while the technique goes on from where it really was measured.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+from opentuner.search.manipulator import (
+    BooleanParameter,
+    ConfigurationManipulator,
+    EnumParameter,
+    IntegerParameter,
+    LogIntegerParameter,
+    PowerOfTwoParameter,
+)
+
+from harness.records import Config, Value
+from harness.space import Space, position_of
+from harness.spec import Parameter
+
+Cfg = dict[str, Any]
+"""A configuration as OpenTuner holds it: a plain dict of the values themselves."""
+
+
+class OrderedParameter(IntegerParameter):  # type: ignore[misc]
+    """A list of ascending numbers, searched by index: OpenTuner's enumerations are categorical,
+    so that its techniques could only randomise them."""
+
+    def __init__(self, parameter: Parameter) -> None:
+        self._parameter = parameter
+        super().__init__(parameter.name, 0, len(parameter.values) - 1)
+
+    def _to_storage_type(self, val: int) -> Value:
+        return self._parameter.values[val]
+
+    def _from_storage_type(self, sval: Value) -> int:
+        position = position_of(self._parameter, sval)
+        assert position is not None
+        return position
+
+
+class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
+    """OpenTuner's manipulator of a Space."""
+
+    def __init__(self, space: Space, rng: random.Random) -> None:
+        super().__init__()
+        self.space = space
+        self.rng = rng
+        for parameter in space.parameters:
+            self.add_parameter(opentuner_parameter(parameter))
+
+    def seed_config(self) -> Cfg:
+        """The baseline."""
+        return dict(self.space.default)
+
+    def random(self) -> Cfg:
+        """A legal configuration, uniformly."""
+        return dict(self.space.sample(self.rng)[0])
+
+    def normalize(self, config: Cfg) -> None:
+        """Make the values plain and the configuration legal, in place."""
+        for name, value in config.items():
+            if isinstance(value, np.generic):
+                config[name] = value.item()
+        config.update(self.space.nearest_legal(Config(config), self.rng))
+
+    def hash_config(self, config: Cfg) -> str:
+        """The digest that our own tables use."""
+        return Config(config).digest
+
+    def search_space_size(self) -> int:
+        """The number of legal configurations, or of all points where it is not affordable."""
+        return self.space.count or self.space.raw_count
+
+
+def opentuner_parameter(parameter: Parameter) -> Any:
+    """OpenTuner's parameter for one of ours."""
+    values = parameter.values
+    if parameter.kind == "boolean":
+        return BooleanParameter(parameter.name)
+    if parameter.kind == "enum":
+        return EnumParameter(parameter.name, list(values))
+    if parameter.kind == "ordered":
+        return OrderedParameter(parameter)
+    kinds = {
+        "integer": IntegerParameter,
+        "log_integer": LogIntegerParameter,
+        "power_of_two": PowerOfTwoParameter,
+    }
+    return kinds[parameter.kind](parameter.name, values[0], values[-1])

@@ -1,0 +1,119 @@
+"""One input's search, from its options to its best configuration."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import opentuner
+from opentuner.resultsdb.connect import DB_VERSION
+from opentuner.resultsdb.models import Base, TuningRun, _Meta
+
+from harness.environment import notes
+from harness.errors import UsageError
+from harness.records import Config
+from harness.results import RunPlan, Store
+from harness.search.drivers import DurableRun
+from harness.search.interface import Report, TuningInterface
+from harness.search.mends import offered_techniques
+from harness.space import Space
+from harness.workers import Measurer
+
+DEFAULT_TECHNIQUE = "AUCBanditMetaTechniqueA"
+_BAIL_GENERATIONS = 20
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How each input is searched. `stop_at` is a time.monotonic(), `parallelism` how many
+    proposals a generation has, whose builds run side by side."""
+
+    techniques: tuple[str, ...]
+    test_limit: int
+    seed: int
+    label: str
+    parallelism: int
+    stop_at: float | None = None
+    results_log: Path | None = None
+
+
+def techniques() -> tuple[str, ...]:
+    """The names that --technique takes."""
+    return offered_techniques()
+
+
+def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
+    """The techniques by their names; `auto` is the default one. Raises UsageError."""
+    offered = techniques()
+    resolved = tuple(DEFAULT_TECHNIQUE if name == "auto" else name for name in names)
+    for name in resolved:
+        if name not in offered:
+            near = difflib.get_close_matches(name, [*offered, "auto"], 1)
+            hint = f"did you mean {near[0]}?" if near else "--list-techniques lists them"
+            raise UsageError(f"there is no technique {name}; {hint}")
+    return resolved
+
+
+def make_opentuner_tables(store: Store) -> None:
+    """OpenTuner's tables beside ours, with the version row that it looks for."""
+    Base.metadata.create_all(store.engine)
+    _Meta.add_version(store.session, DB_VERSION)
+    store.commit()
+
+
+def search_input(
+    store: Store,
+    measurer: Measurer,
+    space: Space,
+    plan: RunPlan,
+    options: SearchOptions,
+    seeds: Sequence[Config],
+    report: Report,
+) -> None:
+    """Search one input until its budget is spent or its space exhausted.
+
+    With an equal plan, a run that was interrupted goes on: the same seed proposes the same
+    configurations again, and the database answers for those that were measured.
+    """
+    run_id, tuning_run_id = store.begin_run(plan, notes())
+    store.commit()
+    interface = TuningInterface(
+        _opentuner_args(options), plan, run_id, space, measurer, store, seeds,
+        options.stop_at, report,
+    )  # fmt: skip
+    earlier = store.session.get(TuningRun, tuning_run_id) if tuning_run_id else None
+    run = DurableRun(interface, interface.args, store.session, earlier)
+    random.seed(f"{plan.seed}:{plan.given.json}")
+    np.random.seed(random.getrandbits(32))
+    run.init()
+    store.tie_run(run_id, run.tuning_run.id)
+    store.commit()
+    try:
+        run.main()
+    except BaseException:
+        store.session.rollback()
+        store.end_run(run_id, "interrupted")
+        raise
+    cut_short = options.stop_at is not None and time.monotonic() >= options.stop_at
+    store.end_run(run_id, "interrupted" if cut_short else "complete")
+
+
+def _opentuner_args(options: SearchOptions) -> argparse.Namespace:
+    """OpenTuner's own options; nothing of our command line, since OpenTuner stores them."""
+    args = opentuner.default_argparser().parse_args([])
+    args.technique = list(options.techniques)
+    args.test_limit = options.test_limit
+    args.label = options.label
+    args.parallelism = options.parallelism
+    args.bail_threshold = _BAIL_GENERATIONS
+    args.no_dups = args.quiet = True
+    args.results_log = str(options.results_log) if options.results_log else None
+    return args
+
+
