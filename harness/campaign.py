@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harness.records import Config, Input, Measurement, Outcome, Value
-from harness.results import RunPlan, Store
+from harness.results import RunPlan, Store, Stored
 from harness.search import Progress, SearchOptions, search_input
 from harness.space import Space
 from harness.spec import Spec
@@ -71,6 +71,7 @@ class Campaign:
         self._options = options
         self._compiler = compiler
         self._display = display
+        self._stored: dict[Input, dict[Config, Stored]] = {}
         latest = store.latest_campaign(spec, measurer.environment)
         self.number = latest + 1 if fresh else max(1, latest)
 
@@ -119,7 +120,7 @@ class Campaign:
             options = dataclasses.replace(options, results_log=numbered)
         search_input(
             self._store, self._measurer, space, self.plan(given), options, legal,
-            self._display.test,
+            self._known(given), self._display.test,
         )  # fmt: skip
 
     def _budget(self, space: Space) -> int:
@@ -131,9 +132,14 @@ class Campaign:
         distinct = dict.fromkeys(best.config for best in winners if best is not None)
         return list(distinct)[:MAX_SEEDS]
 
+    def _known(self, given: Input) -> dict[Config, Stored]:
+        """What is measured of an input, read once and kept up to date by the search."""
+        if given not in self._stored:
+            self._stored[given] = self._store.known(self.plan(given))
+        return self._stored[given]
+
     def _measured(self, given: Input) -> dict[Config, Measurement]:
-        known = self._store.known(self.plan(given))
-        return {config: stored.measurement for config, stored in known.items()}
+        return {config: stored.measurement for config, stored in self._known(given).items()}
 
     def _best(self, given: Input) -> Measurement | None:
         return fastest(self._measured(given).values())
@@ -156,7 +162,8 @@ class Campaign:
             plan = self.plan(given)
             found = self._measurer.measure(self.space(given), given, config, None)
             run_id, _ = self._store.begin_run(plan, {})
-            self._store.add_measurement(run_id, plan, "cross", found)
+            row = self._store.add_measurement(run_id, plan, "cross", found)
+            self._known(given)[config] = Stored(row, found)
             self._store.end_run(run_id, "complete")
             self._display.step(f"{given}: {found.outcome}")
 

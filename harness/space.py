@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 
 from harness.backends.base import Launch
 from harness.elimination import Solutions, TooLarge
@@ -23,6 +24,7 @@ from harness.spec import LaunchPlan, Parameter, Spec
 _MAX_DRAWS = 200_000
 _ESTIMATE_DRAWS = 20_000
 _REPAIR_CANDIDATES = 64
+_REPAIR_REACH = 8
 
 
 class Space:
@@ -49,7 +51,7 @@ class Space:
         # Without a device, what speaks of one cannot be judged.
         unjudged = set() if limits else set(LIMIT_NAMES)
         judged = [c for c in constraints if not c.names & unjudged]
-        self.constraints = [*judged, *self._launch_constraints()]
+        self.constraints = self._deciding([*judged, *self._launch_constraints()])
 
     @classmethod
     def of(
@@ -73,6 +75,11 @@ class Space:
         made += [f"({s}) <= {m}" for s, m in zip(grid, self._limits.max_grid_dims, strict=False)]
         made += [f"({size}) >= 1" for size in (*sizes, *grid)]
         return [Expression(text) for text in made]
+
+    def _deciding(self, constraints: Iterable[Expression]) -> list[Expression]:
+        """Each constraint once, without those that hold whatever the parameters are."""
+        distinct = {constraint.text: constraint for constraint in constraints}.values()
+        return [c for c in distinct if c.names & set(self._by_name) or not c(self._given)]
 
     # ---------------------------------------------------------------- judging
 
@@ -230,16 +237,26 @@ class Space:
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
         """A legal configuration near an illegal one, for searches that propose elsewhere.
 
-        The nearest, by the sum of relative steps on the scales and by changes elsewhere, of
-        those that differ in one parameter and of a uniform sample of legal configurations.
+        The nearest of those that differ in one parameter, by the relative step on scales; where
+        none of them is legal, the nearest of a uniform sample of legal configurations.
         """
         if self._why_constrained(config) is None:
             return config
-        near = list(self.neighbours(config, reach=8))
-        candidates = near or self.sample(rng, _REPAIR_CANDIDATES)
+        for _, name, value in sorted(self._steps(config), key=itemgetter(0)):
+            changed = {**config, name: value}
+            if self._why_constrained(changed) is None:
+                return Config(changed)
+        candidates = self.sample(rng, _REPAIR_CANDIDATES)
         if not candidates:
             raise UsageError("no legal configuration was found; check the constraints")
         return min(candidates, key=lambda other: self.distance(config, other))
+
+    def _steps(self, config: Config) -> Iterator[tuple[float, str, Value]]:
+        """Every small change of one parameter: its distance, the parameter and its new value."""
+        for parameter in self.parameters:
+            old = config[parameter.name]
+            for value in self._near_values(parameter, old, _REPAIR_REACH):
+                yield self._step(parameter, old, value), parameter.name, value
 
     def distance(self, one: Config, other: Config) -> float:
         """The sum over the parameters of the relative step on scales, and 1 for any change else."""

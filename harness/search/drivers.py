@@ -2,15 +2,17 @@
 
 Stock OpenTuner asks its database about every proposal, which costs 5 to 8 ms a test and grows
 with the results. Here a dictionary answers; the database is only written to, with one commit
-a test, so that a finished test is on disk before the next one starts. Only distinct
-configurations count as tests, and a technique that asks for a known one gets its result.
+a test, so that a finished test is on disk before the next one starts. OpenTuner's objects
+stay outside its session, whose bookkeeping would grow; `harness.search.rows` writes them.
+
+Only distinct configurations count as tests, and a technique that asks for a known one gets
+its result.
 """
 
 from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +22,6 @@ from opentuner.resultsdb.models import (
     BanditSubTechnique,
     Configuration,
     DesiredResult,
-    Result,
     TuningRun,
 )
 from opentuner.search.driver import SearchDriver
@@ -28,8 +29,9 @@ from opentuner.tuningrunmain import TuningRunMain
 
 from harness.records import Config
 from harness.search.manipulator import Cfg
+from harness.search.rows import TestRows
 
-_IDLE_GENERATIONS = 5
+_IDLE_GENERATIONS = 3
 UNMEASURED = "unmeasured"
 """Who asked, where a technique repeats itself: a uniform draw among what is not measured."""
 
@@ -52,30 +54,31 @@ class _Found(list[Any]):
 
 
 class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
-    """Proposals in, results out; knows every configuration of its run by its hash."""
+    """Proposals in, results out; knows every configuration of its run by its digest."""
 
     def __init__(self, **kwargs: Any) -> None:
         self._configurations: dict[str, Any] = {}
         self._results: dict[str, Any] = {}
         self._requests: dict[str, Any] = {}
-        self._waiting: list[tuple[Any, Any]] = []
+        self._asked: set[Config] = set()
+        self._repeated: list[tuple[Any, Any]] = []
         self._idle = 0
-        self.earlier: dict[str, Any] = {}
         self.pending: list[Any] = []
         self.arrived: list[Any] = []
         super().__init__(**kwargs)
+        # Techniques tie their requests to this; tied to a stored run, each would join its
+        # session and be looked at again at every commit.
+        self.tuning_run = None
 
     # -------------------------------------------------------------- what techniques ask
 
     def get_configuration(self, cfg: Cfg) -> Any:
-        """The one database object of a configuration; stored only if it gets tested."""
-        cfg = copy.deepcopy(cfg)
+        """The one object of a configuration; a copy, since techniques go on changing theirs."""
+        cfg = dict(cfg)
         self.manipulator.normalize(cfg)
         digest = self.manipulator.hash_config(cfg)
         if digest not in self._configurations:
-            self._configurations[digest] = Configuration(
-                program_id=self.program.id, hash=digest, data=cfg
-            )
+            self._configurations[digest] = Configuration(hash=digest, data=cfg)
         return self._configurations[digest]
 
     def has_results(self, config: Any) -> bool:
@@ -96,7 +99,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
     # ---------------------------------------------------------------------- a generation
 
     def run_generation_techniques(self) -> int:
-        """Ask for up to `parallelism` new tests; returns how many requests came at all."""
+        """Ask for up to `parallelism` tests; returns how many requests came, new or not."""
         self.plugin_proxy.before_techniques()
         asked = new = 0
         for _ in range(self.args.parallelism):
@@ -106,7 +109,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
             if desired is None:
                 break
             asked += 1
-            new += self._file(desired)
+            new += self._queue(desired)
         self._idle = 0 if new else self._idle + 1
         self.plugin_proxy.after_techniques()
         return asked
@@ -115,10 +118,9 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         if self.seed_cfgs:
             return self._request(self.seed_cfgs.pop(), "seed")
         if self._idle >= _IDLE_GENERATIONS:
-            tested = {Config(d.configuration.data) for d in self._requests.values()}
-            drawn = self.manipulator.space.sample(self.manipulator.rng, 1, tested)
             self._idle = 0
-            return self._request(dict(drawn[0]), UNMEASURED) if drawn else None
+            drawn = self.manipulator.draw_unmeasured(self._asked)
+            return self._request(drawn, UNMEASURED) if drawn else None
         return self.root_technique.desired_result() or None
 
     def _request(self, cfg: Cfg, requestor: str) -> Any:
@@ -127,28 +129,25 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
             requestor=requestor,
             generation=self.generation,
             request_date=datetime.now(),
-            tuning_run=self.tuning_run,
         )
 
-    def _file(self, desired: Any) -> bool:
-        """Queue a request for a configuration that is new; answer one for a known one."""
-        digest = desired.configuration.hash
-        first = self._requests.setdefault(digest, desired)
+    def _queue(self, desired: Any) -> bool:
+        """Queue a request for a new configuration; one for a known one waits for its result."""
+        first = self._requests.setdefault(desired.configuration.hash, desired)
         if first is not desired:
-            self._forget(desired)
-            self._waiting.append((desired, first))
+            self._repeated.append((desired, first))
             return False
-        if digest in self.earlier:
-            self._forget(desired)
-        desired.state = "REQUESTED"
+        self._asked.add(Config(desired.configuration.data))
         self.test_count += 1
         self.pending.append(desired)
         return True
 
-    def _forget(self, desired: Any) -> None:
-        """Keep a request out of the database: it asks for what is there already."""
-        if desired in self.session:
-            self.session.expunge(desired)
+    def run_generation_results(self, offset: int = 0) -> None:
+        """Have the pending requests measured; each is committed by itself."""
+        self.plugin_proxy.before_results_wait()
+        self.wait_for_results(self.generation + offset)
+        self.plugin_proxy.after_results_wait()
+        self.process_new_results()
 
     def process_new_results(self) -> None:
         """Tell plug-ins and techniques what arrived, in the order it was asked for."""
@@ -156,34 +155,39 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         for result in self.new_results:
             self._results[result.configuration.hash] = result
             self.plugin_proxy.on_result(result)
-            is_best = self.best_result is None or self.objective.lt(result, self.best_result)
-            if is_best:
-                first = self.best_result is None
+            if result.was_new_best:
+                is_first = self.best_result is None
                 self.best_result = result
-                if not first:
+                if not is_first:
                     self.plugin_proxy.on_new_best_result(result)
-            if result.was_new_best is not is_best:
-                result.was_new_best = is_best
-        for desired, first in self._waiting:
+        for desired, first in self._repeated:
             desired.result = first.result
-        self._waiting.clear()
+        self._repeated.clear()
         self.result_callbacks()
 
 
 class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
-    """Measures what the search driver queued, and commits each result with its measurement."""
+    """Measures what the search driver queued; commits each result with its measurement."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rows = TestRows(self.session, self.tuning_run)
+        self._best: Any = None
 
     def process_all(self) -> None:
         """Measure the pending requests, in order."""
         self.lap_timer()
         search = self.tuning_run_main.search_driver
-        for desired in _drained(search.pending):
-            result = search.earlier.get(desired.configuration.hash)
+        while search.pending:
+            desired = search.pending.pop(0)
+            result = self.rows.earlier.get(desired.configuration.hash)
             if result is None:
                 result = self._measured(desired)
             else:
-                desired.result = result
+                result.configuration = desired.configuration
+                self._compare(result)
                 self.interface.on_replayed(result)
+            desired.result = result
             search.arrived.append(result)
 
     def _measured(self, desired: Any) -> Any:
@@ -191,23 +195,18 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
         input_ = self.input_manager.select_input(desired)
         result = self.interface.compile_and_run(desired, input_, float("inf"))
         result.configuration = desired.configuration
-        result.input_id = input_.id
-        result.machine_id = self.machine.id
-        result.tuning_run_id = self.tuning_run.id
         result.collection_date = datetime.now()
         result.collection_cost = self.lap_timer()
-        self.session.add(result)
-        desired.result = result
-        desired.state = "COMPLETE"
-        self.session.flush()  # gives the result its id
+        self._compare(result)
+        result.id = self.rows.add(desired, result, input_.id, self.machine.id)
         self.interface.record(desired, result)
         self.commit()
         return result
 
-
-def _drained(queue: list[Any]) -> Iterator[Any]:
-    while queue:
-        yield queue.pop(0)
+    def _compare(self, result: Any) -> None:
+        result.was_new_best = self._best is None or self.objective.lt(result, self._best)
+        if result.was_new_best:
+            self._best = result
 
 
 class DurableRun(TuningRunMain):  # type: ignore[misc]
@@ -224,8 +223,6 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
         self.manipulator = interface.manipulator()
         self.objective = interface.objective()
         self.objective_copy = copy.copy(self.objective)
-        self.search_driver_cls = InMemorySearchDriver
-        self.measurement_driver_cls = DurableMeasurementDriver
         self.tuning_run = tuning_run
         self.search_driver: Any = None
 
@@ -235,8 +232,8 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
             return
         version = self.measurement_interface.db_program_version(self.session)
         self.session.flush()
-        continued = self.tuning_run is not None
-        if not continued:
+        is_continued = self.tuning_run is not None
+        if not is_continued:
             self.tuning_run = self._new_run(version)
         parts = {
             "args": self.args,
@@ -250,10 +247,10 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
             "extra_seeds": self.measurement_interface.seed_configurations(),
             "extra_criteria": self.measurement_interface.extra_convergence_criteria,
         }
-        self.search_driver = self.search_driver_cls(**parts)
-        if continued:
-            self._recall()
-        self.measurement_driver = self.measurement_driver_cls(**parts)
+        self.search_driver = InMemorySearchDriver(**parts)
+        if is_continued:
+            self._drop_second_bandit()
+        self.measurement_driver = DurableMeasurementDriver(**parts)
         self.measurement_interface.set_driver(self.measurement_driver)
         self.input_manager.set_driver(self.measurement_driver)
         self.tuning_run.machine_class = self.measurement_driver.get_machine_class()
@@ -273,10 +270,30 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
         self.session.flush()
         return run
 
-    def _recall(self) -> None:
-        """Give the search what the run found before; its bandit is on record already."""
+    def _drop_second_bandit(self) -> None:
+        """The search driver has described its bandit; of a continued run that is on record."""
         for made in list(self.session.new):
+            if isinstance(made, BanditInfo):
+                made.tuning_run = None
             if isinstance(made, (BanditInfo, BanditSubTechnique)):
                 self.session.expunge(made)
-        results = self.session.query(Result).filter_by(tuning_run_id=self.tuning_run.id)
-        self.search_driver.earlier = {r.configuration.hash: r for r in results}
+
+    def main(self) -> None:
+        """Search to the end; the run's state tells how it ended."""
+        self.init()
+        self.tuning_run.state = "RUNNING"
+        self.commit()
+        state = "ABORTED"
+        try:
+            self.search_driver.main()
+            state = "COMPLETE"
+        finally:
+            self.session.rollback()
+            self.tuning_run.state = state
+            self.tuning_run.end_date = datetime.now()
+            best = self.search_driver.best_result
+            if best is not None:
+                self.tuning_run.final_config_id = self.measurement_driver.rows.id_of(
+                    best.configuration
+                )
+            self.commit()

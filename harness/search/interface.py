@@ -70,6 +70,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         measurer: Measurer,
         store: Store,
         seeds: Sequence[Config],
+        known: dict[Config, Stored],
         stop_at: float | None,
         report: Report,
     ) -> None:
@@ -82,7 +83,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._seeds = list(seeds)
         self._stop_at = stop_at
         self._report = report
-        self._known: dict[Config, Stored] = store.known(plan)
+        self._known = known
         self._latest: tuple[Measurement, int | None] | None = None
         self._ordinal = 0
         self.best: Measurement | None = None

@@ -8,6 +8,7 @@ anywhere near a compiler, while the technique goes on from where it really was m
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,15 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
     def random(self) -> Cfg:
         """A legal configuration, uniformly."""
         return dict(self.space.sample(self.rng)[0])
+
+    def draw_unmeasured(self, measured: Collection[Config]) -> Cfg | None:
+        """A legal configuration that is not among these, uniformly; None where there is none."""
+        drawn = self.space.sample(self.rng, 1, measured)
+        return dict(drawn[0]) if drawn else None
+
+    def copy(self, config: Cfg) -> Cfg:
+        """A copy; values are plain, so that it need not go deep."""
+        return dict(config)
 
     def normalize(self, config: Cfg) -> None:
         """Make the values plain and the configuration legal, in place."""

@@ -453,7 +453,7 @@ class _Query(Query[Any]):
 
 
 def _add_to_session_of_run(request: Any, tuning_run: Any, *_: Any) -> None:
-    session = object_session(tuning_run)
+    session = None if tuning_run is None else object_session(tuning_run)
     if session is not None:
         session.add(request)
 

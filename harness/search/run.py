@@ -18,7 +18,7 @@ from opentuner.resultsdb.models import Base, TuningRun, _Meta
 from harness.environment import notes
 from harness.errors import UsageError
 from harness.records import Config
-from harness.results import RunPlan, Store
+from harness.results import RunPlan, Store, Stored
 from harness.search.drivers import DurableRun
 from harness.search.interface import Report, TuningInterface
 from harness.search.mends import offered_techniques
@@ -74,17 +74,19 @@ def search_input(
     plan: RunPlan,
     options: SearchOptions,
     seeds: Sequence[Config],
+    known: dict[Config, Stored],
     report: Report,
 ) -> None:
     """Search one input until its budget is spent or its space exhausted.
 
+    `known` holds what was measured before and need not be again; what is measured joins it.
     With an equal plan, a run that was interrupted goes on: the same seed proposes the same
     configurations again, and the database answers for those that were measured.
     """
     run_id, tuning_run_id = store.begin_run(plan, notes())
     store.commit()
     interface = TuningInterface(
-        _opentuner_args(options), plan, run_id, space, measurer, store, seeds,
+        _opentuner_args(options), plan, run_id, space, measurer, store, seeds, known,
         options.stop_at, report,
     )  # fmt: skip
     earlier = store.session.get(TuningRun, tuning_run_id) if tuning_run_id else None

@@ -1,0 +1,121 @@
+"""The harness's own time per configuration: everything but build and launch.
+
+Replays recorded measurements, so that nothing is compiled and nothing launched, through the
+whole path: OpenTuner proposes, the results database stores every sample, and every test is
+committed to disk before the next one. Run it from anywhere:
+
+    python benchmarks/overhead.py
+
+The last line is one JSON object, in milliseconds per test over 100, 1,000 and 5,000 tests.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from harness.backends.replay import Recording, ReplayMeasurer
+from harness.campaign import Campaign
+from harness.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.results import Store, writing
+from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.spec import Spec, load_spec
+
+TESTS = (100, 1000, 5000)
+SAMPLES = 20
+
+_SPACE = """
+name: overhead
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  X: {type: power_of_two, min: 1, max: 1024, default: 16}
+  Y: {type: power_of_two, min: 1, max: 1024, default: 4}
+  TILE: {values: [1, 2, 3, 4, 6, 8, 12, 16], default: 1}
+  UNROLL: {type: integer, min: 1, max: 16, default: 1}
+  LAYOUT: {values: [row, column, block], role: choice, default: row}
+  CACHE: {type: boolean, role: choice, default: false}
+constraints:
+  - 32 <= X * Y and X * Y <= 1024
+  - UNROLL <= 2 * TILE
+launch: {group: [X, Y], grid: ["ceil_div(n, X)", "ceil_div(n, Y)"]}
+inputs: {features: [n], values: [{n: 4096}]}
+"""
+
+
+class Recorded(dict[tuple[Input, Config], Measurement]):
+    """A recording of every configuration: times by a formula, 5 % of them failures."""
+
+    def get(self, key: tuple[Input, Config], default: object = None) -> Measurement:  # type: ignore[override]
+        """The measurement of an input and a configuration."""
+        given, config = key
+        draw = int(config.digest[:8], 16)
+        if draw % 20 == 0:
+            return Measurement(config, given, Outcome.BUILD_FAILED, message="as recorded")
+        time_s = 1e-3 * (1 + draw % 1000 / 250)
+        samples = tuple(time_s * (1 + 1e-3 * place) for place in range(SAMPLES))
+        return Measurement(config, given, Outcome.OK, Timing(samples, StopReason.RECORDED))
+
+
+class Clock:
+    """Takes the time at each test; shows nothing."""
+
+    def __init__(self) -> None:
+        self.tests_s: list[float] = []
+
+    def begin_stage(self, title: str, steps: int) -> None:
+        """Nothing is shown."""
+
+    def step(self, text: str) -> None:
+        """Nothing is shown."""
+
+    def test(self, progress: Progress) -> None:
+        """A test has ended."""
+        self.tests_s.append(time.perf_counter())
+
+
+def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
+    """Milliseconds per test of one search with this many tests, its end included."""
+    options = SearchOptions(resolve_techniques(["auto"]), tests, 0, "overhead", 4)
+    recording = Recording(Environment("replay", "formula", "none", "none", "none"), Recorded())
+    with writing(str(database)) as engine:
+        store = Store(engine)
+        make_opentuner_tables(store)
+        clock = Clock()
+        campaign = Campaign(spec, ReplayMeasurer(recording), store, options, None, clock)
+        started = time.perf_counter()
+        campaign.run()
+        elapsed_s = time.perf_counter() - started
+        store.sessions.remove()
+    assert len(clock.tests_s) == tests, f"{len(clock.tests_s)} tests instead of {tests}"
+    return 1e3 * elapsed_s / tests
+
+
+def main() -> None:
+    """Print a line per number of tests, and the figures as JSON last."""
+    figures = {}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        (Path(folder) / "kernel.cl").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
+        host = "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
+        (Path(folder) / "kernel.py").write_text(host)
+        space = Path(folder) / "overhead.yaml"
+        space.write_text(_SPACE)
+        spec = load_spec(space)
+        for tests in TESTS:
+            found = overhead_ms(spec, Path(folder) / f"{tests}.db", tests)
+            print(f"{tests:>6} tests: {found:.2f} ms each")
+            figures[f"overhead_ms_{tests}"] = round(found, 3)
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
