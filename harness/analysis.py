@@ -1,12 +1,103 @@
-"""The first cross-input result: which configuration for which input, and what that is worth."""
+"""Pure functions over measurements: what each input came to, and which configuration suits which.
+
+They need no device and no database; `harness.tune` calls them on what it has just measured,
+`harness.analyse` on what a database holds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from harness.records import Config, Input
+from harness.records import Config, Input, Measurement, Outcome
+from harness.timing import Ratio, count_within_noise, is_within_noise, time_ratio
 from harness.tree import FEWEST_INPUTS, Judgement, describe, grow, leave_one_out, make_matrix
+
+MAX_FINALISTS = 3
+
+Measured = Mapping[Config, Measurement]
+
+
+@dataclass(frozen=True)
+class InputReport:
+    """What tuning an input came to; `best` and `baseline` are those of the interleaved
+    re-measurement, None where nothing worked, and `speedup` needs both.
+
+    `legal` is the number of legal configurations, None where it is not known.
+    """
+
+    given: Input
+    best: Measurement | None
+    baseline: Measurement | None
+    speedup: Ratio | None
+    within_noise: int
+    outcomes: Mapping[Outcome, int]
+    legal: int | None
+
+    @property
+    def measured(self) -> int:
+        """How many configurations were measured, failed ones included."""
+        return sum(self.outcomes.values())
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every legal configuration was measured."""
+        return self.legal is not None and self.measured >= self.legal
+
+
+def report_input(
+    given: Input,
+    measured: Measured,
+    finals: Iterable[Measurement],
+    default: Config,
+    legal: int | None,
+    confidence: float = 0.95,
+) -> InputReport:
+    """Sum up an input: `measured` by the search, `finals` re-measured in turn."""
+    in_turn = {m.config: m for m in finals}
+    best, baseline = fastest(in_turn.values()), in_turn.get(default)
+    speedup = None
+    if best and baseline and best.timing and baseline.timing:
+        speedup = time_ratio(baseline.timing, best.timing, confidence)
+    return InputReport(
+        given,
+        best,
+        baseline,
+        speedup,
+        _count_ties(best, measured, confidence),
+        Counter(m.outcome for m in measured.values()),
+        legal,
+    )
+
+
+def _count_ties(best: Measurement | None, measured: Measured, confidence: float) -> int:
+    """How many others do not differ from the best for certain, all as the search timed them."""
+    if best is None or best.config not in measured:
+        return 0
+    own = measured[best.config].timing
+    others = [m.timing for c, m in measured.items() if m.timing and c != best.config]
+    return count_within_noise(own, others, confidence) if own else 0
+
+
+def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
+    """The measurement with the least median; None where none is ok."""
+    working = [m for m in measurements if m.outcome is Outcome.OK]
+    return min(working, key=lambda m: m.time_s, default=None)
+
+
+def choose_finalists(measurements: Iterable[Measurement]) -> list[Config]:
+    """The two fastest, and a third within the noise of the fastest: the winner of a noisy search
+    is flattered, so that its rivals are measured again beside it."""
+    working = [m for m in measurements if m.outcome is Outcome.OK]
+    leading = sorted(working, key=lambda m: m.time_s)[:MAX_FINALISTS]
+    return [m.config for place, m in enumerate(leading) if place < 2 or _tie(m, leading[0])]
+
+
+def _tie(one: Measurement, other: Measurement) -> bool:
+    return bool(one.timing and other.timing and is_within_noise(one.timing, other.timing))
+
 
 Times = Mapping[Input, Mapping[Config, float]]
 
@@ -27,7 +118,7 @@ def cross_input_report(times: Times, default: Config) -> Iterator[str]:
     yield from (f"    {line}" for line in describe(grow(matrix)))
     yield ""
     yield "Slowdown against the best known configuration of each input (1.00 is perfect):"
-    default_s = [times[given].get(default, math.inf) for given in matrix.inputs]
+    default_s: Sequence[float] = [times[given].get(default, math.inf) for given in matrix.inputs]
     judged = leave_one_out(matrix, default_s)
     yield f"    {'':<38}{'mean':>8}{'worst':>8}"
     yield from (f"    {j.name:<38}{_told(j.mean):>8}{_told(j.worst):>8}" for j in judged)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from harness.analysis import InputReport, choose_finalists, fastest, report_input
 from harness.records import Config, Input, Measurement, Outcome, Value
 from harness.results import RunPlan, Store, Stored
 from harness.search import Progress, SearchOptions, search_input
 from harness.space import Space
 from harness.spec import Spec
-from harness.timing import Ratio, count_within_noise, is_within_noise, time_ratio
 from harness.workers import Measurer
 
 MAX_SEEDS = 4
-MAX_FINALISTS = 3
 
 
 class Display(Protocol):
@@ -32,23 +29,6 @@ class Display(Protocol):
 
     def test(self, progress: Progress) -> None:
         """A test of a search has ended."""
-
-
-@dataclass(frozen=True)
-class InputReport:
-    """What tuning an input came to; times are those of the interleaved re-measurement.
-
-    `best` and `baseline` are None where nothing worked; `speedup` needs both.
-    """
-
-    given: Input
-    best: Measurement | None
-    baseline: Measurement | None
-    speedup: Ratio | None
-    within_noise: int
-    outcomes: Mapping[Outcome, int]
-    legal: int | None
-    exhausted: bool
 
 
 class Campaign:
@@ -182,45 +162,25 @@ class Campaign:
         finalists = choose_finalists(measured.values())
         wanted = list(dict.fromkeys([*finalists, space.default]))
         working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
-        finals = self._interleaved(given, space, working) if working else {}
-        best = fastest(finals.values())
-        baseline = finals.get(space.default)
-        speedup = None
-        if best and baseline and best.timing and baseline.timing:
-            speedup = time_ratio(baseline.timing, best.timing, self.spec.measure.confidence)
-        return InputReport(
-            given=given,
-            best=best,
-            baseline=baseline,
-            speedup=speedup,
-            within_noise=self._ties(best, measured),
-            outcomes=Counter(m.outcome for m in measured.values()),
-            legal=space.count,
-            exhausted=space.count is not None and len(measured) >= space.count,
-        )
-
-    def _ties(self, best: Measurement | None, measured: Mapping[Config, Measurement]) -> int:
-        """How many others do not differ from the best for certain, all as they were searched."""
-        if best is None or (own := measured[best.config].timing) is None:
-            return 0
-        others = [m.timing for c, m in measured.items() if m.timing and c != best.config]
-        return count_within_noise(own, others, self.spec.measure.confidence)
+        finals = self._interleaved(given, space, working) if working else []
+        confidence = self.spec.measure.confidence
+        return report_input(given, measured, finals, space.default, space.count, confidence)
 
     def _interleaved(
         self, given: Input, space: Space, configs: Sequence[Config]
-    ) -> dict[Config, Measurement]:
+    ) -> list[Measurement]:
         """Re-measure in turn, unless these very configurations were, after the last search."""
         plan = self.plan(given)
         earlier = {m.config: m for m in self._store.finals(plan)}
         if set(configs) <= set(earlier):
-            return {config: earlier[config] for config in configs}
+            return [earlier[config] for config in configs]
         rounds = max(2, self.spec.measure.repeats)
         found = self._measurer.measure_interleaved(space, given, configs, rounds)
         run_id, _ = self._store.begin_run(plan, {})
         for measurement in found:
             self._store.add_measurement(run_id, plan, "final", measurement)
         self._store.end_run(run_id, "complete")
-        return {measurement.config: measurement for measurement in found}
+        return found
 
     def times(self) -> dict[Input, dict[Config, float]]:
         """Of every input, the median seconds of each configuration; infinity where it failed."""
@@ -228,24 +188,6 @@ class Campaign:
             given: {config: m.time_s for config, m in self._measured(given).items()}
             for given in self.spec.inputs
         }
-
-
-def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
-    """The measurement with the least median; None where none is ok."""
-    working = [m for m in measurements if m.outcome is Outcome.OK]
-    return min(working, key=lambda m: m.time_s, default=None)
-
-
-def choose_finalists(measurements: Iterable[Measurement]) -> list[Config]:
-    """The fastest, and those within its noise, three at most; at least two where there are."""
-    working = sorted(
-        (m for m in measurements if m.outcome is Outcome.OK), key=lambda m: m.time_s
-    )[:MAX_FINALISTS]
-    return [
-        m.config
-        for place, m in enumerate(working)
-        if place < 2 or (m.timing and working[0].timing and is_within_noise(m.timing, working[0].timing))
-    ]
 
 
 def nearest_first(given: Input, others: Sequence[Input]) -> Iterator[Input]:

@@ -12,7 +12,7 @@ from rich.progress import TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from harness.campaign import InputReport
+from harness.analysis import InputReport
 from harness.records import Config, Measurement, Outcome, Timing
 from harness.search import Progress as TestProgress
 from harness.timing import Ratio, half_width
@@ -155,10 +155,18 @@ def _cells(report: InputReport) -> Iterable[str]:
     yield _spread(baseline)
     yield format_ratio(report.speedup) if report.speedup else "-"
     yield f"{report.within_noise} others"
-    measured = sum(report.outcomes.values())
-    failed = measured - report.outcomes.get(Outcome.OK, 0)
-    all_ = f"all {measured}" if report.exhausted else f"{measured} of {report.legal or 'many'}"
-    yield all_ + (f", {failed} failed" if failed else "")
+    yield _counted(report)
+
+
+def _counted(report: InputReport) -> str:
+    """How much of the space was measured, and how much of that failed."""
+    told = f"{report.measured}"
+    if report.is_exhausted:
+        told = f"all {report.measured}"
+    elif report.legal is not None:
+        told += f" of {report.legal:,}"
+    failed = report.measured - report.outcomes.get(Outcome.OK, 0)
+    return told + (f", {failed} failed" if failed else "")
 
 
 def _spread(measurement: Measurement | None) -> str:

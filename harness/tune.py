@@ -13,10 +13,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from harness.analysis import cross_input_report
+from harness.analysis import InputReport, cross_input_report
 from harness.backends.choose import BACKENDS, choose
 from harness.backends.replay import ReplayMeasurer, read_recording
-from harness.campaign import Campaign, InputReport
+from harness.campaign import Campaign
 from harness.command import run_command
 from harness.display import ProgressDisplay, inputs_table, make_console
 from harness.errors import UsageError
@@ -214,7 +214,7 @@ def _next_step(
     """The command to run next."""
     shown = f"{sqlite_path(place) or shown_place(place)}"
     kept = f"Every sample is in {shown}; look again with: python -m harness.analyse {shown}"
-    if all(report.exhausted for report in reports):
+    if all(report.is_exhausted for report in reports):
         return f"{kept}\nEvery legal configuration was measured: this is the best of the space."
     limit = 2 * (args.test_limit or spec.search.test_limit)
     again = f"python -m harness.tune {args.space} --test-limit {limit}"
