@@ -87,6 +87,8 @@ def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:
     Only regular files are opened: a pipe or a device might never end. Raises OSError for a
     file that cannot be read, ValueError, which says what is wrong, for one that is no text.
     """
+    if "\0" in str(path):
+        raise ValueError("is no file's name")
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise ValueError("is a folder; name a file in it")

@@ -19,9 +19,10 @@ from harness.errors import Fault, SpecError
 from harness.sources import read_text
 
 MAX_NODES = 100_000
-MAX_BYTES = 512 << 10
+MAX_BYTES = 256 << 10
 MAX_DEPTH = 40
 MAX_DIGITS = 100
+MAX_TEXT = 1000
 
 PAGE = "docs/spaces.md shows what a space looks like"
 
@@ -56,8 +57,9 @@ class Document:
 
 def _fault(path: Path | str, text: str, line: int = 0) -> Fault:
     # Names and values come from the file: none may break the line or command the terminal.
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return Fault(str(path), line, shown)
+    text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} ..."
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return Fault(str(path), line, "".join(shown))
 
 
 def _whole(path: Path | str, text: str, line: int = 0) -> SpecError:
@@ -113,7 +115,9 @@ def _compose(text: str, path: Path) -> yaml.Node:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _whole(path, f"is not YAML: {_problem(error)}", mark.line + 1 if mark else 0) from None
+        raise _whole(
+            path, f"is not YAML: {_problem(error)}", mark.line + 1 if mark else 0
+        ) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         told = f"is not YAML: the character #x{error.character:02x} is not allowed in it"
@@ -130,6 +134,8 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
     problem = str(error.problem or error.context)
     if r"'\t'" in problem:
         return "a tab stands where only spaces may; indent with spaces"
+    if "another document" in problem:
+        return "a file holds one space, but after --- another document begins"
     if error.context is None or error.context_mark is None or error.problem is None:
         return problem
     return f"{problem}, {error.context} that begins on line {error.context_mark.line + 1}"
@@ -160,7 +166,9 @@ class _Builder:
     def _check_size(self, node: yaml.Node, line: int, around: tuple[yaml.Node, ...]) -> None:
         path = self._document.path
         if any(node is other for other in around):
-            raise _whole(path, "contains itself through an alias (*name); write the values out", line)
+            raise _whole(
+                path, "contains itself through an alias (*name); write the values out", line
+            )
         if len(around) > MAX_DEPTH:
             raise _whole(path, f"is nested more than {MAX_DEPTH} deep", line)
         if self._count > MAX_NODES:
@@ -169,7 +177,9 @@ class _Builder:
 
     def _tagged(self, node: yaml.Node, line: int) -> SpecError:
         tag = node.tag.replace(_TAG, "!!")
-        return _whole(self._document.path, f"the YAML tag {tag} is not allowed; write plain values", line)
+        return _whole(
+            self._document.path, f"the YAML tag {tag} is not allowed; write plain values", line
+        )
 
     def _mapping(
         self, node: yaml.Node, place: Place, around: tuple[yaml.Node, ...]
@@ -177,16 +187,29 @@ class _Builder:
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
+            inner: Place = (*place, key) if isinstance(key, str) else place
             if key_node.tag != _TAG + "str":
-                self._document.fault_at(line, _not_a_key(key_node))
+                self._document.fault_at(line, self._not_a_key(key_node, line))
+            elif key == "<<":
+                told = "YAML's merge key << is not expanded; write the keys out"
+                self._document.fault_at(line, told)
             elif key in mapping:
-                first = self._document.lines[(*place, key)]
+                first = self._document.lines[inner]
                 told = f"`{key}` is there twice, first on line {first}; give it once"
                 self._document.fault_at(line, told)
             else:
-                self._document.lines[(*place, key)] = line
-                mapping[key] = self.build(value_node, (*place, key), around)
+                self._document.lines[inner] = line
+                mapping[key] = self.build(value_node, inner, around)
         return mapping
+
+    def _not_a_key(self, node: yaml.Node, line: int) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            return "a list or mapping stands where a key is expected; keys are names"
+        kind = node.tag.removeprefix(_TAG)
+        if kind not in _PLAIN:
+            raise self._tagged(node, line)
+        read_as = {"null": "nothing", "bool": "true or false"}.get(kind, "a number")
+        return f"the key `{node.value}` is not a text, YAML reads it as {read_as}; keys are names"
 
     def _scalar(self, node: yaml.ScalarNode, line: int) -> Any:
         kind = node.tag.removeprefix(_TAG)
@@ -199,15 +222,6 @@ class _Builder:
             told = f"{node.value!r} is not what its tag !!{kind} says; write plain values"
             raise _whole(self._document.path, told, line)
         return _value(kind, node.value)
-
-
-def _not_a_key(node: yaml.Node) -> str:
-    if not isinstance(node, yaml.ScalarNode):
-        return "a list or mapping stands where a key is expected; keys are names"
-    kinds = {"null": "nothing", "bool": "true or false", "int": "a number", "float": "a number"}
-    kind = kinds.get(node.tag.removeprefix(_TAG))
-    what = f"YAML reads it as {kind}" if kind else f"it has the tag {node.tag}"
-    return f"the key `{node.value}` is not a text ({what}); keys are names"
 
 
 def _value(kind: str, text: str) -> bool | int | float | str | None:

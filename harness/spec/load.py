@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.errors import SpecError, UsageError
+from harness.errors import Fault, SpecError, UsageError
 from harness.expression import Expression
-from harness.records import Config, Input, Value
+from harness.records import Input, Value, shown
 from harness.sources import Source
-from harness.spec import checks
+from harness.spec import checks, messages
+from harness.spec.checks import Expressions, flag_name
 from harness.spec.document import Document, read_document
-from harness.spec.messages import add_faults
+from harness.spec.files import Files, check_files
 from harness.spec.model import (
     BooleanParameter,
     Flag,
@@ -33,6 +35,7 @@ from harness.spec.model import (
     Verify,
 )
 from harness.spec.model import Parameter as ParameterModel
+from harness.spec.solutions import check_solutions
 
 Values = Sequence[Value]
 
@@ -42,7 +45,8 @@ class Parameter:
     """Something tuned: `values` in search order, `kind` as the search sees it.
 
     `kind` is boolean, enum, integer, log_integer, power_of_two or ordered (a list of numbers);
-    `role` is launch, source, choice or flag; a flag's `option` spells it for its compiler.
+    `role` is launch, source, choice or flag. A flag has a `compiler` (nvcc or opencl), and an
+    `option` that spells it; its value is None, or False if it is boolean, where it is absent.
     """
 
     name: str
@@ -55,9 +59,11 @@ class Parameter:
 
     def options(self, value: Value) -> tuple[str, ...]:
         """The compiler options that set a flag to this value; none where it is absent."""
-        if value is None or value is False or self.option is None:
+        absent = value is None or (self.kind == "boolean" and value is False)
+        if absent or self.option is None:
             return ()
-        return tuple(self.option.format(value=value).split())
+        # Split first: a value that contains a space stays one option.
+        return tuple(part.replace("{value}", shown(value)) for part in self.option.split())
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,7 @@ class Spec:
     verify: Verify
     measure: Measure
     search: Search
+    host_text: str = field(repr=False)
 
     def tuned_for(self, compiler: str | None) -> tuple[Parameter, ...]:
         """The parameters of a backend: flags of other compilers are left out."""
@@ -101,11 +108,12 @@ class Spec:
 
     def with_measure(self, changes: Mapping[str, object]) -> Spec:
         """The same spec with other measurement options; raises UsageError for a bad value."""
+        given = self.measure.model_dump(exclude_unset=True) | dict(changes)
         try:
-            measure = Measure.model_validate(self.measure.model_dump() | dict(changes))
+            measure = Measure.model_validate(given)
         except ValidationError as error:
-            told = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
-            raise UsageError(f"measurement options: {told}") from None
+            told = messages.told(error.errors(), {"measure": given}, ("measure",))
+            raise UsageError("; ".join(told.values())) from None
         return dataclasses.replace(self, measure=measure)
 
     @cached_property
@@ -114,7 +122,7 @@ class Spec:
 
         Two spaces that agree here may share measurements, whatever their ranges are.
         """
-        parts: list[str] = [self.function, self.host.read_text(encoding="utf-8")]
+        parts: list[str] = [self.function, self.host_text]
         for language, source in sorted(self.sources.items()):
             parts += [language, source.text, *source.includes.values()]
         parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
@@ -145,19 +153,31 @@ def load_spec(path: Path) -> Spec:
     """Read and validate a space file; raises SpecError with every fault that it has."""
     document = read_document(path)
     model = _validated(document)
-    files = checks.check_files(document, path.parent)
+    files = check_files(document, path.parent)
     expressions = checks.check_expressions(document)
     inputs = checks.check_inputs(document)
-    if model is None:
+    if model is None or files is None:
         raise SpecError(document.faults)
     parameters = _parameters(model)
-    checks.check_names(document, parameters, model.inputs.features)
+    checks.check_names(document, model)
     checks.check_defaults(document, parameters)
     if not document.faults:
         checks.check_use(document, parameters, expressions, files.sources)
-        checks.check_solutions(document, parameters, expressions.constraints, inputs)
+        check_solutions(document, parameters, expressions, inputs)
     if document.faults:
         raise SpecError(document.faults)
+    return _spec(document, path, model, files, parameters, expressions, inputs)
+
+
+def _spec(
+    document: Document,
+    path: Path,
+    model: SpaceFile,
+    files: Files,
+    parameters: tuple[Parameter, ...],
+    expressions: Expressions,
+    inputs: tuple[Input, ...],
+) -> Spec:
     return Spec(
         path=path,
         name=model.name,
@@ -170,12 +190,13 @@ def load_spec(path: Path) -> Spec:
             Constraint(expression, document.line_of(("constraints", index)))
             for index, expression in expressions.constraints.items()
         ),
-        launch=LaunchPlan(expressions.group, expressions.grid),
+        launch=LaunchPlan(tuple(expressions.group.values()), tuple(expressions.grid.values())),
         features=tuple(model.inputs.features),
         inputs=inputs,
         verify=model.verify,
         measure=model.measure,
         search=model.search,
+        host_text=files.host_text,
     )
 
 
@@ -184,13 +205,15 @@ def _validated(document: Document) -> SpaceFile | None:
     try:
         return SpaceFile.model_validate(document.data)
     except ValidationError as error:
-        add_faults(document, error.errors())
+        for place, text in messages.told(error.errors(), document.data).items():
+            document.fault(place, text)
         return None
 
 
 def load_specs(paths: Sequence[Path]) -> list[Spec]:
     """Read several space files; raises one SpecError with the faults of all."""
-    specs, faults = [], []
+    specs: list[Spec] = []
+    faults: list[Fault] = []
     for path in paths:
         try:
             specs.append(load_spec(path))
@@ -234,8 +257,8 @@ def _is_scale(values: Values) -> bool:
     """Whether the values are numbers in ascending order."""
     if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
         return False
-    numbers = [float(v) for v in values if isinstance(v, (int, float))]
-    return all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
+    numbers = [v for v in values if isinstance(v, (int, float))]
+    return all(one < other for one, other in itertools.pairwise(numbers))
 
 
 _DASHES = {"nvcc": "--", "opencl": "-"}
@@ -244,20 +267,10 @@ _DASHES = {"nvcc": "--", "opencl": "-"}
 def _flag(name: str, flag: Flag, compiler: str) -> Parameter:
     spelled = _DASHES[compiler] + name
     if not isinstance(flag, (FlagRange, FlagValues)):
-        return Parameter(
-            _flag_name(name), "boolean", (False, True), "flag", False, compiler, spelled
-        )
+        known = flag_name(name)
+        return Parameter(known, "boolean", (False, True), "flag", False, compiler, spelled)
     values: Values = (
-        flag.values
-        if isinstance(flag, FlagValues)
-        else range(flag.min, flag.max + 1, flag.step)
+        flag.values if isinstance(flag, FlagValues) else range(flag.min, flag.max + 1, flag.step)
     )
     option = flag.option or spelled + "={value}"
-    return Parameter(
-        _flag_name(name), "enum", (None, *values), "flag", None, compiler, option
-    )
-
-
-def _flag_name(name: str) -> str:
-    """A flag's name as constraints can say it."""
-    return name.replace("-", "_")
+    return Parameter(flag_name(name), "enum", (None, *values), "flag", None, compiler, option)

@@ -1,0 +1,130 @@
+"""The files that a space names: its kernel's source and its host module."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.sources import Source, read_source, read_text
+from harness.spec.document import Document, Place
+from harness.spec.messages import told_at
+
+HOST_FUNCTIONS = ("arguments", "reference")
+
+
+@dataclass(frozen=True)
+class Files:
+    """The kernel's sources by language, its host module's path and that module's text."""
+
+    sources: Mapping[str, Source]
+    host: Path
+    host_text: str
+
+
+def check_files(document: Document, folder: Path) -> Files | None:
+    """The source and the host module exist, are text, and define what they must.
+
+    None where something is missing, which is then noted.
+    """
+    kernel = section(document, "kernel")
+    named = dict(_named_sources(kernel.get("source")))
+    read = {
+        name: _source(document, place, folder / name, kernel.get("function"))
+        for place, name in dict.fromkeys(named.values())
+    }
+    sources = {language: source for language, (_, name) in named.items() if (source := read[name])}
+    host = kernel.get("host")
+    if not isinstance(host, str):
+        return None
+    host_text = _host_text(document, folder / host)
+    return None if host_text is None else Files(sources, folder / host, host_text)
+
+
+def section(document: Document, key: str) -> Mapping[str, Any]:
+    """A part of the file as it stands: the model tells what is wrong with its shape."""
+    found = document.data.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _named_sources(given: object) -> Iterator[tuple[str, tuple[Place, str]]]:
+    """Each language with its source's place in the file and file name."""
+    for language in ("cuda", "opencl"):
+        if isinstance(given, str):
+            yield language, (("kernel", "source"), given)
+        elif isinstance(given, dict) and isinstance(given.get(language), str):
+            yield language, (("kernel", "source", language), given[language])
+
+
+def _source(document: Document, place: Place, path: Path, function: object) -> Source | None:
+    try:
+        source = read_source(path)
+    except (OSError, ValueError) as error:
+        _note(document, place, f"{path} {_reason(error, path)}")
+        return None
+    if isinstance(function, str) and not source.mentions(function):
+        text = f"`{function}` does not occur in {path}; name the kernel as the source does"
+        _note(document, ("kernel", "function"), text)
+    return source
+
+
+def _note(document: Document, place: Place, text: str) -> None:
+    document.fault(place, told_at(place, text))
+
+
+def _reason(error: OSError | ValueError, path: Path) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"does not exist{_nearby(path)}; paths are relative to the space file"
+    return f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+
+
+def _nearby(path: Path) -> str:
+    there = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, sorted(there), 1)
+    return f" (did you mean `{path.with_name(near[0])}`?)" if near else ""
+
+
+def _host_text(document: Document, path: Path) -> str | None:
+    """The host module's text: Python that defines its functions; it is parsed, not run."""
+    place = ("kernel", "host")
+    if path.suffix != ".py":
+        _note(document, place, f"{path} is not a Python file; its name must end in .py")
+        return None
+    try:
+        text = read_text(path)
+        module = ast.parse(text)
+    except SyntaxError as error:
+        _note(document, place, f"{path}:{error.lineno or 1} is not Python: {error.msg}")
+    except (RecursionError, MemoryError):
+        _note(document, place, f"{path} is not Python: it is nested too deep")
+    except (OSError, ValueError) as error:
+        _note(document, place, f"{path} {_reason(error, path)}")
+    else:
+        _check_functions(document, path, _defined(module))
+        return text
+    return None
+
+
+def _check_functions(document: Document, path: Path, defined: set[str]) -> None:
+    for function in HOST_FUNCTIONS:
+        if function not in defined:
+            there = ", ".join(sorted(defined)) or "nothing"
+            text = f"{path} must define the function `{function}`, but defines {there}"
+            _note(document, ("kernel", "host"), text)
+
+
+def _defined(module: ast.Module) -> set[str]:
+    """What a module defines or imports by name, at its top level."""
+    names: set[str] = set()
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names

@@ -1,0 +1,2 @@
+/* café */
+__kernel void scale(int BLOCK) {}

@@ -1,0 +1,261 @@
+"""The expression language: what it means, what it refuses, and that arrays agree with scalars."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import ExpressionError
+from harness.expression import FUNCTIONS, WORDS, Expression
+from harness.records import Value
+
+VALUES: dict[str, Value] = {
+    "A": 12,
+    "B": 5,
+    "Z": 0,
+    "half": 0.5,
+    "mode": "fast",
+    "flag": None,
+    "on": True,
+}
+
+
+def value(text: str) -> object:
+    return Expression(text)(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A + B * 2", 22),
+        ("A / B", 2.4),
+        ("A // B", 2),
+        ("-A // B", -3),
+        ("A % B", 2),
+        ("2 ** B", 32),
+        ("2 ** -1", 0.5),
+        ("ceil_div(A, B)", 3),
+        ("min(A, B, 3)", 3),
+        ("max(A, B, 3)", 12),
+        ("abs(B - A)", 7),
+        ("ceil(A / B) + floor(A / B)", 5),
+        ("sqrt(A * 12)", 12),
+        ("log2(1024)", 10),
+        ("1 < B < A", True),
+        ("1 < A < B", False),
+        ("A in [1, 12] and B not in (1, 2)", True),
+        ("A if B > 5 else Z", 0),
+        ("mode == 'fast' or A < 3", True),
+        ("mode in ['slow', 3]", False),
+        ("on + on", 2),
+        ("not on", False),
+        ("on == true and not false", True),
+    ],
+)
+def test_expressions_mean_what_python_means(text: str, expected: object) -> None:
+    assert value(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["A / Z", "A // Z", "A % Z", "Z ** -1", "sqrt(-A)", "log2(Z)", "(-8) ** half"]
+)
+def test_what_has_no_value_is_nan(text: str) -> None:
+    assert math.isnan(value(text))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("relation", ["<", "<=", ">", ">=", "=="])
+def test_every_comparison_with_nan_is_false(relation: str) -> None:
+    assert not value(f"A / Z {relation} 1")
+    assert not value(f"1 {relation} A / Z")
+
+
+def test_nan_differs_from_everything_and_is_no_condition() -> None:
+    assert value("A / Z != A / Z") is True
+    assert Expression("A / Z").holds(VALUES) is False
+    assert Expression("not A / Z").holds(VALUES) is False
+    assert value("A / Z or B") is True
+    assert value("1 if A / Z else 2") == 2
+
+
+def test_least_and_greatest_of_nan_are_nan_in_any_order() -> None:
+    for text in ("min(A / Z, 1)", "min(1, A / Z)", "max(A / Z, 1)", "max(1, A / Z)"):
+        assert math.isnan(value(text))  # type: ignore[arg-type]
+
+
+def test_absent_flag_equals_absent_and_has_no_order() -> None:
+    assert value("flag == absent") is True
+    assert value("flag != 3 and A != absent") is True
+    assert value("flag in [absent, 1]") is True
+    assert value("flag < 3 or flag >= 3 or A > absent") is False
+    assert value("flag == absent or flag * A < 1") is True
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "`` cannot be read: it is empty"),
+        ("A <=", "write arithmetic and comparisons over names, such as LU <= BLOCK / 4"),
+        ("A && B", "write `and` instead of &&"),
+        ("A || B", "write `or` instead of ||"),
+        ("!A", "write `not` instead of !"),
+        ("A = 4", "write == to compare"),
+        ("A ? 1 : 2", "write `a if condition else b`"),
+        ("ceil_div(A", "its brackets do not match"),
+        ("a < 1 # note\n and b < 1", "cannot be read"),
+        ("A.real", "`A.real` in `A.real` is not allowed"),
+        ("A.__class__.__bases__[0]", "is not allowed"),
+        ("__import__('os').system('true')", "`__import__('os').system` in"),
+        ("open('x')", "`open` in `open('x')` is not a function: there are min, max"),
+        ("cell(A)", "did you mean `ceil`?"),
+        ("min(A)", "takes 2 to 8 arguments, but got 1"),
+        ("sqrt(A, B)", "takes 1 argument, but got 2"),
+        ("sqrt(x=A)", "takes 1 argument, but got one by name"),
+        ("min(*A, B)", "`*A` in `min(*A, B)` is not allowed"),
+        ("[1, 2]", "is not allowed"),
+        ("A[0]", "is not allowed"),
+        ("lambda: 1", "is not allowed"),
+        ("(A := 3)", "is not allowed"),
+        ("f'{A}'", "is not allowed"),
+        ("1j", "is not allowed"),
+        ("None", "is not allowed"),
+        ("~A", "is not allowed"),
+        ("A << 3", "is not allowed"),
+        ("A is 3", "`is` in `A is 3` is not allowed there: compare with =="),
+        ("A in B", "needs a list such as [1, 2, 4]"),
+        ("A in [1] == true", "needs a list"),
+        ("1 < A in [2]", "`in` in `1 < A in [2]` is not allowed there"),
+        ("+".join("1" * 400), "nested more than 100 deep"),
+        ("(" * 400 + "1" + ")" * 400, "cannot be read"),
+        ("~" * 900 + "1", "~~1"),  # by the parser or by us, as Python's version will
+        ("[" * 90 + "]" * 90, "is not allowed"),
+        ("1" * 2000, "at most 1,000 characters, but this one has 2,000"),
+        ("A\0", "cannot be read"),
+    ],
+)
+def test_what_the_language_lacks_is_refused(text: str, told: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        Expression(text)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("2 ** 1000", "an exponent must lie between -64 and 64"),
+        ("((2 ** 64) ** 64) ** 64", "a number in it is too large"),
+        ("9" * 400 + " / 2 * half", "a number in it is too large"),
+        ("mode * 1000", "a text can be compared, not calculated with"),
+        ("mode % A", "a text can be compared, not calculated with"),
+        ("min(mode, A)", "a text can be compared, not calculated with"),
+        ("-mode", "a text can be compared, not calculated with"),
+        ("mode < A", "a text and a number have no order"),
+        ("flag * A", "an absent flag can be compared, not calculated with"),
+    ],
+)
+def test_what_cannot_be_computed_says_why(text: str, told: str) -> None:
+    with pytest.raises(ExpressionError, match="cannot be computed") as caught:
+        value(text)
+    assert told in str(caught.value)
+
+
+def test_error_names_the_values() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        value("mode < A")
+    assert str(caught.value).startswith("`mode < A` cannot be computed with mode=fast, A=12: ")
+
+
+def test_names_are_those_that_need_values() -> None:
+    expression = Expression("min(A, B) <= sqrt(max_group_size) and C in [D, true, absent]")
+    assert expression.names == {"A", "B", "max_group_size", "C", "D"}
+
+
+def test_why_false_tells_the_values_in_the_order_of_the_text() -> None:
+    expression = Expression("B * A <= 4 or on == false or flag > 1")
+    told = expression.why_false(VALUES)
+    assert told == (
+        "`B * A <= 4 or on == false or flag > 1` is false with B=5, A=12, on=true, flag=absent"
+    )
+    assert expression.why_false({**VALUES, "B": 0}) is None
+    assert Expression("1 > 2").why_false({}) == "`1 > 2` is false"
+
+
+def test_text_is_joined_to_one_line() -> None:
+    assert Expression(" A <=\n  B ").text == "A <= B"
+
+
+@pytest.mark.parametrize("exponent", range(-60, 60))
+def test_logarithm_of_a_power_of_two_is_exact(exponent: int) -> None:
+    assert Expression("log2(x)")({"x": 2.0**exponent}) == exponent
+    assert Expression("log2(x)")({"x": np.array([2.0**exponent])}) == exponent
+
+
+@pytest.mark.parametrize("text", ["A * A", "A ** 2", "A + 1 == 2 ** 53 + 1", "A // 3 * 4"])
+def test_arrays_refuse_integers_that_floats_cannot_hold(text: str) -> None:
+    with pytest.raises(ExpressionError, match="too large"):
+        Expression(text)({"A": np.array([2**53])})
+
+
+_NAMES = st.sampled_from(["i", "j", "x", "b", "m"])
+_LEAVES = _NAMES | st.integers(-9, 9).map(str) | st.sampled_from(["0.5", "true", "false"])
+
+
+def _joined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    operators = ["+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "==", "!=", "and", "or"]
+    pairs = st.tuples(parts, st.sampled_from(operators), parts)
+    calls = [name for name, (fewest, _) in FUNCTIONS.items() if fewest == 1]
+    two = [name for name, (fewest, _) in FUNCTIONS.items() if fewest == 2]
+    return st.one_of(
+        pairs.map(lambda p: f"({p[0]} {p[1]} {p[2]})"),
+        parts.map(lambda p: f"(not {p})"),
+        parts.map(lambda p: f"(-{p})"),
+        st.tuples(st.sampled_from(calls), parts).map(lambda p: f"{p[0]}({p[1]})"),
+        st.tuples(st.sampled_from(two), parts, parts).map(lambda p: f"{p[0]}({p[1]}, {p[2]})"),
+        st.tuples(parts, parts, parts).map(lambda p: f"({p[0]} if {p[1]} else {p[2]})"),
+        st.tuples(parts, parts, parts).map(lambda p: f"({p[0]} in [{p[1]}, {p[2]}])"),
+        st.tuples(parts, st.sampled_from(["0", "2", "3", "-1", "0.5"])).map(
+            lambda p: f"({p[0]} ** {p[1]})"
+        ),
+    )
+
+
+_COLUMNS: dict[str, list[bool | int | float]] = {
+    "i": [-3, 0, 1, 4, 1024],
+    "j": [-7, 0, 2, 9],
+    "x": [-1.5, 0.0, 0.25, 3.0],
+    "b": [False, True],
+}
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.recursive(_LEAVES, _joined, max_leaves=8))
+def test_arrays_and_scalars_agree_on_random_expressions(text: str) -> None:
+    expression = Expression(text)
+    shape = tuple(len(column) for column in _COLUMNS.values())
+    arrays = {
+        name: np.array(column).reshape([-1 if axis == own else 1 for axis in range(len(shape))])
+        for own, (name, column) in enumerate(_COLUMNS.items())
+    }
+    try:
+        table = np.broadcast_to(expression({**arrays, "m": 37}), shape)
+    except ExpressionError:
+        return  # what arrays refuse is computed by scalars
+    for index in np.ndindex(shape):
+        picked = {name: _COLUMNS[name][place] for name, place in zip(_COLUMNS, index, strict=True)}
+        single = expression({**picked, "m": 37})
+        assert table[index] == single or (math.isnan(single) and math.isnan(table[index]))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.text(alphabet="AB01.()[]<>=!&|,'\" \n#+-*/%:;{}@\\_~^?xinotrad", max_size=40))
+def test_any_text_is_an_expression_or_refused(text: str) -> None:
+    with contextlib.suppress(ExpressionError):
+        assert Expression(text).names is not None
+
+
+def test_words_are_not_names() -> None:
+    assert not Expression(" and ".join(WORDS)).names
