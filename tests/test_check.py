@@ -1,0 +1,399 @@
+"""The check command: what it tells of spaces, and what a compiler makes of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness import check
+from harness.backends import nvcc
+from harness.backends.nvcc import find_nvcc
+from harness.backends.opencl import find_device
+from harness.check import main
+from harness.errors import BackendUnavailable, UsageError
+from harness.inspection import (
+    ARCHITECTURE_LIMITS,
+    Target,
+    Trial,
+    device_target,
+    size_of,
+    target_space,
+    unjudged,
+)
+from harness.programs import make_program
+from harness.records import Build, Config
+from harness.space import Space
+from harness.spec import load_spec
+
+try:
+    find_nvcc()
+    NO_NVCC = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
+except BackendUnavailable as error:
+    NO_NVCC = str(error)
+try:
+    find_device()
+    NO_OPENCL = ""
+except BackendUnavailable as error:
+    NO_OPENCL = str(error)
+
+needs_nvcc = pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+needs_opencl = pytest.mark.skipif(bool(NO_OPENCL), reason=NO_OPENCL)
+
+MVMUL = Path(__file__).parent.parent / "spaces" / "mvmul.yaml"
+
+# UNROLL 8 is refused by the compiler; the others need UNROLL * BLOCK floats of shared memory.
+CUDA = """\
+#if UNROLL == 8
+#error "eight is too many"
+#endif
+extern "C" __global__ void scale(float *x, int n) {
+    __shared__ float tile[BLOCK * UNROLL];
+    for (int i = 0; i < UNROLL; i++) tile[threadIdx.x * UNROLL + i] = x[i * n];
+    __syncthreads();
+    x[threadIdx.x] = tile[(3 * threadIdx.x) % BLOCK];
+}
+"""
+OPENCL = """\
+#if UNROLL == 8
+#error "eight is too many"
+#endif
+kernel void scale(global float *x, int n) {
+    local float tile[BLOCK * UNROLL];
+    for (int i = 0; i < UNROLL; i++) tile[get_local_id(0) * UNROLL + i] = x[i * n];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    x[get_global_id(0)] = tile[(3 * get_local_id(0)) % BLOCK];
+}
+"""
+HOST = """\
+def arguments(features, rng): ...
+def reference(arguments): ...
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_build_cache(tmp_path_factory):
+    """Builds of these tests come from a compiler, not from an earlier run of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a space with some of its sections replaced, and returns its path."""
+
+    def write_space(name: str = "scale", **sections: object) -> Path:
+        for file, text in (("scale.cu", CUDA), ("scale.cl", OPENCL), ("scale.py", HOST)):
+            (tmp_path / file).write_text(text)
+        space = {
+            "name": name,
+            "title": "Scaling",
+            "kernel": {
+                "function": "scale",
+                "source": {"cuda": "scale.cu", "opencl": "scale.cl"},
+                "host": "scale.py",
+            },
+            "parameters": {
+                "BLOCK": {"values": [32, 64, 128], "role": "launch", "default": 64},
+                "UNROLL": {"values": [1, 2, 4], "role": "source", "default": 1},
+            },
+            "constraints": ["UNROLL * 32 <= BLOCK"],
+            "launch": {"group": ["BLOCK"], "grid": ["n"]},
+            "inputs": {"features": ["n"], "values": [{"n": 16}, {"n": 100}]},
+        }
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({**space, **sections}, sort_keys=False))
+        return path
+
+    return write_space
+
+
+def blocks(*values: int, default: int) -> dict[str, object]:
+    return {
+        "BLOCK": {"values": list(values), "role": "launch", "default": default},
+        "UNROLL": {"values": [1, 2, 4], "role": "source", "default": 1},
+    }
+
+
+SM_90 = Target("sm_90", "cuda", "nvcc", "nvcc 13 sm_90", ARCHITECTURE_LIMITS)
+
+# ------------------------------------------------------------------------- what a space holds
+
+
+def test_valid_space_is_described_without_compiling(write, capsys):
+    assert main([str(write()), "--no-compile"]) == 0
+    told = capsys.readouterr().out
+    for part in ("scale: Scaling", "2 inputs: (n=16); (n=100)", "UNROLL * 32 <= BLOCK (line"):
+        assert part in told
+    for part in ("launch", "32, 64, 128", "default: BLOCK=64, UNROLL=1", "nothing was compiled"):
+        assert part in told
+
+
+def test_size_agrees_with_trying_every_point(write, capsys):
+    points = itertools.product([32, 64, 128], [1, 2, 4])
+    legal = sum(unroll * 32 <= block for block, unroll in points)
+    main([str(write()), "--no-compile"])
+    assert f"9 points, {legal} of them legal on every input" in capsys.readouterr().out
+
+
+def test_counts_that_differ_name_the_inputs_at_both_ends(write, capsys):
+    main([str(write(constraints=["BLOCK <= 2 * n or BLOCK == 64"])), "--no-compile"])
+    assert "9 points, from 6 (n=16) to 9 (n=100) of them legal" in capsys.readouterr().out
+
+
+def test_inputs_that_constraints_do_not_tell_apart_are_counted_once(write):
+    spec = load_spec(write(inputs={"features": ["n"], "values": [{"n": n} for n in (1, 2, 3)]}))
+    spaces = [Space.of(spec, given, None) for given in spec.inputs]
+    assert set(size_of(spec, spaces).legal.values()) == {6}
+    assert [("_solutions" in vars(space)) for space in spaces] == [True, False, False]
+
+
+def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys):
+    names = [f"P{index}" for index in range(12)]
+    many = {name: {"type": "integer", "min": 1, "max": 9, "default": 1, "role": "launch"}
+            for name in names}  # fmt: skip
+    path = write(
+        parameters={**blocks(64, default=64), **many},
+        constraints=[" + ".join(f"{name} * {name}" for name in names) + " <= 300"],
+        launch={"group": ["BLOCK"], "grid": [" + ".join(names)]},
+    )
+    assert main([str(path), "--no-compile"]) == 0
+    told = capsys.readouterr().out
+    assert "of them legal on the input (n=16): an estimate by random points" in told
+    assert " +- " in told
+
+
+def test_flags_are_counted_with_their_own_compiler_alone(write, capsys):
+    main([str(write(flags={"nvcc": {"fmad": {"values": ["false"]}}})), "--no-compile"])
+    told = capsys.readouterr().out
+    assert "cuda, with compiler flags: 18 points, 12 of them legal" in told
+    assert "opencl, no compiler flags: 9 points, 6 of them legal" in told
+    assert "flag of nvcc" in told
+
+
+def test_faults_of_all_files_are_told_with_their_lines(write, capsys):
+    one = write("one", constraints=["UNROL <= 4"])
+    two = write("two", verify={"rtol": -1})
+    assert main([str(one), str(MVMUL), str(two)]) == 2
+    told = capsys.readouterr()
+    assert f"{one}:" in told.err
+    assert "did you mean `UNROLL`?" in told.err
+    assert f"{two}:" in told.err
+    assert "error: 2 faults found" in told.err
+    assert told.out == ""
+
+
+# --------------------------------------------------------------------------------- the schema
+
+
+def test_schema_names_its_dialect_and_the_sections_of_a_space(capsys):
+    assert main(["--schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["$schema"].endswith("2020-12/schema")
+    assert {"name", "kernel", "parameters", "launch", "inputs"} <= set(schema["properties"])
+
+
+def test_schema_accepts_a_space_and_refuses_an_unknown_key(capsys):
+    jsonschema = pytest.importorskip("jsonschema")
+    main(["--schema"])
+    validator = jsonschema.Draft202012Validator(json.loads(capsys.readouterr().out))
+    space = yaml.safe_load(MVMUL.read_text())
+    assert not list(validator.iter_errors(space))
+    assert list(validator.iter_errors({**space, "kernle": {}}))
+
+
+def test_help_says_how_an_editor_uses_the_schema(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "# yaml-language-server: $schema=" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------------------- bad usage
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "name a space, for example spaces/mvmul.yaml"),
+        (["--schema", "SPACE"], "--schema stands alone"),
+        (["SPACE", "--no-compile", "--sample", "2"], "--no-compile does not go with"),
+        (["SPACE", "--no-compile", "--arch", "sm_90"], "--no-compile does not go with"),
+        (["SPACE", "--arch", "sm_90", "--backend", "opencl"], "--backend opencl has none"),
+        (["missing.yaml"], "missing.yaml: does not exist"),
+    ],
+)
+def test_bad_usage_is_one_clear_error(write, capsys, arguments, told):
+    path = str(write())
+    assert main([path if word == "SPACE" else word for word in arguments]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
+
+
+def test_negative_sample_is_refused(write, capsys):
+    with pytest.raises(SystemExit):
+        main([str(write()), "--sample", "-1"])
+    assert "must be 0 or more, but got -1" in capsys.readouterr().err
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_91", "compute_90", "90"])
+def test_wrong_architecture_is_told_with_the_nearest_one(write, capsys, arch):
+    assert main([str(write()), "--arch", arch]) == 2
+    assert "did you mean sm_90?" in capsys.readouterr().err
+
+
+def test_missing_nvcc_is_told_with_what_to_install(write, capsys, monkeypatch):
+    monkeypatch.delenv("CUDACXX", raising=False)
+    monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
+    assert main([str(write()), "--arch", "sm_90"]) == 2
+    error = capsys.readouterr().err
+    assert "nvcc was not found" in error
+    assert "pip install nvidia-cuda-nvcc" in error
+
+
+@needs_nvcc
+def test_space_without_the_source_that_was_asked_for_is_refused(write, capsys):
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    assert main([str(write(kernel=kernel)), "--arch", "sm_90"]) == 2
+    error = capsys.readouterr().err
+    assert "it has no cuda source, only opencl; --backend opencl compiles that" in error
+
+
+# -------------------------------------------------------------- limits without a device
+
+
+def test_configurations_for_an_architecture_keep_its_limits(write):
+    spec = load_spec(write(parameters=blocks(512, 1024, 2048, default=512), constraints=[]))
+    drawn = {config["BLOCK"] for config in target_space(spec, SM_90, spec.inputs[0])}
+    assert drawn == {512, 1024}
+
+
+def test_grid_beyond_an_architectures_second_dimension_is_illegal(write):
+    launch = {"group": ["BLOCK", "1"], "grid": ["1", "n * UNROLL"]}
+    spec = load_spec(write(launch=launch, inputs={"features": ["n"], "values": [{"n": 20000}]}))
+    assert {c["UNROLL"] for c in target_space(spec, SM_90, spec.inputs[0])} == {1, 2}
+
+
+def test_what_only_a_device_tells_is_named_and_not_judged(write):
+    constraints = ["BLOCK * compute_units <= 0", "UNROLL * 32 <= BLOCK", "BLOCK >= warp_size * 2"]
+    launch = {"group": ["BLOCK"], "grid": ["compute_units * 4"]}
+    spec = load_spec(write(constraints=constraints, launch=launch))
+    constraint, grid = unjudged(spec, SM_90)
+    assert "the constraint `BLOCK * compute_units <= 0` needs a device" in constraint
+    assert "the grid size `compute_units * 4` needs a device" in grid
+    assert {c["BLOCK"] for c in target_space(spec, SM_90, spec.inputs[0])} == {64, 128}
+
+
+def test_group_size_that_only_a_device_tells_is_refused_for_an_architecture(write):
+    spec = load_spec(write(launch={"group": ["compute_units * BLOCK"], "grid": ["n"]}))
+    with pytest.raises(UsageError, match="leave --arch out"):
+        target_space(spec, SM_90, spec.inputs[0])
+
+
+# ------------------------------------------------------------------------------ what comes out
+
+
+def test_headline_of_a_failure_is_its_first_error():
+    log = "nvcc ended with status 2\nk.cu(1): warning: odd\n  k.cu(3): error: bad\n1 error detected"
+    assert Trial(Config({}), failure=log).headline == "k.cu(3): error: bad"
+    assert Trial(Config({}), failure="\nkilled\nlater").headline == "killed"
+
+
+def test_headline_of_a_good_build_is_its_warning():
+    build = Build("key", "", "nvcc", 0.1, log="k.cu(1): warning: odd")
+    assert Trial(Config({}), build).headline == "k.cu(1): warning: odd"
+
+
+def test_words_of_one_flag_stay_together_in_the_options(write):
+    cache = {"values": ["ca", "cg"], "option": "-Xptxas --def-load-cache={value}"}
+    spec = load_spec(write(flags={"nvcc": {"load-cache": cache, "use_fast_math": "boolean"}}))
+    space = Space.of(spec, spec.inputs[0], None, "nvcc")
+    config = Config({**space.default, "load_cache": "cg", "use_fast_math": True})
+    options = make_program(spec, space, config, "cuda").options
+    assert options == ("--use_fast_math", "-Xptxas", "--def-load-cache=cg")
+
+
+@needs_nvcc
+def test_default_and_sample_compile_for_several_architectures(write, capsys):
+    path = str(write())
+    assert main([path, "--arch", "sm_90", "--arch", "sm_80", "--sample", "2"]) == 0
+    told = capsys.readouterr().out
+    for part in ("scale for sm_90", "scale for sm_80", "registers", "shared memory", "occupancy"):
+        assert part in told
+    assert told.count("3 configurations compiled, 0 failed") == 2
+    assert told.count("BLOCK=64, UNROLL=1 ") == 2
+    assert "256 B" in told  # 64 floats of the default
+    assert "cached" not in told
+
+
+@needs_nvcc
+def test_failure_of_another_configuration_is_a_row_and_no_failure_of_the_command(write, capsys):
+    parameters = {
+        "BLOCK": {"values": [64], "role": "launch", "default": 64},
+        "UNROLL": {"values": [1, 8], "role": "source", "default": 1},
+    }
+    path = write(parameters=parameters, constraints=[])
+    assert main([str(path), "--arch", "sm_90"]) == 0
+    told = capsys.readouterr().out
+    assert "eight is too many" in told
+    assert "2 configurations compiled, 1 failed" in told
+    assert "only 1 of 8 other legal configurations were found" in told
+
+
+@needs_nvcc
+def test_default_that_does_not_compile_gives_the_log_and_exit_code_1(write, capsys):
+    parameters = blocks(64, default=64)
+    parameters["UNROLL"] = {"values": [1, 8], "role": "source", "default": 8}
+    path = write(parameters=parameters, constraints=[])
+    assert main([str(path), str(MVMUL), "--arch", "sm_90", "--sample", "0"]) == 1
+    told = capsys.readouterr().out
+    assert "default for sm_90: FAILED" in told
+    assert "eight is too many" in told
+    assert "default for sm_90: OK" in told
+    assert "2 spaces valid; the default failed in 1 of 2: scale" in told
+
+
+@needs_nvcc
+def test_default_that_an_architecture_does_not_allow_gives_exit_code_1(write, capsys):
+    path = write(parameters=blocks(64, 2048, default=2048), constraints=[])
+    assert main([str(path), "--arch", "sm_90", "--sample", "0"]) == 1
+    told = capsys.readouterr().out
+    assert "sm_90 does not allow it on the input (n=16)" in told
+    assert "<= 1024" in told
+
+
+@needs_opencl
+def test_default_compiles_on_opencl_and_its_local_memory_is_told(write, capsys):
+    path = write(parameters=blocks(64, default=64), constraints=["UNROLL <= 2"])
+    assert main([str(path), "--backend", "opencl", "--sample", "1"]) == 0
+    told = capsys.readouterr().out
+    for part in ("local memory", "256 B", "512 B", "2 configurations compiled, 0 failed"):
+        assert part in told
+    assert "OpenCL does not tell how many registers" in told
+
+
+@needs_opencl
+def test_space_without_a_source_for_the_device_at_hand_is_told_and_passed_over(
+    write, capsys, monkeypatch
+):
+    monkeypatch.setattr(check, "device_target", lambda requested: device_target("opencl"))
+    kernel = {"function": "scale", "source": {"cuda": "scale.cu"}, "host": "scale.py"}
+    assert main([str(write(kernel=kernel)), str(write("both"))]) == 0
+    told = capsys.readouterr().out
+    assert "it has no opencl source, only cuda; --arch sm_90 compiles that" in told
+    assert "2 spaces valid; the default compiles in 1 of 2" in told
+
+
+@needs_opencl
+def test_default_that_opencl_refuses_gives_the_log_and_exit_code_1(write, capfd):
+    parameters = blocks(64, default=64)
+    parameters["UNROLL"] = {"values": [1, 8], "role": "source", "default": 8}
+    path = write(parameters=parameters, constraints=[])
+    assert main([str(path), "--backend", "opencl", "--sample", "0"]) == 1
+    assert "eight is too many" in capfd.readouterr().out
