@@ -55,7 +55,7 @@ inputs: {features: [n], values: [{n: 4096}]}
 class Recorded(dict[tuple[Input, Config], Measurement]):
     """A recording of every configuration: times by a formula, 5 % of them failures."""
 
-    def get(self, key: tuple[Input, Config], default: object = None) -> Measurement:  # type: ignore[override]
+    def get(self, key: tuple[Input, Config], default: object = None) -> Measurement:
         """The measurement of an input and a configuration."""
         given, config = key
         draw = int(config.digest[:8], 16)

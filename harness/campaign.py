@@ -99,9 +99,15 @@ class Campaign:
             numbered = log.with_name(f"{log.stem}-{number:02d}{log.suffix}")
             options = dataclasses.replace(options, results_log=numbered)
         search_input(
-            self._store, self._measurer, space, self.plan(given), options, legal,
-            self._known(given), self._display.test,
-        )  # fmt: skip
+            self._store,
+            self._measurer,
+            space,
+            self.plan(given),
+            options,
+            legal,
+            self._known(given),
+            self._display.test,
+        )
 
     def _budget(self, space: Space) -> int:
         return min(self._options.test_limit, space.count or self._options.test_limit)

@@ -208,9 +208,7 @@ def _cost(model: DecisionTreeRegressor, columns: Array, logs: Array) -> float:
 def _node(tree: Any, index: int, features: Sequence[Feature], matrix: Matrix) -> Node:
     members = np.flatnonzero(_reaches(tree, index, features, matrix.inputs))
     logs = matrix.log_slowdown[members].mean(axis=0)
-    leaf = Leaf(
-        matrix.candidates[int(logs.argmin())], len(members), math.exp(float(logs.min()))
-    )
+    leaf = Leaf(matrix.candidates[int(logs.argmin())], len(members), math.exp(float(logs.min())))
     if tree.children_left[index] == -1:
         return leaf
     low = _node(tree, tree.children_left[index], features, matrix)

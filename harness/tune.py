@@ -77,26 +77,46 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="a configuration to start from, as a JSON object; may be given several times",
     )
-    group.add_argument("--parallelism", type=_count, default=4, metavar="N",
-                       help="proposals a generation, built side by side (default 4)")  # fmt: skip
+    group.add_argument(
+        "--parallelism",
+        type=_count,
+        default=4,
+        metavar="N",
+        help="proposals a generation, built side by side (default 4)",
+    )
     group.add_argument("--seed", type=int, default=0, help="of the random numbers (default 0)")
 
 
 def _add_measurement_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--repeats", type=_count, metavar="N", help="timed launches at most")
-    group.add_argument("--precision", type=float, metavar="P",
-                       help="stop sampling when the interval of the mean is +- P of it")  # fmt: skip
-    group.add_argument("--give-up-at", type=float, metavar="F",
-                       help="stop sampling what is surely F times slower than the best")  # fmt: skip
+    group.add_argument(
+        "--precision",
+        type=float,
+        metavar="P",
+        help="stop sampling when the interval of the mean is +- P of it",
+    )
+    group.add_argument(
+        "--give-up-at",
+        type=float,
+        metavar="F",
+        help="stop sampling what is surely F times slower than the best",
+    )
 
 
 def _add_result_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--database", metavar="PLACE",
-                       help="SQLite file or SQLAlchemy URL (default results/NAME.db)")  # fmt: skip
+    group.add_argument(
+        "--database",
+        metavar="PLACE",
+        help="SQLite file or SQLAlchemy URL (default results/NAME.db)",
+    )
     group.add_argument("--label", default="unnamed", help="name of the tuning run")
     group.add_argument("--fresh", action="store_true", help="use nothing measured before")
-    group.add_argument("--results-log", type=Path, metavar="FILE",
-                       help="seconds and time of each new best; one file an input")  # fmt: skip
+    group.add_argument(
+        "--results-log",
+        type=Path,
+        metavar="FILE",
+        help="seconds and time of each new best; one file an input",
+    )
     group.add_argument("--quiet", action="store_true", help="only the result, no progress")
 
 

@@ -241,12 +241,6 @@ def test_no_file_is_left_open() -> None:
     assert caught == []
 
 
-def test_search_that_proposes_nothing_says_so() -> None:
-    space = manipulator_of([m.BooleanParameter("flag")])
-    with pytest.raises(HarnessError, match="RandomTorczon proposed no configuration"):
-        search("RandomTorczon", space, lambda _: 1.0)
-
-
 # The database
 
 

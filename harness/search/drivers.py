@@ -157,7 +157,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
             self.plugin_proxy.on_result(result)
             if result.was_new_best:
                 is_first = self.best_result is None
-                self.best_result = result
+                self.best_result: Any = result
                 if not is_first:
                     self.plugin_proxy.on_new_best_result(result)
         for desired, first in self._repeated:

@@ -153,9 +153,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         ):
             self.best = measurement
         total = min(self._plan.test_limit, self._space.count or self._plan.test_limit)
-        self._report(
-            Progress(self._plan, self._ordinal, total, measurement, self.best, replayed)
-        )
+        self._report(Progress(self._plan, self._ordinal, total, measurement, self.best, replayed))
 
     def save_final_config(self, config: Any) -> None:
         """The caller reads the results; there is nothing to save here."""

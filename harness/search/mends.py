@@ -122,25 +122,6 @@ def close_cpuinfo() -> None:
     driver.open = lambda path: io.StringIO(Path(path).read_text(encoding="utf-8"))
 
 
-def explain_empty_search() -> None:
-    """A search that measured nothing, as a simplex on a space without numbers, dies of an
-    AttributeError on None (tuningrunmain.py:205)."""
-    from opentuner.search.driver import SearchDriver
-
-    original = SearchDriver.main
-
-    def main(self: Any) -> None:
-        original(self)
-        if self.best_result is None:
-            raise HarnessError(
-                f"the search ended with nothing measured: technique {self.root_technique.name} "
-                "proposed no configuration, or a limit stopped it first; simplex techniques need "
-                "a numeric parameter, AUCBanditMetaTechniqueA works on every space"
-            )
-
-    SearchDriver.main = main
-
-
 # SQLAlchemy 2
 
 
@@ -396,7 +377,6 @@ MENDS: tuple[Callable[[], None], ...] = (
     leave_logging_alone,
     demand_database,
     close_cpuinfo,
-    explain_empty_search,
     add_requests_to_session,
     get_by_key,
     order_by_id,

@@ -86,9 +86,17 @@ def search_input(
     run_id, tuning_run_id = store.begin_run(plan, notes())
     store.commit()
     interface = TuningInterface(
-        _opentuner_args(options), plan, run_id, space, measurer, store, seeds, known,
-        options.stop_at, report,
-    )  # fmt: skip
+        _opentuner_args(options),
+        plan,
+        run_id,
+        space,
+        measurer,
+        store,
+        seeds,
+        known,
+        options.stop_at,
+        report,
+    )
     earlier = store.session.get(TuningRun, tuning_run_id) if tuning_run_id else None
     run = DurableRun(interface, interface.args, store.session, earlier)
     random.seed(f"{plan.seed}:{plan.given.json}")
@@ -108,7 +116,7 @@ def search_input(
 
 def _opentuner_args(options: SearchOptions) -> argparse.Namespace:
     """OpenTuner's own options; nothing of our command line, since OpenTuner stores them."""
-    args = opentuner.default_argparser().parse_args([])
+    args: argparse.Namespace = opentuner.default_argparser().parse_args([])
     args.technique = list(options.techniques)
     args.test_limit = options.test_limit
     args.label = options.label
@@ -117,5 +125,3 @@ def _opentuner_args(options: SearchOptions) -> argparse.Namespace:
     args.no_dups = args.quiet = True
     args.results_log = str(options.results_log) if options.results_log else None
     return args
-
-

@@ -1,0 +1,129 @@
+"""Spaces and recordings by formula: a real search in milliseconds, with nothing launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harness.backends.replay import Recording, ReplayMeasurer
+from harness.campaign import Campaign
+from harness.records import Config, Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.results import Store, writing
+from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.spec import Spec, load_spec
+
+SPACE = """\
+name: formula
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 1024, role: launch, default: 256}
+  TILE: {values: [1, 2, 3, 4, 6, 8], default: 1}
+  UNROLL: {type: integer, min: 1, max: 8, default: 1}
+  DEPTH: {type: log_integer, min: 1, max: 64, default: 8}
+  LAYOUT: {values: [row, column, block], role: choice, default: row}
+  CACHE: {type: boolean, role: choice, default: false}
+constraints:
+  - UNROLL <= TILE
+  - BLOCK * TILE <= 2048
+launch: {group: [BLOCK], grid: ["ceil_div(n, BLOCK)"]}
+inputs:
+  features: [m, n]
+  values: [{m: 64, n: 4096}, {m: 4096, n: 64}]
+search: {test_limit: 40}
+"""
+KERNEL = "kernel BLOCK TILE UNROLL DEPTH LAYOUT CACHE A B"
+HOST = "def arguments(features, rng): ...\n\n\ndef reference(arguments): ...\n"
+
+Times = Callable[[Input, Config], float]
+
+
+def write_space(folder: Path, text: str = SPACE) -> Path:
+    """A space whose kernel is never compiled; returns the YAML file."""
+    (folder / "kernel.cl").write_text(KERNEL)
+    (folder / "kernel.py").write_text(HOST)
+    path = folder / "space.yaml"
+    path.write_text(text)
+    return path
+
+
+def make_spec(folder: Path, text: str = SPACE) -> Spec:
+    """The space, loaded."""
+    return load_spec(write_space(folder, text))
+
+
+def formula_s(given: Input, config: Config) -> float:
+    """A smooth landscape whose best block size depends on the input; a few points fail."""
+    if int(config.digest[:6], 16) % 17 == 0:
+        return float("inf")
+    best_block = 64 if given["n"] < given["m"] else 512  # type: ignore[operator]
+    block = config["BLOCK"]
+    assert isinstance(block, int)
+    cost = abs(block.bit_length() - best_block.bit_length()) + 1
+    return 1e-3 * cost * (1 + int(config.digest[6:10], 16) / 0x20000)
+
+
+class FormulaMeasurer(ReplayMeasurer):
+    """Replays a formula; remembers what it was asked for, and can be told to stop the run."""
+
+    def __init__(self, times: Times = formula_s, stop_after: int | None = None) -> None:
+        environment = Environment("replay", "formula", "none", "recorded", "recorded")
+        super().__init__(Recording(environment, {}))
+        self._times = times
+        self._stop_after = stop_after
+        self.asked: list[tuple[Input, Config]] = []
+
+    def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
+        """The formula's time in three samples, or a failed build where it is infinite."""
+        if self._stop_after is not None and len(self.asked) >= self._stop_after:
+            raise KeyboardInterrupt
+        self.asked.append((given, config))
+        return recorded(self._times, given, config)
+
+    def measure_interleaved(self, space: Any, given: Input, configs: Any, rounds: int) -> Any:
+        """The same again."""
+        return [recorded(self._times, given, config) for config in configs]
+
+
+def recorded(times: Times, given: Input, config: Config) -> Measurement:
+    """A measurement as a formula has it."""
+    time_s = times(given, config)
+    if time_s == float("inf"):
+        return Measurement(config, given, Outcome.BUILD_FAILED, message="as the formula has it")
+    samples_s = (time_s, time_s * 1.01, time_s * 0.99)
+    return Measurement(config, given, Outcome.OK, Timing(samples_s, StopReason.RECORDED))
+
+
+class Tests(list[Progress]):
+    """A display that only remembers."""
+
+    __test__ = False
+
+    def begin_stage(self, title: str, steps: int) -> None:
+        """Nothing is shown."""
+
+    def step(self, text: str) -> None:
+        """Nothing is shown."""
+
+    def test(self, progress: Progress) -> None:
+        """A test has ended."""
+        self.append(progress)
+
+
+@contextmanager
+def opened(
+    spec: Spec, database: Path, measurer: FormulaMeasurer, fresh: bool = False, **options: Any
+) -> Iterator[tuple[Campaign, Tests]]:
+    """A campaign on a database, and the tests that its display has seen."""
+    names = options.pop("technique", ["auto"])
+    chosen = {"test_limit": 40, "seed": 0, "label": "test", "parallelism": 4} | options
+    with writing(str(database)) as engine:
+        store = Store(engine)
+        make_opentuner_tables(store)
+        tests = Tests()
+        search = SearchOptions(resolve_techniques(names), **chosen)
+        try:
+            yield Campaign(spec, measurer, store, search, None, tests, fresh), tests
+        finally:
+            store.sessions.remove()

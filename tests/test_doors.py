@@ -1,0 +1,69 @@
+"""One library, one door: who may import what, held by reading the imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOORS = {
+    "opentuner": ("harness/search/",),
+    "sqlalchemy": ("harness/results/", "harness/search/", "harness/analyse.py"),
+    "yaml": ("harness/spec/",),
+    "pydantic": ("harness/spec/",),
+    "pydantic_core": ("harness/spec/",),
+    "pyopencl": ("harness/backends/opencl.py",),
+    "pycuda": ("harness/backends/cuda.py",),
+    "sklearn": ("harness/tree.py",),
+    "pebble": ("harness/workers.py", "harness/inspection.py"),
+    "filelock": ("harness/results/",),
+    "platformdirs": ("harness/buildcache.py",),
+}
+
+
+def _modules() -> list[Path]:
+    return sorted((ROOT / "harness").rglob("*.py"))
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """The top-level names of everything that a file imports, at any depth of its code."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+            yield ast.literal_eval(node.args[0]).split(".")[0]
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_a_library_is_imported_through_its_door_alone(library: str) -> None:
+    users = [path.relative_to(ROOT).as_posix() for path in _modules() if library in _imports(path)]
+    assert users, f"nothing imports {library}: it has no place in this list"
+    assert all(user.startswith(DOORS[library]) for user in users)
+
+
+def test_importing_the_spec_loads_no_gpu_stack() -> None:
+    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "rich")
+    code = f"import harness.spec, sys; print(*[m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.split() == []
+
+
+def test_no_module_evaluates_or_unpickles() -> None:
+    banned = {"eval", "exec", "pickle"}
+    for path in _modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        called = {
+            n.func.id
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+        }
+        assert not banned & (called | set(_imports(path))), path

@@ -1,0 +1,261 @@
+"""The search over a formula: what is proposed, counted, kept and continued."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from opentuner.search.manipulator import (
+    BooleanParameter,
+    EnumParameter,
+    IntegerParameter,
+    LogIntegerParameter,
+    PowerOfTwoParameter,
+)
+
+from harness.errors import UsageError
+from harness.records import Config
+from harness.search import resolve_techniques, techniques
+from harness.search.manipulator import OrderedParameter, SpaceManipulator
+from harness.space import Space
+from tests.replays import FormulaMeasurer, formula_s, make_spec, opened
+
+SMALL = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  A: {type: integer, min: 1, max: 4, default: 1}
+constraints: [A * 16 <= BLOCK]
+launch: {group: [BLOCK], grid: [1]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+
+
+def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it(
+    tmp_path: Path,
+) -> None:
+    spec = make_spec(tmp_path)
+    manipulator = SpaceManipulator(Space.of(spec, spec.inputs[0], None), random.Random(0))
+    kinds = {parameter.name: type(parameter) for parameter in manipulator.params}
+    assert kinds == {
+        "BLOCK": PowerOfTwoParameter,
+        "TILE": OrderedParameter,
+        "UNROLL": IntegerParameter,
+        "DEPTH": LogIntegerParameter,
+        "LAYOUT": EnumParameter,
+        "CACHE": BooleanParameter,
+    }
+
+
+def test_an_ordered_list_is_searched_by_position_and_stored_by_value(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    manipulator = SpaceManipulator(Space.of(spec, spec.inputs[0], None), random.Random(0))
+    tile = manipulator.parameters_dict(manipulator.seed_config())["TILE"]
+    config = manipulator.seed_config()
+    tile.set_value(config, 4)
+    assert (config["TILE"], tile.get_value(config)) == (6, 4)
+
+
+def test_an_illegal_proposal_becomes_a_legal_neighbour(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    space = Space.of(spec, spec.inputs[0], None)
+    proposed = {**space.default, "UNROLL": 3}
+    assert space.why_illegal(proposed) == "`UNROLL <= TILE` is false with UNROLL=3, TILE=1"
+    SpaceManipulator(space, random.Random(0)).normalize(proposed)
+    assert space.is_legal(proposed)
+    assert sum(proposed[name] != value for name, value in space.default.items()) <= 2
+
+
+@pytest.mark.parametrize("technique", techniques())
+def test_every_offered_technique_measures_distinct_legal_configurations(
+    technique: str, tmp_path: Path
+) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", measurer, technique=[technique]) as (campaign, tests):
+        given = spec.inputs[0]
+        campaign.spec = spec
+        space = campaign.space(given)
+        campaign._search(1, given, [], [])
+    assert len(measurer.asked) == len(set(measurer.asked)) == len(tests) == 40
+    assert all(space.is_legal(config) for _, config in measurer.asked)
+    best = min(formula_s(given, config) for _, config in measurer.asked)
+    assert tests[-1].best is not None
+    assert tests[-1].best.time_s == best
+
+
+def test_the_same_seed_proposes_the_same_configurations_and_another_seed_others(
+    tmp_path: Path,
+) -> None:
+    spec = make_spec(tmp_path)
+    asked = []
+    for number, seed in enumerate((7, 7, 8)):
+        measurer = FormulaMeasurer()
+        with opened(spec, tmp_path / f"{number}.db", measurer, seed=seed) as (campaign, _):
+            campaign.run()
+        asked.append(measurer.asked)
+    assert asked[0] == asked[1]
+    assert asked[0] != asked[2]
+
+
+def test_a_space_smaller_than_the_budget_ends_when_it_is_exhausted(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path, SMALL), FormulaMeasurer(lambda *_: 1e-3)
+    with opened(spec, tmp_path / "r.db", measurer, test_limit=1000) as (campaign, _):
+        (report,) = campaign.run()
+    assert report.is_exhausted
+    assert report.measured == len(measurer.asked) == 1 + 4 + 4
+    assert {config for _, config in measurer.asked} == set(Space.of(spec, spec.inputs[0], None))
+
+
+def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, tests):
+        campaign.run()
+    first = [t for t in tests if t.plan.given == spec.inputs[0]]
+    second = [t for t in tests if t.plan.given == spec.inputs[1]]
+    winner = first[-1].best
+    assert winner is not None
+    assert winner.config in [t.measurement.config for t in second[:2]]
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        rows = database.execute("select tuning_run_id, count(*) from result group by 1").fetchall()
+        paths = database.execute("select distinct path from input").fetchall()
+    assert [count for _, count in rows] == [40, 40]
+    assert sorted(paths) == sorted((given.json,) for given in spec.inputs)
+
+
+def test_every_winner_is_measured_on_every_input(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", measurer, test_limit=10) as (campaign, _):
+        reports = campaign.run()
+        times = campaign.times()
+    winners = [report.best.config for report in reports if report.best]
+    assert all(winner in times[given] for winner in winners for given in spec.inputs)
+
+
+def test_an_interrupted_run_goes_on_without_measuring_anything_twice(tmp_path: Path) -> None:
+    spec, database = make_spec(tmp_path), tmp_path / "r.db"
+    whole = FormulaMeasurer()
+    with opened(spec, tmp_path / "whole.db", whole) as (campaign, _):
+        expected = campaign.run()
+    cut = FormulaMeasurer(stop_after=25)
+    with opened(spec, database, cut) as (campaign, _), pytest.raises(KeyboardInterrupt):
+        campaign.run()
+    rest = FormulaMeasurer()
+    with opened(spec, database, rest) as (campaign, tests):
+        found = campaign.run()
+    assert cut.asked + rest.asked == whole.asked
+    assert [t.replayed for t in tests[:25]] == [True] * 25
+    assert [r.best and r.best.config for r in found] == [r.best and r.best.config for r in expected]
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("select count(*) from tuning_run").fetchone() == (2,)
+        assert connection.execute("select count(*) from result").fetchone() == (80,)
+        states = connection.execute("select state from runs").fetchall()
+    assert states == [("complete",), ("complete",)]
+
+
+def test_a_finished_command_run_again_measures_nothing(tmp_path: Path) -> None:
+    spec, again = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
+        campaign.run()
+    with opened(spec, tmp_path / "r.db", again) as (campaign, _):
+        campaign.run()
+    assert again.asked == []
+
+
+def test_a_larger_budget_goes_on_from_the_tests_that_were_made(tmp_path: Path) -> None:
+    spec, more = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=15) as (campaign, _):
+        campaign.run()
+    with opened(spec, tmp_path / "r.db", more, test_limit=25) as (campaign, tests):
+        campaign.run()
+    # Cross-measured winners may answer some of the tests.
+    assert 10 <= len(more.asked) <= 20
+    assert Counter(t.plan.given for t in tests) == dict.fromkeys(spec.inputs, 25)
+
+
+def test_another_technique_uses_what_was_measured_already(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        campaign.run()
+    other = FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", other, technique=["PureRandom"]) as (campaign, _):
+        campaign.run()
+    assert not set(other.asked) & set(measurer.asked)
+
+
+def test_fresh_measures_everything_anew(tmp_path: Path) -> None:
+    spec, again = make_spec(tmp_path), FormulaMeasurer()
+    first = FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", first) as (campaign, _):
+        campaign.run()
+    with opened(spec, tmp_path / "r.db", again, fresh=True) as (campaign, _):
+        campaign.run()
+    assert again.asked == first.asked
+
+
+def test_a_failed_configuration_never_wins_and_is_kept_with_its_reason(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    measurer = FormulaMeasurer(lambda given, config: float("inf") if config["CACHE"] else 1e-3)
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        reports = campaign.run()
+    assert all(report.best and not report.best.config["CACHE"] for report in reports)
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        failed = database.execute(
+            "select count(*), min(message), max(median_s) from measurements where outcome <> 'ok'"
+        ).fetchone()
+        errors = database.execute("select count(*) from result where state = 'ERROR'").fetchone()
+    assert failed[0] == errors[0] > 0
+    assert failed[1:] == ("as the formula has it", None)
+
+
+def test_a_space_in_which_everything_fails_says_so_and_ends(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer(lambda *_: float("inf"))
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        reports = campaign.run()
+    assert [report.best for report in reports] == [None, None]
+    assert len(measurer.asked) == 80
+
+
+def test_stop_after_ends_the_search_and_keeps_what_there_is(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", measurer, stop_at=0.0) as (campaign, _):
+        campaign.run()
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        states = database.execute("select state from runs").fetchall()
+    assert states == [("interrupted",), ("interrupted",)]
+
+
+def test_the_database_keeps_no_command_line_of_ours(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
+        campaign.run()
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        (args,) = database.execute("select args from tuning_run limit 1").fetchone()
+    assert b"r.db" not in args
+
+
+def test_opentuner_can_read_what_was_written(tmp_path: Path) -> None:
+    from opentuner import resultsdb
+    from opentuner.resultsdb.models import Result, TuningRun
+
+    spec = make_spec(tmp_path)
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
+        campaign.run()
+    engine, session = resultsdb.connect(f"sqlite:///{tmp_path / 'r.db'}")
+    try:
+        run = session().query(TuningRun).first()
+        best = session().query(Result).filter_by(tuning_run_id=run.id).order_by(Result.time).first()
+        assert run.final_config_id == best.configuration_id
+        assert Config(best.configuration.data).digest == best.configuration.hash
+        assert [d.requestor for d in best.desired_results] != []
+    finally:
+        session.remove()
+        engine.dispose()
+
+
+def test_an_unknown_technique_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"did you mean PureRandom\?"):
+        resolve_techniques(["PurRandom"])
