@@ -32,6 +32,9 @@ _MAX_GRID = 2**31 - 1
 def _pyopencl() -> ModuleType:
     # PoCL keeps the work-group functions that it compiles at first launches here.
     os.environ.setdefault("POCL_CACHE_DIR", str(cache_folder("pocl")))
+    # PoCL's threads are pinned: left alone, the scheduler often wakes two of them on one core,
+    # and a launch on two cores then takes exactly twice as long, for seconds on end.
+    os.environ.setdefault("POCL_AFFINITY", "1")
     try:
         import pyopencl
     except ImportError as error:
