@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.records import Config, Input, Measurement, Outcome
@@ -104,22 +104,22 @@ Times = Mapping[Input, Mapping[Config, float]]
 
 def cross_input_report(times: Times, default: Config) -> Iterator[str]:
     """The tree and its leave-one-out slowdown, as lines; or why there is none."""
-    matrix = make_matrix(times)
+    matrix = make_matrix(times, default)
     if len(matrix.inputs) < FEWEST_INPUTS:
         yield (
             f"No tree over inputs: it needs {FEWEST_INPUTS} inputs with results, and there are "
             f"{len(matrix.inputs)}. Add inputs to the space."
         )
         return
-    if len(matrix.candidates) == 1:
-        yield f"One configuration is best on every input: {matrix.candidates[0]}"
+    best = {matrix.candidates[place] for place in matrix.time_s.argmin(axis=1)}
+    if len(best) == 1:
+        yield f"One configuration is best on every input: {best.pop()}"
         return
     yield "Which configuration for which input (regression tree on the inputs' features):"
     yield from (f"    {line}" for line in describe(grow(matrix)))
     yield ""
     yield "Slowdown against the best known configuration of each input (1.00 is perfect):"
-    default_s: Sequence[float] = [times[given].get(default, math.inf) for given in matrix.inputs]
-    judged = leave_one_out(matrix, default_s)
+    judged = leave_one_out(matrix)
     yield f"    {'':<38}{'mean':>8}{'worst':>8}"
     yield from (f"    {j.name:<38}{_told(j.mean):>8}{_told(j.worst):>8}" for j in judged)
     yield verdict(judged[0], judged[1])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from harness.analysis import InputReport, choose_finalists, fastest, report_input
+from harness.errors import UsageError
 from harness.records import Config, Input, Measurement, Outcome, Value
 from harness.results import RunPlan, Store, Stored
 from harness.search import Progress, SearchOptions, search_input
@@ -72,6 +73,13 @@ class Campaign:
             label=options.label,
             campaign=self.number,
         )
+
+    def check_seeds(self, seeds: Sequence[Config]) -> None:
+        """Raise UsageError for a seed that is legal on no input."""
+        for seed in seeds:
+            reasons = [self.space(given).why_illegal(seed) for given in self.spec.inputs]
+            if None not in reasons:
+                raise UsageError(f"the seed configuration ({seed}) is illegal: {reasons[0]}")
 
     def run(self, extra_seeds: Sequence[Config] = ()) -> list[InputReport]:
         """Search, cross-measure, re-measure; every finished measurement is kept at once."""

@@ -24,9 +24,12 @@ from harness.records import Config, Input
 Array = npt.NDArray[np.float64]
 
 _LEAF_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
+_FEW_INPUTS = 32  # up to here, leaves are chosen by leaving inputs out one by one
 _FOLDS = 5
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _FAILED_FACTOR = 2.0
+_DEFAULT = 0  # its place among the candidates
+_FEWEST_IN_LEAF = 2  # one input's winner is as much its noise as its shape
 FEWEST_INPUTS = 4
 
 
@@ -55,15 +58,17 @@ class Matrix:
         return logs
 
 
-def make_matrix(times: Mapping[Input, Mapping[Config, float]]) -> Matrix:
-    """The winners of all inputs as candidates; inputs on which nothing worked are left out."""
+def make_matrix(times: Mapping[Input, Mapping[Config, float]], default: Config) -> Matrix:
+    """The default and the winners of all inputs as candidates; inputs on which nothing worked
+    are left out."""
     usable = {given: row for given, row in times.items() if _best(row) < math.inf}
-    winners = dict.fromkeys(min(row, key=row.__getitem__) for row in usable.values())
-    time_s = [[row.get(config, math.inf) for config in winners] for row in usable.values()]
+    winners = (min(row, key=row.__getitem__) for row in usable.values())
+    candidates = dict.fromkeys([default, *winners])
+    time_s = [[row.get(config, math.inf) for config in candidates] for row in usable.values()]
     return Matrix(
         tuple(usable),
-        tuple(winners),
-        np.array(time_s, dtype=np.float64).reshape(len(usable), len(winners)),
+        tuple(candidates),
+        np.array(time_s, dtype=np.float64).reshape(len(usable), len(candidates)),
         np.array([_best(row) for row in usable.values()]),
     )
 
@@ -161,7 +166,8 @@ def grow(matrix: Matrix, seed: int = 0) -> Node:
 
 
 def _columns(features: Sequence[Feature], inputs: Sequence[Input]) -> Array:
-    return np.array([feature.column(inputs) for feature in features], dtype=np.float64).T
+    columns: Array = np.array([f.column(inputs) for f in features], dtype=np.float64).T
+    return columns
 
 
 def _fit(columns: Array, logs: Array, rows: npt.NDArray[np.int_], seed: int) -> Any:
@@ -173,6 +179,7 @@ def _regressor(leaves: int, seed: int) -> DecisionTreeRegressor:
     # One leaf is a tree of depth 0, which scikit-learn spells as a split that gains too little.
     return DecisionTreeRegressor(
         max_leaf_nodes=max(2, leaves),
+        min_samples_leaf=_FEWEST_IN_LEAF,
         min_impurity_decrease=_TINY if leaves > 1 else sys.float_info.max,
         random_state=seed,
     )
@@ -180,7 +187,8 @@ def _regressor(leaves: int, seed: int) -> DecisionTreeRegressor:
 
 def _choose_leaves(columns: Array, logs: Array, seed: int) -> int:
     """The number of leaves with the least cross-validated slowdown; the fewer among equals."""
-    folds = KFold(min(_FOLDS, len(columns)), shuffle=True, random_state=seed)
+    leave_one_out = len(columns) <= _FEW_INPUTS
+    folds = KFold(len(columns)) if leave_one_out else KFold(_FOLDS, shuffle=True, random_state=seed)
     parts = list(folds.split(columns)) if len(columns) >= FEWEST_INPUTS else []
     if not parts:
         return 1
@@ -271,23 +279,21 @@ class Judgement:
         return max(self.slowdown)
 
 
-def leave_one_out(matrix: Matrix, default_s: Sequence[float], seed: int = 0) -> list[Judgement]:
-    """The tree, the best single configuration and the default, on inputs that were left out.
-
-    `default_s` holds the default's seconds on each input of the matrix.
-    """
+def leave_one_out(matrix: Matrix, seed: int = 0) -> list[Judgement]:
+    """The tree, the best single configuration and the default, on inputs that were left out."""
     columns = _columns(derive_features(matrix.inputs), matrix.inputs)
     tree, single = [], []
     for left_out in range(len(matrix.inputs)):
         rows = np.delete(np.arange(len(matrix.inputs)), left_out)
-        model = _fit(columns, matrix.log_slowdown, rows, seed)
-        chosen = int(_choice(model, columns[[left_out]])[0])
+        # The left-out input's own winner is no candidate, unless another input's too.
+        winners = np.unique([_DEFAULT, *matrix.time_s[rows].argmin(axis=1)])
+        logs = matrix.log_slowdown[:, winners]
+        chosen = winners[_choice(_fit(columns, logs, rows, seed), columns[[left_out]])[0]]
         tree.append(float(matrix.slowdown[left_out, chosen]))
-        best = int(matrix.log_slowdown[rows].mean(axis=0).argmin())
+        best = winners[logs[rows].mean(axis=0).argmin()]
         single.append(float(matrix.slowdown[left_out, best]))
-    default = [time_s / best_s for time_s, best_s in zip(default_s, matrix.best_s, strict=True)]
     return [
         Judgement("tree, on inputs it has not seen", tuple(tree)),
         Judgement("best single configuration, likewise", tuple(single)),
-        Judgement("default", tuple(default)),
+        Judgement("default", tuple(map(float, matrix.slowdown[:, _DEFAULT]))),
     ]

@@ -1,0 +1,288 @@
+"""The command itself, as a person runs it: options, interruption, errors, what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harness import tune
+from harness.search import techniques
+from harness.space import Space
+from harness.spec import load_spec
+from tests.replays import formula_s, write_space
+
+ROOT = Path(__file__).parent.parent
+
+SPACE = """\
+name: replayed
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  TILE: {type: integer, min: 1, max: 8, default: 1}
+  CACHE: {type: boolean, role: choice, default: false}
+launch: {group: [BLOCK], grid: [n]}
+inputs:
+  features: [m, n]
+  values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 64, n: 1024}, {m: 1024, n: 64}]
+search: {test_limit: 20}
+"""
+
+MVMUL = """\
+name: mvmul
+kernel:
+  function: mvmul
+  source: ROOT/kernels/mvmul.cl
+  host: ROOT/kernels/mvmul.py
+parameters:
+  THRD: {values: [16, 64, 256], role: launch, default: 256}
+  LU: {type: integer, min: 1, max: 4, default: 1}
+  X_CACHE: {values: [0, 1], role: choice, default: 1}
+constraints: [LU <= sqrt(THRD) / 4]
+launch: {group: [sqrt(THRD), sqrt(THRD)], grid: ["ceil_div(m, sqrt(THRD))", 1]}
+inputs: {features: [m, n], values: [{m: 33, n: 1001}, {m: 1001, n: 33}]}
+verify: {rtol: 1.0e-5, atol: 0.0}
+measure: {repeats: 3, min_repeats: 2}
+"""
+
+
+@pytest.fixture
+def replayed(tmp_path: Path) -> list[str]:
+    """The command line of a replay in a folder of its own."""
+    space = write_space(tmp_path, SPACE)
+    spec = load_spec(space)
+    lines = ["m,n,BLOCK,TILE,CACHE,outcome,time_s,message"]
+    for given in spec.inputs:
+        for config in Space.of(spec, given, None):
+            time_s = formula_s(given, config)
+            point = [given["m"], given["n"], config["BLOCK"], config["TILE"]]
+            point.append("true" if config["CACHE"] else "false")
+            failed = time_s == float("inf")
+            point += ["crashed", "", "as recorded"] if failed else ["ok", time_s, ""]
+            lines.append(",".join(map(str, point)))
+    recording = tmp_path / "recording.csv"
+    recording.write_text("\n".join(lines) + "\n")
+    database = tmp_path / "results" / "r.db"
+    return [
+        str(space), "--backend", "replay", "--recording", str(recording),
+        "--database", str(database),
+    ]  # fmt: skip
+
+
+def _rows(command: Sequence[str], query: str) -> list[tuple[object, ...]]:
+    database = command[command.index("--database") + 1]
+    with sqlite3.connect(database) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_a_replay_ends_with_the_table_the_tree_and_the_next_command(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main(replayed) == 0
+    told = capsys.readouterr().out
+    assert "m=64, n=4096" in told
+    assert "speed-up" in told
+    assert "Slowdown against the best known configuration" in told
+    assert f"python -m harness.tune {replayed[0]} --test-limit 40" in told
+
+
+def test_quiet_leaves_out_the_progress_and_nothing_else(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "--quiet"]) == 0
+    told = capsys.readouterr().out
+    assert "test 20 of 20" not in told
+    assert "speed-up" in told
+
+
+def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
+    options = ["--test-limit", "7", "--technique", "PureRandom", "--label", "mine", "--seed", "3"]
+    assert tune.main([*replayed, *options]) == 0
+    counts = _rows(replayed, "select count(*) from result group by tuning_run_id")
+    assert counts == [(7,)] * 4
+    assert _rows(replayed, "select distinct name from tuning_run") == [("mine",)]
+    asked = _rows(replayed, "select distinct requestor from desired_result")
+    assert asked == [("seed",), ("PureRandom",)]
+    assert _rows(replayed, "select distinct technique, seed from runs") == [("PureRandom", 3)]
+
+
+def test_two_techniques_take_turns(replayed: list[str]) -> None:
+    options = ["-t", "PureRandom", "-t", "UniformGreedyMutation05", "--test-limit", "15"]
+    assert tune.main([*replayed, *options]) == 0
+    asked = {row[0] for row in _rows(replayed, "select distinct requestor from desired_result")}
+    assert {"PureRandom", "UniformGreedyMutation05"} <= asked
+
+
+def test_stop_after_ends_in_time(replayed: list[str]) -> None:
+    started = time.monotonic()
+    assert tune.main([*replayed, "--stop-after", "0.001"]) in (0, 1)
+    assert time.monotonic() - started < 10
+    assert _rows(replayed, "select distinct state from runs") == [("interrupted",)]
+
+
+def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Path) -> None:
+    seed = tmp_path / "seed.json"
+    seed.write_text(json.dumps({"BLOCK": 16, "TILE": 7}))
+    assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 0
+    query = """
+        select c.parameters from tests t join measurements m on m.id = t.measurement_id
+        join configurations c on c.id = m.configuration_id where t.run_id = 1 order by t.ordinal
+    """
+    second = json.loads(str(_rows(replayed, query)[1][0]))
+    assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[1]", "needs a JSON object"),
+        ("{", "needs a JSON object"),
+        ('{"BLOK": 1}', "`BLOK` is not a parameter; there are BLOCK"),
+        ('{"BLOCK": 17}', "BLOCK=17 is not one of its values"),
+    ],
+)
+def test_a_seed_configuration_that_does_not_fit_is_refused(
+    text: str, told: str, replayed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = tmp_path / "seed.json"
+    seed.write_text(text)
+    assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "best.log"
+    assert tune.main([*replayed, "--results-log", str(log)]) == 0
+    for number in range(1, 5):
+        lines = (tmp_path / f"best-{number:02d}.log").read_text().split("\n")[:-1]
+        times = [float(line.split()[1]) for line in lines]
+        assert times == sorted(times, reverse=True)
+        assert len(times) >= 1
+
+
+def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune.main(["--list-techniques"]) == 0
+    assert tuple(capsys.readouterr().out.split()) == techniques()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--technique", "PureRandm"], "did you mean PureRandom?"),
+        (["--backend", "opencl"], "go together"),
+        (["--recording", "none.csv"], "none.csv: No such file"),
+        (["--precision", "7"], "precision"),
+    ],
+)
+def test_a_command_line_that_cannot_be_carried_out_is_one_error(
+    arguments: list[str], told: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
+
+
+def test_a_missing_space_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune.main([]) == 2
+    assert "name a space" in capsys.readouterr().err
+
+
+def test_nothing_is_written_into_the_working_folder(
+    replayed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    assert tune.main(replayed) == 0
+    assert list(empty.iterdir()) == []
+
+
+# ---------------------------------------------------------------- as a process of its own
+
+
+def _command(tmp_path: Path, *options: str) -> list[str]:
+    space = tmp_path / "mvmul.yaml"
+    space.write_text(MVMUL.replace("ROOT", str(ROOT)))
+    database = str(tmp_path / "r.db")
+    command = [sys.executable, "-m", "harness.tune", str(space), "--backend", "opencl"]
+    return [*command, "--database", database, *options]
+
+
+def _start(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def _count(database: Path) -> int:
+    """The committed measurements so far; 0 while there is no database yet."""
+    try:
+        with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+            return int(connection.execute("select count(*) from measurements").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def _wait_for_measurements(process: subprocess.Popen[str], database: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while _count(database) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the search measures nothing"
+        time.sleep(0.01)
+
+
+def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    database = tmp_path / "r.db"
+    first = _start(_command(tmp_path))
+    _wait_for_measurements(first, database, 5)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    kept = _count(database)
+    assert kept >= 5
+    again = _start(_command(tmp_path))
+    told, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, errors
+    assert "all 14" in told
+    with sqlite3.connect(database) as connection:
+        (check,) = connection.execute("pragma integrity_check").fetchone()
+        searched = connection.execute(
+            "select input_id, count(*), count(distinct configuration_id) from measurements "
+            "where stage = 'search' group by input_id"
+        ).fetchall()
+        outcomes = connection.execute("select distinct outcome from measurements").fetchall()
+        runs = connection.execute("select count(*) from tuning_run").fetchone()
+    assert check == "ok"
+    assert [row[1:] for row in searched] == [(14, 14), (14, 14)]
+    assert outcomes == [("ok",)]
+    assert runs == (2,)
+
+
+def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("pyopencl")
+    database = tmp_path / "r.db"
+    first = _start(_command(tmp_path, "--repeats", "20000", "--precision", "0"))
+    _wait_for_measurements(first, database, 2)
+    second = subprocess.run(
+        _command(tmp_path), capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+    )
+    os.kill(first.pid, signal.SIGINT)
+    _, errors = first.communicate(timeout=60)
+    assert second.returncode == 2
+    assert f"process {first.pid}" in second.stderr
+    assert "harness.merge" in second.stderr
+    assert first.returncode == 130
+    assert "what was measured is kept" in errors
+    assert "Traceback" not in errors + second.stderr
