@@ -1,10 +1,13 @@
 """The results database: OpenTuner's tables and plain ones side by side; the only SQL there is."""
 
-from harness.results.connect import reading, shown_place, sqlite_path, writing
+from harness.results.connect import reading, writing
+from harness.results.merge import Added, merge_database
+from harness.results.place import shown_place, sqlite_path
 from harness.results.read import Campaign, Key, Row, campaigns, read_measurements
 from harness.results.store import RunPlan, Store, Stored
 
 __all__ = [
+    "Added",
     "Campaign",
     "Key",
     "Row",
@@ -12,6 +15,7 @@ __all__ = [
     "Store",
     "Stored",
     "campaigns",
+    "merge_database",
     "read_measurements",
     "reading",
     "shown_place",

@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any, NoReturn
 
 from filelock import FileLock, Timeout
-from sqlalchemy import Engine, create_engine, event, inspect, select
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, select
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
 from harness.buildcache import cache_folder
 from harness.errors import DatabaseBusy, ResultsError
 from harness.results import schema
+from harness.results.place import database_url, read_only_url, shown_place, sqlite_path
 
 
 def now() -> str:
-    """This moment as the database writes dates."""
+    """This moment as the database writes dates: ISO 8601 in UTC, to the millisecond."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def database_url(place: str) -> str:
-    """A SQLAlchemy URL; anything without :// is the path of a SQLite file."""
-    return place if "://" in place else f"sqlite:///{place}"
-
-
-def shown_place(place: str) -> str:
-    """A database's place without its password."""
-    return place if "://" not in place else make_url(place).render_as_string(hide_password=True)
-
-
-def sqlite_path(place: str) -> Path | None:
-    """The file of a SQLite database; None for other kinds and for one in memory."""
-    try:
-        url = make_url(database_url(place))
-    except ArgumentError as error:
-        raise ResultsError(f"{place} is no database: {error}") from None
-    named = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
-    return Path(str(url.database)) if named else None
+def place_of(connection: Connection) -> str:
+    """What people call the database of a connection."""
+    return str(connection.get_execution_options().get("place", connection.engine.url))
 
 
 @contextmanager
@@ -52,104 +40,78 @@ def writing(place: str) -> Iterator[Engine]:
 
     Raises DatabaseBusy where another process holds it, ResultsError where it cannot be used.
     """
-    path = sqlite_path(place)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(_lock_file(place, path))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise DatabaseBusy(_who_holds(place)) from None
-    except OSError as error:
-        raise ResultsError(f"{shown_place(place)} cannot be written: {error.strerror}") from None
-    try:
-        engine = _engine(place)
+    with _locked(place):
+        engine = _engine(place, database_url(place))
         try:
             _prepare(engine, place)
             yield engine
             with engine.begin() as connection:
                 connection.execute(schema.writers.delete())
+        except IntegrityError:
+            raise  # not the database's fault but the harness's: its traceback is wanted
+        except DBAPIError as error:
+            raise ResultsError(
+                f"{shown_place(place)} cannot be written: {error.orig}; what was committed "
+                "before is kept"
+            ) from None
         finally:
             engine.dispose()
-    finally:
-        lock.release()
 
 
 @contextmanager
 def reading(place: str) -> Iterator[Engine]:
-    """The engine of a database that exists; raises ResultsError where it is not one of ours."""
+    """The engine of a database that exists, opened read-only.
+
+    Raises ResultsError where it is not one of ours, and where it turns out to be damaged.
+    """
     path = sqlite_path(place)
     if path is not None and not path.is_file():
-        raise ResultsError(f"{path}: no such database; `python -m harness.tune` makes one")
-    engine = _engine(place)
+        what = "is a folder" if path.is_dir() else "no such database"
+        raise ResultsError(f"{path}: {what}; `python -m harness.tune` makes databases")
+    engine = _engine(place, read_only_url(place))
     try:
         _check_version(engine, place)
+        _check_tables(engine, place)
         yield engine
+    except DBAPIError as error:
+        raise ResultsError(f"{shown_place(place)} cannot be read: {error.orig}") from None
     finally:
         engine.dispose()
 
 
-def _lock_file(place: str, path: Path | None) -> Path:
-    """Beside a SQLite file; for servers, on this machine: they must not be shared by writers."""
-    if path is not None:
-        return path.with_name(path.name + ".lock")
-    return cache_folder("locks") / hashlib.sha256(place.encode()).hexdigest()
+# ------------------------------------------------------------------- one writer
 
 
-def _engine(place: str) -> Engine:
+@contextmanager
+def _locked(place: str) -> Iterator[None]:
+    """The system frees the lock when its process dies, however it dies."""
     try:
-        engine = create_engine(database_url(place))
-    except (ArgumentError, NoSuchModuleError, ImportError) as error:
-        raise ResultsError(f"{shown_place(place)} cannot be opened: {error}") from None
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _make_durable)
-    return engine
-
-
-def _make_durable(connection: object, _record: object) -> None:
-    """Every commit reaches the disk (0.3 ms each); readers do not wait for the writer."""
-    cursor = connection.cursor()  # type: ignore[attr-defined]
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.close()
-
-
-def _prepare(engine: Engine, place: str) -> None:
-    """Make the tables that are missing, and tell who writes."""
-    _check_version(engine, place, may_be_new=True)
-    schema.metadata.create_all(engine)
-    with engine.begin() as connection:
-        if connection.execute(select(schema.schema_version.c.version)).first() is None:
-            connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
-        connection.execute(schema.writers.delete())  # of a writer that was killed
-        connection.execute(
-            schema.writers.insert().values(
-                pid=os.getpid(),
-                host=socket.gethostname(),
-                command=" ".join(sys.orig_argv[1:]),
-                since=now(),
-            )
-        )
-
-
-def _check_version(engine: Engine, place: str, may_be_new: bool = False) -> None:
-    try:
-        if inspect(engine).has_table(schema.schema_version.name):
-            with engine.connect() as connection:
-                version = connection.execute(select(schema.schema_version.c.version)).scalar()
-        else:
-            version = None
-    except DatabaseError as error:
-        reason = error.orig or error
-        raise ResultsError(f"{shown_place(place)} is no results database: {reason}") from None
-    if version is None and not may_be_new:
-        raise ResultsError(f"{shown_place(place)} holds no results of harness")
-    if version not in (None, schema.VERSION):
+        lock = FileLock(_lock_file(place))
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise DatabaseBusy(_who_holds(place)) from None
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ResultsError(
-            f"{shown_place(place)} has schema version {version}, this harness knows "
-            f"{schema.VERSION}; use the harness that wrote it, or another --database"
-        )
+            f"{shown_place(place)} cannot be written: {reason}; choose another --database"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _lock_file(place: str) -> Path:
+    """Beside a SQLite file; for servers, on this machine: they must not be shared by writers."""
+    path = sqlite_path(place)
+    if path is None:
+        url = database_url(place)
+        owner = os.getpid() if url.get_backend_name() == "sqlite" else ""  # one in memory
+        name = hashlib.sha256(f"{place}{owner}".encode()).hexdigest()
+        return cache_folder("locks") / name
+    path = path.resolve()  # a link and its target are one database
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_name(path.name + ".lock")
 
 
 def _who_holds(place: str) -> str:
@@ -162,9 +124,126 @@ def _who_holds(place: str) -> str:
             if row is not None:
                 holder = f"process {row['pid']} on {row['host']} since {row['since']}"
                 holder += f" ({row['command']})"
-    except (ResultsError, DatabaseError):
+    except ResultsError:
         pass  # it is only just being made: the holder has not told yet
     return (
         f"{name} is being written by {holder}. Wait for it; or write to another file with "
         f"--database OTHER.db and merge afterwards: python -m harness.merge {name} OTHER.db"
     )
+
+
+# ------------------------------------------------------------------- the engine
+
+
+def _engine(place: str, url: URL) -> Engine:
+    try:
+        engine = create_engine(
+            url,
+            json_serializer=_to_json,
+            json_deserializer=_from_json,
+            execution_options={"place": shown_place(place)},
+        )
+    except ArgumentError:
+        raise ResultsError(f"{shown_place(place)} is no place that {url.drivername} has") from None
+    except (NoSuchModuleError, ImportError) as error:
+        raise ResultsError(f"{shown_place(place)} cannot be opened: {error}") from None
+    if engine.dialect.name == "sqlite":
+        is_read_only = "mode" in url.query
+        event.listen(engine, "connect", _set_up_reader if is_read_only else _set_up_writer)
+        event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def _from_json(text: str) -> object:
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _set_up_writer(connection: Any, _record: object) -> None:
+    """Every commit reaches the disk."""
+    connection.isolation_level = None  # sqlite3 begins no transaction of its own: see _begin
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _set_up_reader(connection: Any, _record: object) -> None:
+    """The file may be foreign: what its schema says runs no function with side effects."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA trusted_schema=OFF")
+
+
+def _begin(connection: Connection) -> None:
+    """Without it sqlite3 reads and makes tables outside transactions: a reader could see a
+    measurement and miss its samples."""
+    connection.exec_driver_sql("BEGIN")
+
+
+# ------------------------------------------------------------------ the version
+
+
+def _prepare(engine: Engine, place: str) -> None:
+    """Make the tables that are missing, and tell who writes."""
+    _check_version(engine, place, may_be_new=True)
+    if engine.dialect.name == "sqlite":
+        _use_write_ahead_log(engine)
+    with engine.begin() as connection:
+        schema.metadata.create_all(connection)
+        if connection.execute(select(schema.schema_version)).first() is None:
+            connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
+        connection.execute(schema.writers.delete())  # of a writer that was killed
+        connection.execute(
+            schema.writers.insert().values(
+                pid=os.getpid(), host=socket.gethostname(), command=_command(), since=now()
+            )
+        )
+
+
+def _use_write_ahead_log(engine: Engine) -> None:
+    """Readers and the writer do not wait for each other. The file keeps this setting."""
+    connection = engine.raw_connection()  # it can only be set outside transactions
+    try:
+        connection.cursor().execute("PRAGMA journal_mode=WAL")
+    finally:
+        connection.close()
+
+
+def _command() -> str:
+    """This process's command line, without a password."""
+    return shlex.join(shown_place(word) for word in sys.orig_argv[1:])
+
+
+def _check_version(engine: Engine, place: str, may_be_new: bool = False) -> None:
+    tables = _table_names(engine, place)
+    if schema.schema_version.name not in tables:
+        if tables or not may_be_new:
+            there = f"; it has the tables {', '.join(tables[:5])}" if tables else ""
+            raise ResultsError(f"{shown_place(place)} holds no results of harness{there}")
+        return
+    with engine.connect() as connection:
+        version = connection.execute(select(schema.schema_version.c.version)).scalar()
+    if version != schema.VERSION and not (version is None and may_be_new):
+        raise ResultsError(
+            f"{shown_place(place)} has schema version {version}, this harness knows "
+            f"{schema.VERSION}; use the harness that wrote it, or another --database"
+        )
+
+
+def _table_names(engine: Engine, place: str) -> list[str]:
+    try:
+        return inspect(engine).get_table_names()
+    except DBAPIError as error:
+        raise ResultsError(f"{shown_place(place)} is no results database: {error.orig}") from None
+
+
+def _check_tables(engine: Engine, place: str) -> None:
+    """A view in place of a table would be code of the file's author."""
+    missing = sorted(set(schema.metadata.tables) - set(_table_names(engine, place)))
+    if missing:
+        raise ResultsError(f"{shown_place(place)} is damaged: it lacks the table {missing[0]}")

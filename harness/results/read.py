@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
+from harness.errors import ResultsError
 from harness.records import (
     Build,
     Config,
@@ -21,6 +22,7 @@ from harness.records import (
     WorstElement,
 )
 from harness.results import schema
+from harness.results.connect import place_of
 
 STAGES = ("search", "cross", "final")
 
@@ -56,17 +58,34 @@ class Campaign:
     roles: Mapping[str, str]
 
 
+@contextmanager
+def refusing_damage(connection: Connection) -> Iterator[None]:
+    """Raise ResultsError where what is read is not what any harness wrote."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        told = str(error) if isinstance(error, ValueError) else repr(error)
+        raise ResultsError(
+            f"{place_of(connection)} is damaged: {told}; copy it again from where it was written"
+        ) from error
+
+
 def campaigns(connection: Connection) -> list[Campaign]:
-    """Every campaign of a database, the one that was begun last first."""
+    """Every campaign of a database, the one that was begun last first.
+
+    Raises ResultsError where the database is damaged.
+    """
     query = (
         select(schema.spaces, schema.environments, schema.runs.c.campaign)
         .select_from(schema.runs.join(schema.spaces).join(schema.environments))
-        .order_by(schema.runs.c.id.desc())
+        .order_by(schema.runs.c.started_at.desc(), schema.runs.c.id.desc())
     )
     found: dict[Key, Campaign] = {}
-    for row in connection.execute(query).mappings():
-        key = Key(row["program_sha256"], row["fingerprint"], row["campaign"])
-        found.setdefault(key, _campaign(key, row))
+    with refusing_damage(connection):
+        for row in connection.execute(query).mappings():
+            key = Key(row["program_sha256"], row["fingerprint"], row["campaign"])
+            if key not in found:
+                found[key] = _campaign(key, row)
     return list(found.values())
 
 
@@ -86,16 +105,36 @@ def _campaign(key: Key, row: Mapping[Any, Any]) -> Campaign:
 def read_measurements(
     connection: Connection, key: Key, stages: Iterable[str] = STAGES
 ) -> list[Row]:
-    """The measurements that share a key, oldest first, with their raw samples."""
-    samples = _samples(connection, key)
-    rows = connection.execute(_selection(key, *_COLUMNS).order_by(schema.measurements.c.id))
-    wanted = set(stages)
-    return [
-        Row(row["measurement_id"], row["stage"], _measurement(row, samples))
-        for row in rows.mappings()
-        if row["stage"] in wanted
-    ]
+    """The measurements that share a key, oldest first, with their raw samples.
 
+    Raises ResultsError where the database is damaged.
+    """
+    chosen = _selection(key, stages)
+    query = chosen.with_only_columns(*_COLUMNS).order_by(schema.measurements.c.id)
+    with refusing_damage(connection):
+        samples = _samples(connection, chosen)
+        return [_row(row, samples) for row in connection.execute(query).mappings()]
+
+
+def _row(row: Mapping[Any, Any], samples: Mapping[int, list[float]]) -> Row:
+    row_id = row["measurement_id"]
+    try:
+        return Row(row_id, row["stage"], _measurement(row, samples.get(row_id, [])))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"measurement {row_id}: {error}") from None
+
+
+BUILD_COLUMNS = (
+    "key",
+    "options",
+    "compiler",
+    "compile_s",
+    "binary_sha256",
+    "registers",
+    "shared_bytes",
+    "spill_bytes",
+    "log",
+)
 
 _COLUMNS = (
     schema.measurements.c.id.label("measurement_id"),
@@ -108,19 +147,11 @@ _COLUMNS = (
     schema.measurements.c.wall_s,
     schema.configurations.c.parameters,
     schema.inputs.c.features,
-    schema.builds.c.key,
-    schema.builds.c.options,
-    schema.builds.c.compiler,
-    schema.builds.c.compile_s,
-    schema.builds.c.binary_sha256,
-    schema.builds.c.registers,
-    schema.builds.c.shared_bytes,
-    schema.builds.c.spill_bytes,
-    schema.builds.c.log,
+    *(schema.builds.c[name] for name in BUILD_COLUMNS),
 )
 
 
-def _selection(key: Key, *columns: Any) -> Select[Any]:
+def _selection(key: Key, stages: Iterable[str]) -> Select[Any]:
     tables = (
         schema.measurements.join(schema.runs)
         .join(schema.spaces)
@@ -136,65 +167,72 @@ def _selection(key: Key, *columns: Any) -> Select[Any]:
         schema.spaces.c.program_sha256 == key.program_sha256,
         schema.environments.c.fingerprint == key.fingerprint,
         schema.runs.c.campaign == key.campaign,
+        schema.measurements.c.stage.in_(list(stages)),
     ]
     if key.given is not None:
         conditions.append(schema.inputs.c.digest == key.given.digest)
-    return select(*columns).select_from(tables).where(*conditions)
+    return select(schema.measurements.c.id).select_from(tables).where(*conditions)
 
 
-def _samples(connection: Connection, key: Key) -> dict[int, list[float]]:
-    chosen = _selection(key, schema.measurements.c.id).subquery()
+def _samples(connection: Connection, chosen: Select[Any]) -> dict[int, list[float]]:
+    ids = chosen.subquery()
     query = (
-        select(schema.samples)
-        .join(chosen, schema.samples.c.measurement_id == chosen.c.id)
+        select(schema.samples.c.measurement_id, schema.samples.c.time_s)
+        .join(ids, schema.samples.c.measurement_id == ids.c.id)
         .order_by(schema.samples.c.measurement_id, schema.samples.c.ordinal)
     )
     samples: dict[int, list[float]] = {}
-    for measurement_id, _ordinal, time_s in connection.execute(query):
+    for measurement_id, time_s in connection.execute(query):
         samples.setdefault(measurement_id, []).append(time_s)
     return samples
 
 
-def _measurement(row: Mapping[Any, Any], samples: Mapping[int, list[float]]) -> Measurement:
-    outcome = Outcome(row["outcome"])
-    timing = None
-    if outcome is Outcome.OK:
-        timing = Timing(tuple(samples[row["measurement_id"]]), StopReason(row["stopped"]))
+def _measurement(row: Mapping[Any, Any], samples_s: Sequence[float]) -> Measurement:
     return Measurement(
         Config(row["parameters"]),
         Input(row["features"]),
-        outcome,
-        timing,
+        Outcome(row["outcome"]),
+        timing_of(row, samples_s),
         _build(row),
-        _worst(row["worst_element"]),
+        worst_element_of(row),
         row["message"],
         tuple(row["warmup_s"]),
         row["wall_s"],
     )
 
 
-_BUILD = (
-    "key",
-    "options",
-    "compiler",
-    "compile_s",
-    "binary_sha256",
-    "registers",
-    "shared_bytes",
-    "spill_bytes",
-    "log",
-)
+def timing_of(row: Mapping[Any, Any], samples_s: Sequence[float]) -> Timing | None:
+    """The timing of a row of measurements; ValueError where its outcome does not allow it."""
+    if Outcome(row["outcome"]) is Outcome.OK:
+        return Timing(tuple(samples_s), StopReason(row["stopped"]))
+    if samples_s:
+        raise ValueError(f"it has samples although its outcome is {row['outcome']}")
+    return None
 
 
 def _build(row: Mapping[Any, Any]) -> Build | None:
-    return Build(**{name: row[name] for name in _BUILD}) if row["key"] is not None else None
+    return Build(**{name: row[name] for name in BUILD_COLUMNS}) if row["key"] is not None else None
 
 
-def _worst(told: Mapping[str, Any] | None) -> WorstElement | None:
+def worst_element_of(row: Mapping[Any, Any]) -> WorstElement | None:
+    """The element that a wrong result was worst in; NaN and infinities are stored as text."""
+    told = row["worst_element"]
     if told is None:
         return None
-    numbers = {name: float(told[name]) for name in ("found", "expected", "tolerance")}
-    rest = {name: told[name] for name in ("argument", "wrong_count", "count")}
-    return WorstElement(index=tuple(told["index"]), **rest, **numbers)
+    return WorstElement(
+        argument=told["argument"],
+        index=tuple(told["index"]),
+        found=_number(told["found"]),
+        expected=_number(told["expected"]),
+        tolerance=_number(told["tolerance"]),
+        wrong_count=told["wrong_count"],
+        count=told["count"],
+    )
 
 
+def _number(told: object) -> int | float:
+    if isinstance(told, str):
+        return float(told)
+    if isinstance(told, (int, float)):
+        return told
+    raise ValueError(f"{told!r} is no number")

@@ -40,7 +40,7 @@ schema_version = Table(
     Column("version", Integer, primary_key=True),
 )
 
-writers = Table(  # who holds the database open for writing; empty when nobody does
+writers = Table(  # who writes, or wrote when it was killed; empty after an orderly end
     "writers",
     metadata,
     _id(),
@@ -67,7 +67,7 @@ spaces = Table(
     metadata,
     _id(),
     Column("sha256", String(64), nullable=False, unique=True),
-    Column("program_sha256", String(64), nullable=False),
+    Column("program_sha256", String(64), nullable=False, index=True),
     Column("name", String(128), nullable=False),
     Column("title", Text, nullable=False),
     Column("parameters", JSON, nullable=False),  # name -> kind, role, default, values
@@ -81,7 +81,7 @@ inputs = Table(
     Column("space_name", String(128), nullable=False),
     Column("digest", String(64), nullable=False),
     Column("features", JSON, nullable=False),
-    UniqueConstraint("space_name", "digest"),
+    UniqueConstraint("digest", "space_name"),
 )
 
 configurations = Table(
@@ -102,8 +102,8 @@ runs = Table(  # one search of one space on one input in one environment
     Column("environment_id", ForeignKey("environments.id"), nullable=False),
     Column("input_id", ForeignKey("inputs.id"), nullable=False),
     Column("campaign", Integer, nullable=False),  # --fresh begins the next one
-    Column("label", String(128), nullable=False),
-    Column("technique", String(128), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("technique", Text, nullable=False),
     Column("seed", Integer, nullable=False),
     Column("test_limit", Integer, nullable=False),
     Column("state", String(16), nullable=False),  # running, complete, interrupted
@@ -111,6 +111,7 @@ runs = Table(  # one search of one space on one input in one environment
     Column("ended_at", String(32)),
     Column("harness_version", String(32), nullable=False),
     Column("notes", JSON, nullable=False),  # host, processor, Python, revision, load
+    Index("ix_runs_campaign", "space_id", "environment_id", "campaign", "input_id"),
 )
 
 builds = Table(
@@ -148,7 +149,7 @@ measurements = Table(
     Column("sample_count", Integer),
     Column("stopped", String(16)),
     Column("message", Text, nullable=False),
-    Column("worst_element", JSON),
+    Column("worst_element", JSON(none_as_null=True)),  # NaN and infinities as text
     Column("warmup_s", JSON, nullable=False),
     Column("wall_s", Float, nullable=False),
     Column("measured_at", String(32), nullable=False),
@@ -162,6 +163,7 @@ samples = Table(
     Column("measurement_id", ForeignKey("measurements.id"), primary_key=True),
     Column("ordinal", Integer, primary_key=True),
     Column("time_s", Float, nullable=False),
+    sqlite_with_rowid=False,  # half the size
 )
 
 tests = Table(  # OpenTuner's result.id -> the measurement that answered it
@@ -172,7 +174,7 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     Column("run_id", ForeignKey("runs.id"), nullable=False),
     Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
     Column("ordinal", Integer, nullable=False),  # 0-based order in the run
-    Column("requestor", String(128), nullable=False),  # the technique that asked
+    Column("requestor", Text, nullable=False),  # the technique that asked
     UniqueConstraint("run_id", "ordinal"),
     Index("ix_tests_result", "result_id"),
 )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, insert, select, update
+from sqlalchemy import Connection, Engine, Insert, Table, event, func, insert, select, update
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
 from harness.records import Build, Config, Environment, Input, Measurement
 from harness.results import schema
 from harness.results.connect import now
-from harness.results.read import Key, read_measurements
-from harness.spec import Spec
+from harness.results.read import BUILD_COLUMNS, Key, read_measurements
+from harness.spec import Parameter, Spec
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,16 @@ class RunPlan:
     test_limit: int
     label: str
     campaign: int
+
+    @property
+    def key(self) -> Key:
+        """What measurements of this input must share to be comparable with the run's."""
+        return Key(
+            program_sha256=self.spec.program_sha256,
+            fingerprint=self.environment.fingerprint,
+            campaign=self.campaign,
+            given=self.given,
+        )
 
 
 @dataclass(frozen=True)
@@ -50,6 +62,7 @@ class Store:
         factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
         self.sessions: scoped_session[Session] = scoped_session(factory)
         self._ids: dict[tuple[str, str], int] = {}
+        event.listen(factory, "after_rollback", lambda _session: self._ids.clear())
 
     @property
     def session(self) -> Session:
@@ -65,19 +78,23 @@ class Store:
     def latest_campaign(self, spec: Spec, environment: Environment) -> int:
         """The number of the last campaign of this program in this environment; 0 for none."""
         query = (
-            select(schema.runs.c.campaign)
+            select(func.max(schema.runs.c.campaign))
+            .select_from(schema.runs)
             .join(schema.spaces)
             .join(schema.environments)
             .where(
                 schema.spaces.c.program_sha256 == spec.program_sha256,
                 schema.environments.c.fingerprint == environment.fingerprint,
             )
-            .order_by(schema.runs.c.campaign.desc())
         )
-        return self._connection.execute(query).scalars().first() or 0
+        return self._connection.execute(query).scalar() or 0
 
     def begin_run(self, plan: RunPlan, notes: Mapping[str, str]) -> tuple[int, int | None]:
-        """The run of this plan, continued where there is one: its id and OpenTuner's run id."""
+        """The run of this plan, continued where there is one: its id and OpenTuner's run id.
+
+        A run that was merged from another database is not continued, since OpenTuner's rows of
+        it are not here; its measurements are known all the same.
+        """
         ids = self._plan_ids(plan)
         same = select(schema.runs.c.id, schema.runs.c.tuning_run_id).where(
             *(schema.runs.c[name] == value for name, value in ids.items()),
@@ -85,6 +102,7 @@ class Store:
             schema.runs.c.seed == plan.seed,
             schema.runs.c.label == plan.label,
             schema.runs.c.campaign == plan.campaign,
+            schema.runs.c.tuning_run_id.is_not(None),
         )
         found = self._connection.execute(same).first()
         if found is not None:
@@ -133,24 +151,13 @@ class Store:
     def known(self, plan: RunPlan) -> dict[Config, Stored]:
         """What was measured before and need not be again: same program, environment, input
         and campaign, whatever the ranges, the technique or the seed were."""
-        key = Key(
-            program_sha256=plan.spec.program_sha256,
-            fingerprint=plan.environment.fingerprint,
-            campaign=plan.campaign,
-            given=plan.given,
-        )
-        rows = read_measurements(self._connection, key, stages=("search", "cross"))
+        rows = read_measurements(self._connection, plan.key, stages=("search", "cross"))
         return {row.measurement.config: Stored(row.id, row.measurement) for row in rows}
 
     def finals(self, plan: RunPlan) -> list[Measurement]:
         """The interleaved measurements of this input, oldest first."""
-        key = Key(
-            program_sha256=plan.spec.program_sha256,
-            fingerprint=plan.environment.fingerprint,
-            campaign=plan.campaign,
-            given=plan.given,
-        )
-        return [r.measurement for r in read_measurements(self._connection, key, ("final",))]
+        rows = read_measurements(self._connection, plan.key, stages=("final",))
+        return [row.measurement for row in rows]
 
     def add_measurement(self, run_id: int, plan: RunPlan, stage: str, m: Measurement) -> int:
         """Append a measurement with its samples and its build; commit() makes it durable."""
@@ -181,7 +188,7 @@ class Store:
                 {"measurement_id": measurement_id, "ordinal": ordinal, "time_s": time_s}
                 for ordinal, time_s in enumerate(timing.samples_s)
             ]
-            self._connection.execute(insert(schema.samples), rows)
+            self._connection.execute(_insert_into(schema.samples), rows)
         return measurement_id
 
     def add_test(
@@ -208,54 +215,45 @@ class Store:
 
     def input_id(self, space_name: str, given: Input) -> int:
         """The row of an input."""
-        values = {"space_name": space_name, "digest": given.digest}
-        return self._shared(schema.inputs, values, features=dict(given))
+        key = {"digest": given.digest, "space_name": space_name}
+        return self._shared(schema.inputs, key, lambda: {"features": dict(given)})
 
     def _space(self, spec: Spec) -> int:
-        parameters = {
-            p.name: {"kind": p.kind, "role": p.role, "default": p.default, "values": _values(p)}
-            for p in spec.parameters
-        }
-        return self._shared(
-            schema.spaces,
-            {"sha256": spec.space_sha256},
-            program_sha256=spec.program_sha256,
-            name=spec.name,
-            title=spec.title,
-            parameters=parameters,
-            constraints=[constraint.expression.text for constraint in spec.constraints],
-        )
+        return self._shared(schema.spaces, {"sha256": spec.space_sha256}, lambda: _told_space(spec))
 
     def _environment(self, environment: Environment) -> int:
-        told = dataclasses.asdict(environment)
-        del told["notes"]
-        return self._shared(
-            schema.environments, {"fingerprint": environment.fingerprint}, **told
-        )
+        key = {"fingerprint": environment.fingerprint}
+        return self._shared(schema.environments, key, lambda: _told_environment(environment))
 
     def _configuration(self, config: Config) -> int:
-        return self._shared(
-            schema.configurations, {"digest": config.digest}, parameters=dict(config)
-        )
+        key = {"digest": config.digest}
+        return self._shared(schema.configurations, key, lambda: {"parameters": dict(config)})
 
     def _build(self, build: Build, plan: RunPlan, configuration_id: int) -> int:
-        told = dataclasses.asdict(build)
-        del told["cached"], told["key"]
         key = {"environment_id": self._environment(plan.environment), "key": build.key}
-        return self._shared(schema.builds, key, configuration_id=configuration_id, **told)
+        return self._shared(
+            schema.builds,
+            key,
+            lambda: (
+                {"configuration_id": configuration_id}
+                | {name: getattr(build, name) for name in BUILD_COLUMNS if name != "key"}
+            ),
+        )
 
-    def _shared(self, table: Table, key: Mapping[str, object], **others: object) -> int:
+    def _shared(
+        self, table: Table, key: Mapping[str, object], others: Callable[[], Mapping[str, object]]
+    ) -> int:
         """The id of the row with this key, which is added once."""
         known = (table.name, "\x1f".join(map(str, key.values())))
         if known not in self._ids:
             query = select(table.c.id).where(*(table.c[n] == v for n, v in key.items()))
             found = self._connection.execute(query).scalar()
-            self._ids[known] = found or self._insert(table, **key, **others)
+            self._ids[known] = found or self._insert(table, **key, **others())
         return self._ids[known]
 
     def _insert(self, table: Table, **values: object) -> int:
-        result = self._connection.execute(insert(table).values(**values))
-        key = result.inserted_primary_key
+        row = {n: _storable(v) if isinstance(v, str) else v for n, v in values.items()}
+        key = self._connection.execute(_insert_into(table), row).inserted_primary_key
         assert key is not None
         return int(key[0])
 
@@ -264,7 +262,33 @@ class Store:
         return self.session.connection()
 
 
-def _values(parameter: Any) -> object:
+@cache
+def _insert_into(table: Table) -> Insert:
+    """One statement a table: making and compiling it costs more than running it."""
+    return insert(table)
+
+
+def _told_environment(environment: Environment) -> dict[str, object]:
+    told = dataclasses.asdict(environment)
+    del told["notes"]
+    return told
+
+
+def _told_space(spec: Spec) -> dict[str, object]:
+    parameters = {
+        p.name: {"kind": p.kind, "role": p.role, "default": p.default, "values": _values(p)}
+        for p in spec.parameters
+    }
+    return {
+        "program_sha256": spec.program_sha256,
+        "name": spec.name,
+        "title": spec.title,
+        "parameters": parameters,
+        "constraints": [constraint.expression.text for constraint in spec.constraints],
+    }
+
+
+def _values(parameter: Parameter) -> object:
     """A parameter's values as JSON; a range by its ends."""
     values = parameter.values
     if isinstance(values, range):
@@ -275,8 +299,13 @@ def _values(parameter: Any) -> object:
 def _finite(told: Mapping[str, Any]) -> dict[str, Any]:
     """JSON has no NaN and no infinity: those are told as text."""
     return {
-        name: str(v) if isinstance(v, float) and not abs(v) < float("inf") else v
+        name: str(v) if isinstance(v, float) and not math.isfinite(v) else v
         for name, v in told.items()
     }
 
 
+def _storable(text: str) -> str:
+    """What a compiler or driver says may hold bytes that are no text, or NUL: escape those."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")

@@ -85,7 +85,8 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._report = report
         self._known = known
         self._latest: tuple[Measurement, int | None] | None = None
-        self._ordinal = 0
+        self._ordinal = 0  # of the progress that is told, replayed tests included
+        self._next_test = len(store.answered_tests(run_id))
         self.best: Measurement | None = None
         super().__init__(
             args,
@@ -138,8 +139,9 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
             )
             self._known[measurement.config] = Stored(measurement_id, measurement)
         self._store.add_test(
-            self._run_id, self._ordinal, result.id, measurement_id, desired.requestor
+            self._run_id, self._next_test, result.id, measurement_id, desired.requestor
         )
+        self._next_test += 1
         self._note(measurement, replayed)
 
     def on_replayed(self, result: Any) -> None:

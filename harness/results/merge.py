@@ -1,0 +1,206 @@
+"""One database out of several: adds to a results database what it lacks of another one.
+
+Rows are the same where their natural keys are: an environment's fingerprint, the digests of
+spaces, inputs and configurations, a build's key in its environment, the uuids of runs and
+measurements. So a database can be merged again after it has grown, in any order.
+
+The other database may come from anywhere. It is opened read-only, only the plain tables are
+read, every cell is checked against its column's type, and what can be computed from a row
+(digests, medians) has to agree with it. OpenTuner's own tables are not copied: they hold
+pickles, which can run code when they are read. So a merged run names no run of OpenTuner's
+(`runs.tuning_run_id` is null), and its tests name no result (`tests.result_id` is null).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, update
+from sqlalchemy.exc import DBAPIError
+
+from harness.errors import ResultsError
+from harness.results import schema
+from harness.results.connect import place_of, reading
+from harness.results.read import refusing_damage
+from harness.results.validate import check_cells, check_meaning, check_timing
+
+_CHUNK = 400
+"""Rows at a time: they are looked up in one query, and older SQLites take 999 values in one."""
+
+_NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
+    schema.environments: ("fingerprint",),
+    schema.spaces: ("sha256",),
+    schema.inputs: ("space_name", "digest"),
+    schema.configurations: ("digest",),
+    schema.runs: ("uuid",),
+    schema.builds: ("environment_id", "key"),
+    schema.measurements: ("uuid",),
+    schema.tests: ("run_id", "ordinal"),
+}
+"""What makes rows of two databases the same; tables that others refer to come first."""
+
+_LOCAL = {"tuning_run_id": None, "result_id": None}
+"""References to OpenTuner's rows, which stay behind."""
+
+Row = dict[str, Any]
+NaturalKey = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a merge added from one database."""
+
+    place: str
+    runs: int
+    measurements: int
+    samples: int
+
+
+def merge_database(engine: Engine, place: str) -> Added:
+    """Add what the database at `place` has and the engine's, opened for writing, lacks.
+
+    Raises ResultsError, and then adds nothing at all, where the other database cannot be
+    read, has another schema version, or holds anything that no harness writes.
+    """
+    with (
+        engine.begin() as target,
+        reading(place) as other,
+        other.connect() as source,
+        refusing_damage(source),
+    ):
+        counts = _Merge(source, target).run()
+    return Added(place, counts["runs"], counts["measurements"], counts["samples"])
+
+
+class _Merge:
+    """One merge: rows are read, checked, translated to the target's ids and added in chunks."""
+
+    def __init__(self, source: Connection, target: Connection) -> None:
+        self._source = source
+        self._target = target
+        self._ids: dict[str, dict[int, int]] = {}  # by table: the source's id -> the target's
+
+    def run(self) -> dict[str, int]:
+        """Merge every table; returns how many rows were added, by table."""
+        added = {"samples": 0}
+        for table in _NATURAL_KEYS:
+            self._ids[table.name] = {}
+            added[table.name] = 0
+            for rows in _chunks(self._source, table):
+                new = self._add(table, rows)
+                added[table.name] += len(new)
+                if table is schema.measurements:
+                    added["samples"] += self._add_samples(rows, new)
+        return added
+
+    def _add(self, table: Table, rows: Sequence[Row]) -> list[Row]:
+        """Add the rows that are new; returns them as they are in the source."""
+        there = [self._translated(table, row) for row in rows]
+        keys = [tuple(row[name] for name in _NATURAL_KEYS[table]) for row in there]
+        known = _find(self._target, table, keys)
+        if table is schema.runs:
+            self._update_runs(rows, known)
+        new = {key: place for place, key in enumerate(keys) if key not in known}
+        _insert(self._target, table, [there[place] for place in new.values()])
+        known |= _find(self._target, table, list(new))
+        for row, key in zip(rows, keys, strict=True):
+            self._ids[table.name][row["id"]] = known[key]
+        return [rows[place] for place in new.values()]
+
+    def _translated(self, table: Table, row: Row) -> Row:
+        """A row with the target's ids in place of the source's."""
+        there = {name: value for name, value in row.items() if name != "id"}
+        for column in table.columns:
+            for reference in column.foreign_keys:
+                there[column.name] = self._id(reference.column.table, row[column.name])
+        return there | {name: value for name, value in _LOCAL.items() if name in there}
+
+    def _id(self, table: Table, source_id: int | None) -> int | None:
+        if source_id is None:
+            return None
+        found = self._ids[table.name].get(source_id)
+        if found is None:
+            raise ValueError(f"a row refers to row {source_id} of {table.name}, which is missing")
+        return found
+
+    def _update_runs(self, rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> None:
+        """A run that went on where it is searched has another state than when it was merged."""
+        changes = [
+            {"known_id": known[(row["uuid"],)], "state": row["state"]}
+            | {name: row[name] for name in ("ended_at", "test_limit")}
+            for row in rows
+            if (row["uuid"],) in known and row["tuning_run_id"] is not None
+        ]
+        merged_before = (
+            schema.runs.c.id == bindparam("known_id"),
+            schema.runs.c.tuning_run_id.is_(None),
+        )
+        if changes:
+            self._target.execute(update(schema.runs).where(*merged_before), changes)
+
+    # ---------------------------------------------------------------- samples
+
+    def _add_samples(self, rows: Sequence[Row], new: Sequence[Row]) -> int:
+        """Add the samples of new measurements, and check all against their measurements."""
+        samples_s = _read_samples(self._source, [row["id"] for row in rows])
+        for row in rows:
+            check_timing(row, samples_s.get(row["id"], []))
+        ids = self._ids[schema.measurements.name]
+        added = [
+            {"measurement_id": ids[row["id"]], "ordinal": ordinal, "time_s": time_s}
+            for row in new
+            for ordinal, time_s in enumerate(samples_s.get(row["id"], []))
+        ]
+        _insert(self._target, schema.samples, added)
+        return len(added)
+
+
+def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:
+    """A table's rows in the order of their ids, checked."""
+    found = source.execute(select(table).order_by(table.c.id)).mappings()
+    for partition in found.partitions(_CHUNK):
+        rows = [dict(row) for row in partition]
+        for row in rows:
+            check_cells(table, row)
+            check_meaning(table, row)
+        yield rows
+
+
+def _read_samples(source: Connection, ids: Sequence[int]) -> dict[int, list[float]]:
+    query = (
+        select(schema.samples)
+        .where(schema.samples.c.measurement_id.in_(ids))
+        .order_by(schema.samples.c.measurement_id, schema.samples.c.ordinal)
+    )
+    samples_s: dict[int, list[float]] = {}
+    for measurement_id, ordinal, time_s in source.execute(query):
+        own = samples_s.setdefault(measurement_id, [])
+        if ordinal != len(own) or type(time_s) is not float or not math.isfinite(time_s):
+            raise ValueError(f"measurement {measurement_id}: sample {ordinal!r} is {time_s!r}")
+        own.append(time_s)
+    return samples_s
+
+
+def _find(target: Connection, table: Table, keys: Iterable[NaturalKey]) -> dict[NaturalKey, int]:
+    """The ids of rows by their natural keys; those that share all but the last part at once,
+    which SQLite finds by index, unlike lists of tuples."""
+    *shared, last = (table.c[name] for name in _NATURAL_KEYS[table])
+    found: dict[NaturalKey, int] = {}
+    for first, group in groupby(sorted(keys), key=lambda key: key[:-1]):
+        query = select(last, table.c.id).where(last.in_([key[-1] for key in group]))
+        for column, value in zip(shared, first, strict=True):
+            query = query.where(column == value)
+        found |= {(*first, part): row_id for part, row_id in target.execute(query)}
+    return found
+
+
+def _insert(target: Connection, table: Table, rows: Sequence[Row]) -> None:
+    try:
+        if rows:
+            target.execute(insert(table), rows)
+    except DBAPIError as error:
+        raise ResultsError(f"{place_of(target)} cannot be written: {error.orig}") from None

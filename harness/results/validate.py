@@ -1,0 +1,166 @@
+"""Whether rows of a database that comes from elsewhere say what a harness would have written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import JSON, Column, Float, Integer, String, Table
+
+from harness.records import Config, Environment, Input, Measurement, Outcome, Value, WorstElement
+from harness.results import schema
+from harness.results.read import STAGES, timing_of, worst_element_of
+
+RUN_STATES = ("running", "complete", "interrupted")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_UUID = re.compile(r"[0-9a-f]{32}")
+_ROUNDING = 1e-9
+
+Row = Mapping[str, Any]
+
+
+def check_cells(table: Table, row: Row) -> None:
+    """Raise ValueError where a cell does not have its column's type; SQLite enforces none."""
+    for column in table.columns:
+        if not _fits(column, row[column.name]):
+            shown = repr(row[column.name])
+            short = shown if len(shown) <= 60 else f"{shown[:60]}..."
+            raise ValueError(f"{table.name} {row['id']!r}: {column.name} is {short}")
+
+
+def _fits(column: Column[Any], value: object) -> bool:
+    if value is None:
+        return bool(column.nullable)
+    kind = column.type
+    if isinstance(kind, String):
+        return isinstance(value, str) and len(value) <= (kind.length or len(value))
+    if isinstance(kind, Float):
+        return type(value) is float and math.isfinite(value)
+    if isinstance(kind, Integer):
+        return type(value) is int
+    return isinstance(kind, JSON) and isinstance(value, (dict, list))
+
+
+def check_meaning(table: Table, row: Row) -> None:
+    """Raise ValueError where a row contradicts itself: a digest that is not its value's, an
+    outcome that there is not."""
+    check = _CHECKS.get(table.name)
+    try:
+        if check is not None:
+            check(row)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        told = str(error) if isinstance(error, ValueError) else repr(error)
+        raise ValueError(f"{table.name} {row['id']}: {told}") from None
+
+
+def check_timing(row: Row, samples_s: Sequence[float]) -> None:
+    """Raise ValueError where a measurement's summary is not that of its samples."""
+    try:
+        timing = timing_of(row, samples_s)
+    except ValueError as error:
+        raise ValueError(f"measurement {row['id']}: {error}") from None
+    expected = (timing.median_s, timing.count) if timing else (None, None)
+    found = (row["median_s"], row["sample_count"])
+    agrees = found == expected or (
+        timing is not None
+        and row["median_s"] is not None
+        and row["sample_count"] == timing.count
+        and math.isclose(row["median_s"], timing.median_s, rel_tol=_ROUNDING)
+    )
+    if not agrees:
+        raise ValueError(
+            f"measurement {row['id']}: its median and number of samples are {found}, but its "
+            f"samples have {expected}"
+        )
+
+
+# ----------------------------------------------------------------- one a table
+
+
+def _check_environment(row: Row) -> None:
+    told = ("backend", "device", "platform", "driver", "compiler")
+    _same("fingerprint", row["fingerprint"], Environment(**{n: row[n] for n in told}).fingerprint)
+
+
+def _check_space(row: Row) -> None:
+    _must_match(_DIGEST, row, "sha256")
+    _must_match(_DIGEST, row, "program_sha256")
+    for name, parameter in row["parameters"].items():
+        Config({name: parameter["default"]})
+        if not isinstance(parameter["role"], str):
+            raise ValueError(f"the role of {name} is {parameter['role']!r}")
+
+
+def _check_input(row: Row) -> None:
+    _same("digest", row["digest"], Input(_plain(row["features"])).digest)
+
+
+def _check_configuration(row: Row) -> None:
+    _same("digest", row["digest"], Config(_plain(row["parameters"])).digest)
+
+
+def _check_run(row: Row) -> None:
+    _must_match(_UUID, row, "uuid")
+    _must_be_one_of(RUN_STATES, row, "state")
+
+
+def _check_build(row: Row) -> None:
+    _must_match(_DIGEST, row, "key")
+
+
+def _check_measurement(row: Row) -> None:
+    _must_match(_UUID, row, "uuid")
+    _must_be_one_of(STAGES, row, "stage")
+    _check_warmup(row["warmup_s"])
+    outcome = Outcome(row["outcome"])
+    if outcome is not Outcome.OK:
+        Measurement(Config({}), Input({}), outcome, message=row["message"])
+    worst = worst_element_of(row)
+    if worst is not None and not _is_sound(worst):
+        raise ValueError(f"worst_element is {row['worst_element']!r}")
+
+
+def _check_warmup(times_s: object) -> None:
+    if not isinstance(times_s, list) or not all(
+        isinstance(t, (int, float)) and math.isfinite(t) for t in times_s
+    ):
+        raise ValueError(f"warmup_s is {times_s!r}")
+
+
+def _is_sound(worst: WorstElement) -> bool:
+    whole = (*worst.index, worst.wrong_count, worst.count)
+    return isinstance(worst.argument, str) and all(type(number) is int for number in whole)
+
+
+_CHECKS: Mapping[str, Callable[[Row], None]] = {
+    schema.environments.name: _check_environment,
+    schema.spaces.name: _check_space,
+    schema.inputs.name: _check_input,
+    schema.configurations.name: _check_configuration,
+    schema.runs.name: _check_run,
+    schema.builds.name: _check_build,
+    schema.measurements.name: _check_measurement,
+}
+
+
+def _plain(values: object) -> Mapping[str, Value]:
+    if not isinstance(values, dict):
+        raise ValueError(f"{values!r} is not an object")
+    return values
+
+
+def _same(name: str, found: str, computed: str) -> None:
+    if found != computed:
+        raise ValueError(f"its {name} is {found}, but its values have {computed}")
+
+
+def _must_match(pattern: re.Pattern[str], row: Row, name: str) -> None:
+    if not pattern.fullmatch(row[name]):
+        raise ValueError(f"{name} is {row[name]!r}")
+
+
+def _must_be_one_of(allowed: Sequence[str], row: Row, name: str) -> None:
+    if row[name] not in allowed:
+        raise ValueError(f"{name} is {row[name]!r}; there are {', '.join(allowed)}")

@@ -1,0 +1,180 @@
+"""Small databases for tests: a spec, plans, measurements, and ways to write them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Engine, insert
+
+from harness.records import (
+    Build,
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.results import Key, RunPlan, Store, schema, writing
+from harness.spec import Spec, load_spec
+
+ROOT = Path(__file__).parents[1]
+SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
+ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
+KEY = Key(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
+
+
+def make_plan(
+    given: Input = SPEC.inputs[0],
+    *,
+    spec: Spec = SPEC,
+    environment: Environment = ENVIRONMENT,
+    technique: str = "A",
+    campaign: int = 1,
+) -> RunPlan:
+    return RunPlan(
+        spec=spec,
+        environment=environment,
+        given=given,
+        technique=technique,
+        seed=0,
+        test_limit=100,
+        label="a label",
+        campaign=campaign,
+    )
+
+
+def make_config(number: int) -> Config:
+    return Config({"THRD": 64, "LU": number, "X_CACHE": 0})
+
+
+def make_build(number: int) -> Build:
+    return Build(f"{number:064x}", "-DLU=1", "a compiler", 0.25, f"{number + 1:064x}", 32, 128, 0)
+
+
+def make_ok(
+    number: int, samples_s: Sequence[float] = (2e-3, 1e-3, 3e-3), given: Input = SPEC.inputs[0]
+) -> Measurement:
+    return Measurement(
+        make_config(number),
+        given,
+        Outcome.OK,
+        Timing(tuple(samples_s), StopReason.PRECISE),
+        make_build(number),
+        warmup_s=(0.5, 0.25),
+        wall_s=1.5,
+    )
+
+
+def make_failed(outcome: Outcome, number: int = 1, given: Input = SPEC.inputs[0]) -> Measurement:
+    return Measurement(make_config(number), given, outcome, message=f"it ended as {outcome}")
+
+
+@dataclass
+class Search:
+    """A run that is being searched; tests are numbered as they are added."""
+
+    store: Store
+    plan: RunPlan
+    run_id: int
+    ordinal: int = 0
+
+    def test(self, measurement: Measurement, stage: str = "search") -> int:
+        row = self.store.add_measurement(self.run_id, self.plan, stage, measurement)
+        self.store.add_test(self.run_id, self.ordinal, 1000 + self.ordinal, row, "a technique")
+        self.store.commit()
+        self.ordinal += 1
+        return row
+
+
+def begin_search(store: Store, plan: RunPlan | None = None, tuning_run_id: int = 7) -> Search:
+    plan = plan or make_plan()
+    run_id, _ = store.begin_run(plan, {"host": "here"})
+    store.tie_run(run_id, tuning_run_id)
+    store.commit()
+    return Search(store, plan, run_id)
+
+
+@contextmanager
+def opened(place: Path | str) -> Iterator[Store]:
+    with writing(str(place)) as engine:
+        store = Store(engine)
+        try:
+            yield store
+        finally:
+            store.sessions.remove()
+
+
+def write(place: Path, *measurements: Measurement, plan: RunPlan | None = None) -> None:
+    """A database with one complete run of these measurements."""
+    with opened(place) as store:
+        search = begin_search(store, plan)
+        for measurement in measurements:
+            search.test(measurement)
+        store.end_run(search.run_id, "complete")
+
+
+def write_many(place: Path, count: int, samples: int = 20) -> None:
+    """A database of one run with many measurements, written in bulk."""
+    with opened(place) as store:
+        search = begin_search(store)
+        pattern = search.test(make_ok(0))
+        store.sessions.remove()
+        _multiply(store.engine, pattern, count, samples)
+
+
+def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
+    """Copies of a measurement, each with a configuration of its own."""
+    configs = [make_config(number) for number in range(1, count)]
+    with engine.begin() as connection:
+        connection.execute(
+            insert(schema.configurations),
+            [{"digest": c.digest, "parameters": dict(c)} for c in configs],
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
+            f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
+            "message, worst_element, warmup_s, wall_s, measured_at FROM measurements, "
+            f"configurations WHERE measurements.id = {pattern} "
+            "AND configurations.id != configuration_id"
+        )
+        ids = connection.exec_driver_sql(
+            f"SELECT id FROM measurements WHERE id != {pattern}"
+        ).scalars()
+        connection.execute(
+            insert(schema.samples),
+            [
+                {"measurement_id": row, "ordinal": ordinal, "time_s": 0.001}
+                for row in ids
+                for ordinal in range(samples)
+            ],
+        )
+
+
+def query(place: Path, sql: str) -> list[tuple[object, ...]]:
+    """What any SQL client gets."""
+    connection = sqlite3.connect(place)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def tamper(place: Path, sql: str) -> None:
+    """Change a database as no harness does."""
+    connection = sqlite3.connect(place)
+    try:
+        connection.executescript(sql)
+    finally:
+        connection.close()
+
+
+def count(place: Path, table: str) -> int:
+    ((number,),) = query(place, f"SELECT count(*) FROM {table}")
+    assert isinstance(number, int)
+    return number

@@ -1,0 +1,418 @@
+"""Merging databases: the same twice, all or nothing a file, and no trust in what comes in."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ResultsError
+from harness.merge import main
+from harness.records import Measurement, Outcome, WorstElement
+from harness.results import Added, Row, merge_database, read_measurements, reading, writing
+from tests.results_examples import (
+    ENVIRONMENT,
+    KEY,
+    SPEC,
+    begin_search,
+    count,
+    make_config,
+    make_failed,
+    make_ok,
+    make_plan,
+    opened,
+    query,
+    tamper,
+    write,
+    write_many,
+)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out.db"
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    return tmp_path / "one.db"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return tmp_path / "two.db"
+
+
+def merge(out: Path, *places: Path) -> list[Added]:
+    with writing(str(out)) as engine:
+        return [merge_database(engine, str(place)) for place in places]
+
+
+def rows(place: Path) -> list[Row]:
+    with reading(str(place)) as engine, engine.connect() as connection:
+        return read_measurements(connection, KEY)
+
+
+def measurements(place: Path) -> list[Measurement]:
+    return [row.measurement for row in rows(place)]
+
+
+def content(place: Path) -> list[str]:
+    """Everything in a database but who wrote it last."""
+    connection = sqlite3.connect(place)
+    try:
+        return [line for line in connection.iterdump() if '"writers"' not in line]
+    finally:
+        connection.close()
+
+
+# --------------------------------------------------------------- what is merged
+
+
+def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: Path) -> None:
+    worst = WorstElement("y", (3,), float("nan"), 1.0, 1e-5, 2, 100)
+    write(one, make_ok(1), make_failed(Outcome.TIMEOUT, 2))
+    write(two, make_ok(3, given=SPEC.inputs[1]), plan=make_plan(SPEC.inputs[1]))
+    wrong = dataclasses.replace(make_failed(Outcome.WRONG_RESULT, 4), worst=worst)
+    with opened(two) as store:
+        begin_search(store, make_plan(technique="B")).test(wrong)
+    assert merge(out, one, two) == [Added(str(one), 1, 2, 3), Added(str(two), 2, 2, 3)]
+    assert repr(measurements(out)) == repr(measurements(one) + measurements(two))
+    assert query(out, "PRAGMA integrity_check") == [("ok",)]
+    assert query(out, "PRAGMA foreign_key_check") == []
+
+
+def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
+    write(two, make_ok(1))
+    merge(out, one, two)
+    before = content(out)
+    assert merge(out, two, one) == [Added(str(two), 0, 0, 0), Added(str(one), 0, 0, 0)]
+    assert content(out) == before
+
+
+def test_merging_a_merged_database_back_changes_nothing(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    before = content(one)
+    merge(out, one)
+    merge(one, out)
+    assert content(one) == before
+
+
+def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1), make_ok(2))
+    write(two, make_ok(2), make_ok(3))
+    sql = (
+        "SELECT measurements.uuid, configurations.digest, inputs.digest, runs.uuid, builds.key, "
+        "group_concat(time_s) FROM measurements JOIN runs ON runs.id = run_id "
+        "JOIN inputs ON inputs.id = measurements.input_id "
+        "JOIN configurations ON configurations.id = measurements.configuration_id "
+        "JOIN builds ON builds.id = build_id JOIN samples ON measurement_id = measurements.id "
+        "GROUP BY measurements.id ORDER BY measurements.uuid"
+    )
+    merge(tmp_path / "a.db", one, two)
+    merge(tmp_path / "b.db", two, one)
+    assert len(query(tmp_path / "a.db", sql)) == 4
+    assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
+
+
+def test_what_databases_share_is_there_once(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1), make_ok(2))
+    write(two, make_ok(2))
+    merge(out, one, two)
+    counts = {name: count(out, name) for name in ("spaces", "environments", "inputs")}
+    assert counts == {"spaces": 1, "environments": 1, "inputs": 1}
+    assert count(out, "configurations") == count(out, "builds") == 2
+    assert count(out, "runs") == 2
+
+
+def test_other_environment_keeps_its_builds_apart(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    other = dataclasses.replace(ENVIRONMENT, device="another device")
+    write(two, make_ok(1), plan=make_plan(environment=other))
+    merge(out, one, two)
+    assert count(out, "builds") == count(out, "environments") == 2
+    assert measurements(out) == [make_ok(1)]
+
+
+def test_database_that_has_grown_adds_what_is_new(out: Path, one: Path) -> None:
+    with opened(one) as store:
+        begin_search(store).test(make_ok(1))
+    merge(out, one)
+    with opened(one) as store:
+        search = begin_search(store)
+        search.ordinal = 1
+        search.test(make_ok(2))
+        store.end_run(search.run_id, "complete")
+    assert merge(out, one) == [Added(str(one), 0, 1, 3)]
+    assert query(out, "SELECT state, ended_at IS NULL FROM runs") == [("complete", 0)]
+    assert count(out, "tests") == 2
+
+
+def test_merged_runs_name_nothing_of_opentuner(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    tamper(one, "CREATE TABLE configuration (id INTEGER, data BLOB)")  # OpenTuner's, pickled
+    tamper(one, "INSERT INTO configuration VALUES (1, x'80049512')")
+    merge(out, one)
+    assert query(out, "SELECT tuning_run_id FROM runs") == [(None,)]
+    assert query(out, "SELECT result_id, ordinal, requestor FROM tests") == [
+        (None, 0, "a technique")
+    ]
+    assert query(out, "SELECT 1 FROM sqlite_master WHERE name = 'configuration'") == []
+
+
+def test_own_runs_stay_as_they_are(out: Path, one: Path) -> None:
+    write(out, make_ok(1))
+    before = query(out, "SELECT * FROM runs UNION ALL SELECT * FROM runs")
+    write(one, make_ok(2))
+    merge(out, one)
+    assert set(before) <= set(query(out, "SELECT * FROM runs"))
+
+
+def test_search_goes_on_beside_a_merged_run_and_knows_its_measurements(
+    out: Path, one: Path
+) -> None:
+    write(one, make_ok(1))
+    merge(out, one)
+    with opened(out) as store:
+        search = begin_search(store)  # an equal plan
+        assert set(store.known(search.plan)) == {make_config(1)}
+        assert search.run_id != 1
+        search.test(make_ok(2))
+    assert set(measurements(out)) == {make_ok(1), make_ok(2)}
+    assert merge(one, out) == [Added(str(out), 1, 1, 3)]
+
+
+def test_copy_that_went_its_own_way_loses_no_measurement(one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    two.write_bytes(one.read_bytes())
+    for place, number in ((one, 2), (two, 3)):
+        with opened(place) as store:
+            search = begin_search(store)
+            search.ordinal = 1
+            search.test(make_ok(number))
+    merge(one, two)
+    assert measurements(one) == [make_ok(1), make_ok(2), make_ok(3)]
+
+
+def test_input_is_left_as_it_is(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    before = one.read_bytes()
+    merge(out, one)
+    assert one.read_bytes() == before
+
+
+def test_hundred_thousand_samples_merge_in_seconds(out: Path, one: Path) -> None:
+    write_many(one, 5000, samples=20)
+    began = time.perf_counter()
+    (added,) = merge(out, one)
+    took_s = time.perf_counter() - began
+    assert added.samples == 4999 * 20 + 3
+    assert took_s < 5
+    began = time.perf_counter()
+    merge(out, one)
+    assert time.perf_counter() - began < 5
+
+
+# ------------------------------------------------------------- what is not trusted
+
+DAMAGES = [
+    "UPDATE environments SET device = 'a faster device'",
+    "UPDATE environments SET fingerprint = 'abc'",
+    "UPDATE spaces SET sha256 = 'abc'",
+    "UPDATE spaces SET program_sha256 = x'00'",
+    "UPDATE spaces SET parameters = '[]'",
+    'UPDATE spaces SET parameters = \'{"P": {"role": "flag"}}\'',
+    'UPDATE inputs SET features = \'{"m": 1, "n": 65536}\'',
+    "UPDATE inputs SET features = '[1, 2]'",
+    "UPDATE configurations SET parameters = '{\"THRD\": 1}'",
+    "UPDATE configurations SET parameters = '{\"THRD\": NaN}'",
+    "UPDATE configurations SET parameters = '{\"THRD\": [1]}'",
+    "UPDATE configurations SET parameters = '{'",
+    "UPDATE configurations SET parameters = 5",
+    f"UPDATE configurations SET parameters = '{'[' * 100_000}'",
+    "UPDATE configurations SET digest = 'abc'",
+    "UPDATE runs SET uuid = '1; DROP TABLE runs; --'",
+    "UPDATE runs SET state = 'fine'",
+    "UPDATE runs SET campaign = 'last'",
+    "UPDATE runs SET notes = 'x'",
+    "UPDATE runs SET space_id = 99",
+    "UPDATE builds SET key = 'abc'",
+    "UPDATE builds SET registers = 'many'",
+    "UPDATE builds SET compile_s = 9e999",
+    "UPDATE builds SET log = CAST(x'fffe' AS TEXT)",
+    "UPDATE builds SET log = x'00'",
+    "UPDATE measurements SET outcome = 'good'",
+    "UPDATE measurements SET outcome = 'timeout'",
+    "UPDATE measurements SET stage = 'none'",
+    "UPDATE measurements SET stopped = NULL",
+    "UPDATE measurements SET median_s = 1e-9",
+    "UPDATE measurements SET median_s = NULL",
+    "UPDATE measurements SET sample_count = 1000000",
+    "UPDATE measurements SET warmup_s = '{}'",
+    "UPDATE measurements SET warmup_s = '[\"x\"]'",
+    "UPDATE measurements SET wall_s = 'long'",
+    "UPDATE measurements SET worst_element = '{}'",
+    "UPDATE measurements SET worst_element = '[]'",
+    "UPDATE measurements SET configuration_id = 99",
+    "UPDATE measurements SET uuid = upper(uuid) || 'x'",
+    "UPDATE samples SET time_s = -1",
+    "UPDATE samples SET time_s = 9e999",
+    "UPDATE samples SET time_s = 'fast'",
+    "UPDATE samples SET ordinal = ordinal + 10",
+    "DELETE FROM samples",
+    "UPDATE tests SET measurement_id = 99",
+    "UPDATE tests SET ordinal = 'first'",
+    "UPDATE schema_version SET version = 2",
+    "DROP TABLE tests",
+    "ALTER TABLE tests DROP COLUMN requestor",
+    "ALTER TABLE runs RENAME TO gone; CREATE VIEW runs AS SELECT * FROM gone",
+]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two databases to copy."""
+    folder = tmp_path_factory.mktemp("sound")
+    write(folder / "out.db", make_ok(9))
+    write(folder / "one.db", make_ok(1))
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
+def test_damaged_database_adds_nothing(sound: Path, out: Path, one: Path, damage: str) -> None:
+    shutil.copy(sound / "out.db", out)
+    shutil.copy(sound / "one.db", one)
+    before = content(out)
+    tamper(one, damage)
+    with pytest.raises(ResultsError) as error:
+        merge(out, one)
+    assert str(one) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 600
+    assert content(out) == before
+
+
+def test_failure_with_samples_is_refused(out: Path, one: Path) -> None:
+    write(one, make_failed(Outcome.TIMEOUT))
+    tamper(one, "INSERT INTO samples VALUES (1, 0, 0.001)")
+    with pytest.raises(ResultsError, match="samples although its outcome is timeout"):
+        merge(out, one)
+
+
+def test_failure_without_a_reason_is_refused(out: Path, one: Path) -> None:
+    write(one, make_failed(Outcome.TIMEOUT))
+    tamper(one, "UPDATE measurements SET message = ''")
+    with pytest.raises(ResultsError, match="needs a message that says why"):
+        merge(out, one)
+
+
+def test_rows_that_are_there_twice_are_added_once(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    tamper(
+        one,
+        "ALTER TABLE configurations RENAME TO old; "
+        "CREATE TABLE configurations (id INTEGER, digest TEXT, parameters TEXT);"
+        "INSERT INTO configurations SELECT * FROM old; "
+        "INSERT INTO configurations SELECT id + 1, digest, parameters FROM old; DROP TABLE old",
+    )
+    merge(out, one)
+    assert count(out, "configurations") == 1
+
+
+def cut(place: Path) -> None:
+    write_many(place, 500)
+    data = place.read_bytes()
+    place.write_bytes(data[: len(data) * 2 // 3 // 4096 * 4096])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        cut,
+        Path.mkdir,
+        Path.touch,
+        lambda place: place.write_text("not a database, but long enough for one\n" * 50),
+        lambda place: tamper(place, "CREATE TABLE other (id INTEGER)"),
+    ],
+    ids=["cut", "folder", "empty", "text", "foreign"],
+)
+def test_unreadable_file_adds_nothing(out: Path, one: Path, make: Callable[[Path], object]) -> None:
+    write(out, make_ok(9))
+    before = content(out)
+    make(one)
+    with pytest.raises(ResultsError, match=r"one\.db"):
+        merge(out, one)
+    assert content(out) == before
+
+
+def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    write(two, make_ok(2))
+    tamper(two, "UPDATE tests SET ordinal = 'first'")
+    with pytest.raises(ResultsError, match=r"two\.db"):
+        merge(out, one, two)
+    assert measurements(out) == [make_ok(1)]
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_command_says_what_it_added(
+    out: Path, one: Path, two: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(one, make_ok(1), make_ok(2, [1e-3] * 1000))
+    write(two, make_failed(Outcome.TIMEOUT))
+    assert main([str(out), str(one), str(two), str(one)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{one}: added 1 run, 2 measurements, 1,003 samples",
+        f"{two}: added 1 run, 1 measurement, 0 samples",
+        f"{one}: added 0 runs, 0 measurements, 0 samples",
+    ]
+
+
+def test_command_makes_nothing_out_of_what_cannot_be_read(
+    out: Path, one: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one.write_text("not a database, but long enough for one\n" * 50)
+    assert main([str(out), str(one)]) == 2
+    assert not out.exists()
+    told = capsys.readouterr().err
+    assert told == f"error: {one} is no results database: file is not a database\n"
+
+
+def test_command_refuses_one_file_as_both(
+    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(out, make_ok(1))
+    monkeypatch.chdir(out.parent)
+    assert main([str(out), f"sqlite:///{out.name}"]) == 2
+    assert "is OUT and an IN at once" in capsys.readouterr().err
+
+
+def test_command_waits_for_nobody(out: Path, one: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(one, make_ok(1))
+    with writing(str(out)):
+        assert main([str(out), str(one)]) == 2
+    assert "is being written by process" in capsys.readouterr().err
+
+
+def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path) -> None:
+    with opened(one) as store:
+        search = begin_search(store)
+        search.test(make_ok(1))
+        store.add_measurement(search.run_id, search.plan, "search", make_ok(2))  # not committed
+        merge(out, one)
+        store.session.rollback()
+    assert measurements(out) == [make_ok(1)]
+
+
+def test_help_says_that_opentuners_tables_stay_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "OpenTuner's own tables stay behind" in " ".join(capsys.readouterr().out.split())
