@@ -74,29 +74,28 @@ class Campaign:
             campaign=self.number,
         )
 
-    def check_seeds(self, seeds: Sequence[Config]) -> None:
-        """Raise UsageError for a seed that is legal on no input."""
-        for seed in seeds:
+    def check_seeds(self) -> None:
+        """Raise UsageError for a person's seed that is legal on no input."""
+        for seed in self._options.seeds:
             reasons = [self.space(given).why_illegal(seed) for given in self.spec.inputs]
             if None not in reasons:
                 raise UsageError(f"the seed configuration ({seed}) is illegal: {reasons[0]}")
 
-    def run(self, extra_seeds: Sequence[Config] = ()) -> list[InputReport]:
+    def run(self) -> list[InputReport]:
         """Search, cross-measure, re-measure; every finished measurement is kept at once."""
         searched: list[Input] = []
         for number, given in enumerate(self.spec.inputs, start=1):
-            self._search(number, given, searched, extra_seeds)
+            self._search(number, given, searched)
             searched.append(given)
         self._cross_measure()
         return self._finals()
 
     # ----------------------------------------------------------------- search
 
-    def _search(
-        self, number: int, given: Input, searched: Sequence[Input], extra: Sequence[Config]
-    ) -> None:
+    def _search(self, number: int, given: Input, searched: Sequence[Input]) -> None:
         space = self.space(given)
-        seeds = [space.default, *extra, *self._winners_of(nearest_first(given, searched))]
+        winners = self._winners_of(nearest_first(given, searched))
+        seeds = [space.default, *self._options.seeds, *winners]
         legal = [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
         self._display.begin_stage(
             f"[{number}/{len(self.spec.inputs)}] {given}", self._budget(space)
@@ -155,7 +154,7 @@ class Campaign:
         for given, config in missing:
             plan = self.plan(given)
             found = self._measurer.measure(self.space(given), given, config, None)
-            run_id, _ = self._store.begin_run(plan, {})
+            run_id = self._store.begin_run(plan, {}).id
             row = self._store.add_measurement(run_id, plan, "cross", found)
             self._known(given)[config] = Stored(row, found)
             self._store.end_run(run_id, "complete")
@@ -190,7 +189,7 @@ class Campaign:
             return [earlier[config] for config in configs]
         rounds = max(2, self.spec.measure.repeats)
         found = self._measurer.measure_interleaved(space, given, configs, rounds)
-        run_id, _ = self._store.begin_run(plan, {})
+        run_id = self._store.begin_run(plan, {}).id
         for measurement in found:
             self._store.add_measurement(run_id, plan, "final", measurement)
         self._store.end_run(run_id, "complete")

@@ -135,7 +135,6 @@ def _tune(args: argparse.Namespace) -> int:
         raise UsageError("name a space, for example spaces/mvmul.yaml")
     spec = _with_measure_options(load_spec(args.space), args)
     options = _search_options(spec, args)
-    seeds = [_read_seed(path, spec) for path in args.seed_configuration]
     place = args.database or str(Path("results") / f"{spec.name}.db")
     console = make_console()
     with writing(place) as engine, _measurer(spec, args, console) as (measurer, compiler):
@@ -143,7 +142,8 @@ def _tune(args: argparse.Namespace) -> int:
         make_opentuner_tables(store)
         with ProgressDisplay(console, args.quiet) as display:
             campaign = Campaign(spec, measurer, store, options, compiler, display, args.fresh)
-            reports = campaign.run(seeds)
+            campaign.check_seeds()
+            reports = campaign.run()
         _print_result(console, campaign, reports, str(measurer.environment))
         console.print(Text(_next_step(spec, args, place, reports)), soft_wrap=True)
         store.sessions.remove()
@@ -165,6 +165,7 @@ def _search_options(spec: Spec, args: argparse.Namespace) -> SearchOptions:
         parallelism=args.parallelism,
         stop_at=stop_at,
         results_log=args.results_log,
+        seeds=tuple(_read_seed(path, spec) for path in args.seed_configuration),
     )
 
 
@@ -179,12 +180,6 @@ def _read_seed(path: Path, spec: Spec) -> Config:
         raise UsageError(
             f"--seed-configuration {path}: needs a JSON object of parameters and values: {error}"
         ) from None
-    unknown = sorted(set(seed) - {p.name for p in spec.parameters})
-    if unknown:
-        there = ", ".join(p.name for p in spec.parameters)
-        raise UsageError(
-            f"--seed-configuration {path}: {unknown[0]} is no parameter; there are {there}"
-        )
     return seed
 
 
@@ -197,7 +192,8 @@ def _measurer(
     if (args.backend == "replay") != (args.recording is not None):
         raise UsageError("--backend replay and --recording FILE go together")
     if args.backend == "replay":
-        measurer, compiler, why = ReplayMeasurer(read_recording(args.recording, spec)), None, ""
+        replay = ReplayMeasurer(read_recording(args.recording, spec))
+        measurer, compiler, why = replay, replay.compiler, ""
     else:
         backend = choose(args.backend)
         if backend.language not in spec.sources:

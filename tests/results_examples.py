@@ -94,7 +94,7 @@ class Search:
 
 def begin_search(store: Store, plan: RunPlan | None = None, tuning_run_id: int = 7) -> Search:
     plan = plan or make_plan()
-    run_id, _ = store.begin_run(plan, {"host": "here"})
+    run_id = store.begin_run(plan, {"host": "here"}).id
     store.tie_run(run_id, tuning_run_id)
     store.commit()
     return Search(store, plan, run_id)

@@ -208,9 +208,9 @@ def test_run_with_an_equal_plan_is_continued(place: Path) -> None:
         search.test(make_ok(1))
         store.end_run(search.run_id, "interrupted")
     with opened(place) as store:
-        run_id, tuning_run_id = store.begin_run(dataclasses.replace(make_plan(), test_limit=9), {})
-        assert (run_id, tuning_run_id) == (search.run_id, 7)
-        assert list(store.answered_tests(run_id).values()) == [1000]
+        begun = store.begin_run(dataclasses.replace(make_plan(), test_limit=9), {})
+        assert (begun.id, begun.tuning_run_id) == (search.run_id, 7)
+        assert list(store.answered_tests(begun.id).values()) == [1000]
         store.commit()
     assert query(place, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
 

@@ -110,6 +110,7 @@ runs = Table(  # one search of one space on one input in one environment
     Column("started_at", String(32), nullable=False),
     Column("ended_at", String(32)),
     Column("harness_version", String(32), nullable=False),
+    Column("seeds", JSON, nullable=False),  # where the search started: a list of configurations
     Column("notes", JSON, nullable=False),  # host, processor, Python, revision, load
     Index("ix_runs_campaign", "space_id", "environment_id", "campaign", "input_id"),
 )

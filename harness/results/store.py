@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -43,6 +43,15 @@ class RunPlan:
             campaign=self.campaign,
             given=self.given,
         )
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run's row, where its search starts, and OpenTuner's run if it is continued."""
+
+    id: int
+    seeds: tuple[Config, ...]
+    tuning_run_id: int | None
 
 
 @dataclass(frozen=True)
@@ -89,14 +98,18 @@ class Store:
         )
         return self._connection.execute(query).scalar() or 0
 
-    def begin_run(self, plan: RunPlan, notes: Mapping[str, str]) -> tuple[int, int | None]:
-        """The run of this plan, continued where there is one: its id and OpenTuner's run id.
+    def begin_run(
+        self, plan: RunPlan, notes: Mapping[str, str], seeds: Sequence[Config] = ()
+    ) -> Begun:
+        """The run of this plan, continued where there is one: it then keeps its first seeds,
+        without which the search would not propose the same configurations again.
 
         A run that was merged from another database is not continued, since OpenTuner's rows of
         it are not here; its measurements are known all the same.
         """
         ids = self._plan_ids(plan)
-        same = select(schema.runs.c.id, schema.runs.c.tuning_run_id).where(
+        columns = (schema.runs.c.id, schema.runs.c.tuning_run_id, schema.runs.c.seeds)
+        same = select(*columns).where(
             *(schema.runs.c[name] == value for name, value in ids.items()),
             schema.runs.c.technique == plan.technique,
             schema.runs.c.seed == plan.seed,
@@ -108,7 +121,7 @@ class Store:
         if found is not None:
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found.id, **changed)
-            return found.id, found.tuning_run_id
+            return Begun(found.id, tuple(map(Config, found.seeds)), found.tuning_run_id)
         run_id = self._insert(
             schema.runs,
             **ids,
@@ -121,9 +134,10 @@ class Store:
             state="running",
             started_at=now(),
             harness_version=__version__,
+            seeds=[dict(seed) for seed in seeds],
             notes=dict(notes),
         )
-        return run_id, None
+        return Begun(run_id, tuple(seeds), None)
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
         return {

@@ -32,7 +32,7 @@ _BAIL_GENERATIONS = 20
 @dataclass(frozen=True)
 class SearchOptions:
     """How each input is searched. `stop_at` is a time.monotonic(), `parallelism` how many
-    proposals a generation has, whose builds run side by side."""
+    proposals a generation has, whose builds run side by side, `seeds` a person's own."""
 
     techniques: tuple[str, ...]
     test_limit: int
@@ -41,6 +41,7 @@ class SearchOptions:
     parallelism: int
     stop_at: float | None = None
     results_log: Path | None = None
+    seeds: tuple[Config, ...] = ()
 
 
 def techniques() -> tuple[str, ...]:
@@ -83,35 +84,39 @@ def search_input(
     With an equal plan, a run that was interrupted goes on: the same seed proposes the same
     configurations again, and the database answers for those that were measured.
     """
-    run_id, tuning_run_id = store.begin_run(plan, notes())
-    store.commit()
+    begun = store.begin_run(plan, notes(), seeds)
     interface = TuningInterface(
         _opentuner_args(options),
         plan,
-        run_id,
+        begun.id,
         space,
         measurer,
         store,
-        seeds,
+        _starts(begun.seeds, options.seeds, space),
         known,
         options.stop_at,
         report,
     )
-    earlier = store.session.get(TuningRun, tuning_run_id) if tuning_run_id else None
+    earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
     run = DurableRun(interface, interface.args, store.session, earlier)
     random.seed(f"{plan.seed}:{plan.given.json}")
     np.random.seed(random.getrandbits(32))
     run.init()
-    store.tie_run(run_id, run.tuning_run.id)
+    store.tie_run(begun.id, run.tuning_run.id)
     store.commit()
     try:
         run.main()
     except BaseException:
         store.session.rollback()
-        store.end_run(run_id, "interrupted")
+        store.end_run(begun.id, "interrupted")
         raise
     cut_short = options.stop_at is not None and time.monotonic() >= options.stop_at
-    store.end_run(run_id, "interrupted" if cut_short else "complete")
+    store.end_run(begun.id, "interrupted" if cut_short else "complete")
+
+
+def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:
+    """The seeds of the run, and a person's own that a continued run did not have."""
+    return [*begun, *(s for s in own if s not in begun and space.is_legal(s))]
 
 
 def _opentuner_args(options: SearchOptions) -> argparse.Namespace:

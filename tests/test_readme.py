@@ -1,0 +1,117 @@
+"""The README stays true: its commands, options, files, space and query are tried here."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import shlex
+import sqlite3
+import statistics
+from pathlib import Path
+
+import pytest
+
+from harness.records import Config, Input
+from harness.spec import load_spec
+from tests.replays import FormulaMeasurer, make_spec, opened
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    page: (ROOT / page).read_text(encoding="utf-8")
+    for page in ("README.md", "CONTRIBUTING.md", "docs/spaces.md")
+}
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def _commands() -> list[list[str]]:
+    """The harness commands of the shell blocks, as argument lists from the module's name on."""
+    lines = [line for block in _blocks("sh") for line in block.splitlines()]
+    found = (re.search(r"-m (harness\.\w+.*)", line) for line in lines)
+    return [shlex.split(command[1]) for command in found if command]
+
+
+@pytest.mark.parametrize("command", _commands(), ids=" ".join)
+def test_a_command_of_the_readme_parses(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(command[0])
+    parsed: list[argparse.Namespace] = []
+
+    def parse_only(parser: argparse.ArgumentParser, arguments: list[str], _command: object) -> int:
+        parsed.append(parser.parse_args(arguments))
+        return 0
+
+    monkeypatch.setattr(module, "run_command", parse_only)
+    assert module.main(command[1:]) == 0
+    assert len(parsed) == 1
+
+
+def test_every_option_that_the_pages_name_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    there = {"--no-binary", "--edit"}
+    for name in ("tune", "check", "analyse", "merge"):
+        with pytest.raises(SystemExit):
+            importlib.import_module(f"harness.{name}").main(["--help"])
+        there |= set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+    for page in ("README.md", "docs/spaces.md"):
+        prose = re.sub(r"^```(?!sh).*?^```", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose))
+        compilers = {"--use_fast_math", "--maxrregcount", "--maxrregcount=64"}
+        unknown = {option for option in named - there - compilers if "_" not in option}
+        assert page == "docs/spaces.md" or not unknown, (page, unknown)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_links_to_exists(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", PAGES[page])
+    missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
+    assert not missing
+
+
+def test_the_space_of_the_readme_is_the_one_that_ships(tmp_path: Path) -> None:
+    (block,) = _blocks("yaml")
+    folder = tmp_path / "spaces"
+    folder.mkdir()
+    (tmp_path / "kernels").symlink_to(ROOT / "kernels")
+    (folder / "mvmul.yaml").write_text(block)
+    shown, ships = load_spec(folder / "mvmul.yaml"), load_spec(ROOT / "spaces" / "mvmul.yaml")
+    assert shown.space_sha256 == ships.space_sha256
+    assert set(shown.inputs) <= set(ships.inputs)
+
+
+def test_the_query_answers_with_the_best_configuration_and_its_samples(tmp_path: Path) -> None:
+    (query,) = _blocks("sql")
+    spec = make_spec(tmp_path)
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
+        campaign.run()
+        times = campaign.times()
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        database.row_factory = sqlite3.Row
+        rows = database.execute(query).fetchall()
+    assert len(rows) == len(spec.inputs)
+    for row, given in zip(rows, spec.inputs, strict=True):
+        best = Config(json.loads(row["best"]))
+        assert Input(json.loads(row["input"])) == given
+        assert row["median_s"] == times[given][best] == min(times[given].values())
+        samples_s = [float(sample) for sample in row["samples_s"].split(",")]
+        assert statistics.median(samples_s) == pytest.approx(row["median_s"])
+        assert len(samples_s) == 3
+
+
+def test_the_ci_script_runs_the_readmes_own_test_command() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    found = re.search(r"grep -m 1 -E '([^']+)' README\.md", script)
+    assert found is not None
+    (line,) = [line for line in README.splitlines() if re.search(found[1], line)]
+    assert line in "".join(_blocks("sh"))
+
+
+def test_the_output_shown_has_the_table_the_tree_and_the_next_step() -> None:
+    (output,) = _blocks("text")
+    for told in ("backend opencl", "speed-up", "Which configuration", "harness.analyse"):
+        assert told in output
