@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -37,58 +37,86 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _analyse(args: argparse.Namespace) -> int:
     console = make_console()
+    held: set[str] = set()
+    printed = 0
     for place in args.database:
         with reading(place) as engine, engine.connect() as connection:
-            for campaign in _chosen(campaigns(connection), place, args):
-                _print(console, connection, campaign, place)
+            found = campaigns(connection)
+            held |= {campaign.space_name for campaign in found}
+            chosen = [c for c in found if args.space in (None, c.space_name)]
+            chosen = chosen if args.all_campaigns else _latest(chosen)
+            for campaign, title in zip(chosen, _titles(chosen, place), strict=True):
+                _print(console, connection, campaign, title)
+            printed += len(chosen)
+    if not printed:
+        raise UsageError(_nothing(args, held))
     return 0
 
 
-def _chosen(
-    found: Sequence[Campaign], place: str, args: argparse.Namespace
-) -> Sequence[Campaign]:
-    """The last campaign of each program and environment, or all of them."""
-    chosen = [c for c in found if args.space in (None, c.space_name)]
-    if not chosen:
-        names = ", ".join(sorted({c.space_name for c in found})) or "no runs"
-        raise UsageError(f"{shown_place(place)} holds {names}, nothing of that to analyse")
-    if args.all_campaigns:
-        return chosen
+def _nothing(args: argparse.Namespace, held: Collection[str]) -> str:
+    places = ", ".join(map(shown_place, args.database))
+    if not held:
+        return f"{places}: no runs yet; `python -m harness.tune SPACE --database ...` adds some"
+    return f"{places}: no results of a space `{args.space}`; there are {', '.join(sorted(held))}"
+
+
+def _latest(found: Iterable[Campaign]) -> list[Campaign]:
+    """The last campaign of each program and environment."""
     latest: dict[tuple[str, str], Campaign] = {}
-    for campaign in chosen:
+    for campaign in found:
         latest.setdefault((campaign.key.program_sha256, campaign.key.fingerprint), campaign)
     return list(latest.values())
 
 
-def _print(console: Console, connection: Connection, campaign: Campaign, place: str) -> None:
-    rows = read_measurements(connection, campaign.key)
-    measured, finals = _by_input(rows)
+def _titles(chosen: Sequence[Campaign], place: str) -> Iterator[str]:
+    """What each is of; where two would look alike, with the campaign and program as well."""
+    names = [f"{c.space_name} on {c.environment}" for c in chosen]
+    for name, campaign in zip(names, chosen, strict=True):
+        key = campaign.key
+        which = f", campaign {key.campaign} of program {key.program_sha256[:8]}"
+        yield f"{name}{which if names.count(name) > 1 else ''}, from {shown_place(place)}"
+
+
+def _print(console: Console, connection: Connection, campaign: Campaign, title: str) -> None:
+    measured, finals = _by_input(read_measurements(connection, campaign.key))
+    default = _tuned(campaign.default, measured)
     reports = [
-        report_input(given, known, finals.get(given, ()), campaign.default, legal=None)
+        report_input(given, known, finals.get(given, ()), default, legal=None)
         for given, known in measured.items()
     ]
-    title = f"{campaign.space_name} on {campaign.environment}, from {shown_place(place)}"
-    console.print(inputs_table(reports, title, campaign.default))
+    console.print(inputs_table(reports, title, default))
     console.print()
     times = {given: {c: m.time_s for c, m in known.items()} for given, known in measured.items()}
-    for line in cross_input_report(times, campaign.default):
+    for line in cross_input_report(times, default):
         console.print(Text(line), soft_wrap=True)
     console.print()
+
+
+def _tuned(default: Config, measured: Mapping[Input, Measured]) -> Config:
+    """The default without the flags of compilers other than the one that was used."""
+    tuned = {name for known in measured.values() for config in known for name in config}
+    return Config({name: value for name, value in default.items() if name in tuned})
 
 
 def _by_input(
     rows: Iterable[Row],
 ) -> tuple[Mapping[Input, Measured], Mapping[Input, Sequence[Measurement]]]:
-    """The searched (and cross-measured) configurations of each input, and its last finals."""
+    """The searched (and cross-measured) configurations of each input, and its last finals: only
+    what was measured in turn may be compared so."""
     measured: dict[Input, dict[Config, Measurement]] = {}
-    finals: dict[Input, list[Measurement]] = {}
+    finals: dict[Input, dict[Config, Measurement]] = {}
+    closed: set[Input] = set()
     for row in rows:
-        given = row.measurement.input
-        if row.stage == "final":
-            finals.setdefault(given, []).append(row.measurement)
-        else:
-            measured.setdefault(given, {})[row.measurement.config] = row.measurement
-    return measured, finals
+        given, config = row.measurement.input, row.measurement.config
+        if row.stage != "final":
+            measured.setdefault(given, {})[config] = row.measurement
+            closed.add(given)
+            continue
+        if given in closed or config in finals.get(given, {}):
+            finals[given] = {}
+            closed.discard(given)
+        finals.setdefault(given, {})[config] = row.measurement
+    return measured, {given: list(last.values()) for given, last in finals.items()}
 
 
 if __name__ == "__main__":

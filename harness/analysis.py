@@ -13,7 +13,15 @@ from dataclasses import dataclass
 
 from harness.records import Config, Input, Measurement, Outcome
 from harness.timing import Ratio, count_within_noise, is_within_noise, time_ratio
-from harness.tree import FEWEST_INPUTS, Judgement, describe, grow, leave_one_out, make_matrix
+from harness.tree import (
+    FEWEST_INPUTS,
+    Judgement,
+    derive_features,
+    describe,
+    grow,
+    leave_one_out,
+    make_matrix,
+)
 
 MAX_FINALISTS = 3
 
@@ -111,6 +119,9 @@ def cross_input_report(times: Times, default: Config) -> Iterator[str]:
             f"{len(matrix.inputs)}. Add inputs to the space."
         )
         return
+    if not derive_features(matrix.inputs):
+        yield "No tree over inputs: they have no number in common that could tell them apart."
+        return
     best = {matrix.candidates[place] for place in matrix.time_s.argmin(axis=1)}
     if len(best) == 1:
         yield f"One configuration is best on every input: {best.pop()}"
@@ -131,6 +142,8 @@ def _told(slowdown: float) -> str:
 
 def verdict(tree: Judgement, single: Judgement) -> str:
     """Whether choosing by input is worth it, in a sentence."""
+    if math.isinf(single.mean) and math.isfinite(tree.mean):
+        return "Choosing by input works on unseen inputs where one configuration for all fails."
     if tree.mean < single.mean:
         gain = single.mean / tree.mean - 1
         return f"Choosing by input beats one configuration for all by {gain:.1%} on unseen inputs."

@@ -8,6 +8,7 @@ is chosen without the left-out input as well.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,6 +58,15 @@ class Matrix:
         logs: Array = np.log(np.where(np.isfinite(slowdown), slowdown, _FAILED_FACTOR * worst))
         return logs
 
+    def part(self, rows: npt.NDArray[np.int_], candidates: npt.NDArray[np.int_]) -> Matrix:
+        """The matrix of some inputs and candidates, by their places; nothing of the others."""
+        return Matrix(
+            tuple(self.inputs[row] for row in rows),
+            tuple(self.candidates[place] for place in candidates),
+            self.time_s[np.ix_(rows, candidates)],
+            self.best_s[rows],
+        )
+
 
 def make_matrix(times: Mapping[Input, Mapping[Config, float]], default: Config) -> Matrix:
     """The default and the winners of all inputs as candidates; inputs on which nothing worked
@@ -83,7 +93,10 @@ def _best(row: Mapping[Config, float]) -> float:
 @dataclass(frozen=True)
 class Feature:
     """A number that a tree may split on, computed from an input; `log` tells that the tree
-    sees its base-2 logarithm, which float32 holds apart where it would not hold the number."""
+    sees its base-2 logarithm, so that a threshold lies halfway between two sizes by their ratio.
+
+    Trees hold float32: values that agree to six digits or so are one to them.
+    """
 
     name: str
     of: Callable[[Input], float]
@@ -99,7 +112,7 @@ def derive_features(inputs: Sequence[Input]) -> list[Feature]:
     """The raw features, and of each pair of positive ones the ratio and the product
     (G-ADAPT's derived features); logarithms need no column of their own, since a tree's
     splits are the same on them."""
-    numeric = [n for n in inputs[0] if all(isinstance(i[n], (int, float)) for i in inputs)]
+    numeric = [n for n in inputs[0] if all(isinstance(i.get(n), (int, float)) for i in inputs)]
     positive = [name for name in numeric if all(_number(i, name) > 0 for i in inputs)]
     raw = [Feature(name, _raw(name), name in positive) for name in numeric]
     return raw + list(_pairs(positive))
@@ -158,10 +171,9 @@ Node = Leaf | Split
 def grow(matrix: Matrix, seed: int = 0) -> Node:
     """A tree for all inputs, its number of leaves chosen by cross-validation; a split whose
     sides choose the same is not kept."""
-    rows = np.arange(len(matrix.inputs))
     features = derive_features(matrix.inputs)
     columns = _columns(features, matrix.inputs)
-    model = _fit(columns, matrix.log_slowdown, rows, seed)
+    model = _fit(columns, matrix.log_slowdown, seed)
     return _node(model.tree_, 0, features, matrix)
 
 
@@ -170,9 +182,8 @@ def _columns(features: Sequence[Feature], inputs: Sequence[Input]) -> Array:
     return columns
 
 
-def _fit(columns: Array, logs: Array, rows: npt.NDArray[np.int_], seed: int) -> Any:
-    leaves = _choose_leaves(columns[rows], logs[rows], seed)
-    return _regressor(leaves, seed).fit(columns[rows], logs[rows])
+def _fit(columns: Array, logs: Array, seed: int) -> Any:
+    return _regressor(_choose_leaves(columns, logs, seed), seed).fit(columns, logs)
 
 
 def _regressor(leaves: int, seed: int) -> DecisionTreeRegressor:
@@ -224,8 +235,21 @@ def _node(tree: Any, index: int, features: Sequence[Feature], matrix: Matrix) ->
     if isinstance(low, Leaf) and isinstance(high, Leaf) and low.config == high.config:
         return leaf
     feature = features[tree.feature[index]]
+    return Split(feature, _threshold(tree, index, feature, features, matrix.inputs), low, high)
+
+
+def _threshold(
+    tree: Any, index: int, feature: Feature, features: Sequence[Feature], inputs: Sequence[Input]
+) -> float:
+    """The threshold in the feature's own terms, between the largest value below and the least
+    above: float32's own would let close neighbours slip to the other side."""
+    below, above = (
+        [feature.of(i) for i in itertools.compress(inputs, _reaches(tree, c, features, inputs))]
+        for c in (tree.children_left[index], tree.children_right[index])
+    )
     threshold = float(tree.threshold[index])
-    return Split(feature, 2**threshold if feature.log else threshold, low, high)
+    threshold = 2**threshold if feature.log else threshold
+    return threshold if max(below) <= threshold < min(above) else max(below)
 
 
 def _reaches(
@@ -251,7 +275,7 @@ def describe(node: Node, indent: str = "") -> Iterator[str]:
         inputs = "input" if node.inputs == 1 else "inputs"
         yield f"{indent}{node.config}   ({node.inputs} {inputs}, slowdown {node.slowdown:.2f})"
         return
-    threshold = f"{node.threshold:.4g}"
+    threshold = f"{node.threshold:.4g}" if abs(node.threshold) < 1e4 else f"{node.threshold:,.0f}"
     yield f"{indent}if {node.feature.name} <= {threshold}:"
     yield from describe(node.low, indent + "    ")
     yield f"{indent}else:   # {node.feature.name} > {threshold}"
@@ -287,10 +311,10 @@ def leave_one_out(matrix: Matrix, seed: int = 0) -> list[Judgement]:
         rows = np.delete(np.arange(len(matrix.inputs)), left_out)
         # The left-out input's own winner is no candidate, unless another input's too.
         winners = np.unique([_DEFAULT, *matrix.time_s[rows].argmin(axis=1)])
-        logs = matrix.log_slowdown[:, winners]
-        chosen = winners[_choice(_fit(columns, logs, rows, seed), columns[[left_out]])[0]]
+        logs = matrix.part(rows, winners).log_slowdown
+        chosen = winners[_choice(_fit(columns[rows], logs, seed), columns[[left_out]])[0]]
         tree.append(float(matrix.slowdown[left_out, chosen]))
-        best = winners[logs[rows].mean(axis=0).argmin()]
+        best = winners[logs.mean(axis=0).argmin()]
         single.append(float(matrix.slowdown[left_out, best]))
     return [
         Judgement("tree, on inputs it has not seen", tuple(tree)),

@@ -1,0 +1,179 @@
+"""The command over databases that a search by formula has filled."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from harness import analyse
+from harness.analyse import main
+from harness.records import Config, Input, Measurement, Outcome, Timing
+from harness.results import Row
+from tests.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
+
+SMALL = """\
+name: NAME
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 256}
+  TILE: {values: [1, 2], default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
+"""
+
+
+def block_by_size(given: Input, config: Config) -> float:
+    """Small inputs want BLOCK=16, large ones BLOCK=64; TILE=2 costs a little, 256 does not work."""
+    if config["BLOCK"] == 256 and config["TILE"] == 2:
+        return float("inf")
+    best = 16 if given["n"] < 50 else 64  # type: ignore[operator]
+    tile = config["TILE"]
+    assert isinstance(tile, int)
+    return 1e-3 * (1 if config["BLOCK"] == best else 2) * (1 + 0.1 * tile)
+
+
+def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) -> str:
+    """A database with a finished campaign; its place."""
+    spec = make_spec(folder, SMALL.replace("NAME", name))
+    with opened(spec, folder / database, FormulaMeasurer(block_by_size), fresh) as (campaign, _):
+        campaign.run()
+    return str(folder / database)
+
+
+def test_the_best_of_each_input_and_the_tree_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = fill(tmp_path, "r.db")
+    assert main([place]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("small on formula (none, driver recorded), from ")
+    rows = {line.split()[0]: line for line in lines if line.startswith(" n=")}
+    assert list(rows) == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
+    for n in (8, 16, 32):
+        assert "BLOCK=16, TILE=1" in rows[f"n={n}"]
+        assert "1.10 ms +- " in rows[f"n={n}"]
+        assert "2.20 ms +- " in rows[f"n={n}"]
+        assert "2.00x [" in rows[f"n={n}"]
+    assert "BLOCK=64, TILE=1" in rows["n=128"]
+    tree = lines.index("    if n <= 45.25:")
+    assert lines[tree + 1].strip() == "BLOCK=16, TILE=1   (3 inputs, slowdown 1.00)"
+    assert lines[tree + 3].strip() == "BLOCK=64, TILE=1   (3 inputs, slowdown 1.00)"
+    assert any("tree, on inputs it has not seen" in line for line in lines)
+    assert "failed: 6 build_failed" in " ".join(lines)
+
+
+def test_few_inputs_are_told_as_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
+        reports = campaign.run()
+    assert main([str(tmp_path / "r.db")]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "it needs 4 inputs with results, and there are 2" in out
+    for report in reports:
+        assert report.best
+        assert report.best.time_s == formula_s(report.given, report.best.config)
+        for name, value in report.best.config.items():
+            assert f"{name}={'true' if value is True else value}" in out
+
+
+def test_several_databases_are_told_one_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = fill(tmp_path, "a.db", "one"), fill(tmp_path, "b.db", "two")
+    assert main([first, second]) == 0
+    out = capsys.readouterr().out
+    assert out.index("one on formula") < out.index("two on formula")
+    assert main([first, second, "--space", "two"]) == 0
+    out = capsys.readouterr().out
+    assert "one on formula" not in out
+    assert "two on formula" in out
+
+
+def test_an_unknown_space_is_answered_with_those_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = fill(tmp_path, "a.db", "one"), fill(tmp_path, "b.db", "two")
+    assert main([first, second, "--space", "three"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        f"error: {first}, {second}: no results of a space `three`; there are one, two\n"
+    )
+
+
+def test_a_database_without_runs_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "empty.db"
+    with opened(make_spec(tmp_path), place, FormulaMeasurer()):
+        pass
+    assert main([str(place)]) == 2
+    assert "no runs yet" in capsys.readouterr().err
+
+
+def test_what_is_no_database_of_ours_is_one_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, foreign = tmp_path / "notes.txt", tmp_path / "foreign.db"
+    text.write_text("not a database, but long enough to be taken for one\n" * 40)
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("create table shopping (item text)")
+    for place in (tmp_path / "missing.db", text, foreign, tmp_path):
+        assert main([str(place)]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith("error: ")
+        assert place.name in told.err
+        assert told.err.count("\n") == 1
+    assert not (tmp_path / "missing.db").exists()
+
+
+def test_only_the_last_campaign_is_told_unless_all_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path, "r.db")
+    place = fill(tmp_path, "r.db", fresh=True)
+    assert main([place]) == 0
+    out = capsys.readouterr().out
+    assert out.count("small on formula") == 1
+    assert ", campaign " not in out
+    assert main([place, "--all-campaigns"]) == 0
+    titles = [x for x in capsys.readouterr().out.splitlines() if x.startswith("small on formula")]
+    assert [title.split(", campaign ")[1][:12] for title in titles] == [
+        "2 of program",
+        "1 of program",
+    ]
+
+
+def test_flags_of_other_compilers_do_not_hide_the_default(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SPACE.replace("constraints:", "flags: {nvcc: {use_fast_math: boolean}}\nconstraints:")
+    with opened(make_spec(tmp_path, text), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
+        (report, _) = campaign.run()
+    assert report.speedup is not None
+    assert main([str(tmp_path / "r.db")]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"{report.speedup.value:.2f}x [" in out
+    assert "use_fast_math" not in out
+
+
+def final(time_s: float, block: int) -> Measurement:
+    timing = Timing((time_s, time_s))
+    return Measurement(Config({"BLOCK": block}), Input({"n": 1}), Outcome.OK, timing)
+
+
+@pytest.mark.parametrize("between", [True, False])
+def test_finals_of_another_round_are_not_compared(between: bool) -> None:
+    """A configuration that only an earlier round measured is not beside the later one's."""
+    found = [("final", final(1.0, 16)), ("final", final(3.0, 256))]
+    if between:
+        found.append(("search", final(0.9, 64)))
+    else:
+        found.append(("final", final(3.0, 256)))
+    found += [("final", final(2.0, 64))]
+    rows = [Row(number, stage, m) for number, (stage, m) in enumerate(found)]
+    _, finals = analyse._by_input(rows)
+    last = [m.config["BLOCK"] for m in finals[Input({"n": 1})]]
+    assert last == ([64] if between else [256, 64])

@@ -1,0 +1,287 @@
+"""What people read: numbers with units, tables that fit, progress on terminals and in logs."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.analysis import InputReport
+from harness.display import (
+    ProgressDisplay,
+    format_outcomes,
+    format_ratio,
+    format_time,
+    format_timing,
+    inputs_table,
+    make_console,
+)
+from harness.records import Config, Environment, Input, Measurement, Outcome, Timing
+from harness.results import RunPlan
+from harness.search import Progress
+from harness.timing import Ratio
+from tests.replays import make_spec
+
+DEFAULT = Config({"BLOCK": 256, "TILE": 1})
+BEST = Config({"BLOCK": 64, "TILE": 4})
+GIVEN = Input({"m": 64, "n": 4096})
+CLEAR, CHANCE = Ratio(2.0, 1.9, 2.1, 20), Ratio(1.01, 0.97, 1.06, 20)
+
+
+def ok(config: Config, *samples_s: float) -> Measurement:
+    return Measurement(config, GIVEN, Outcome.OK, Timing(samples_s))
+
+
+def failed(config: Config, outcome: Outcome = Outcome.BUILD_FAILED) -> Measurement:
+    return Measurement(config, GIVEN, outcome, message="as it is")
+
+
+def report(
+    speedup: Ratio | None = CLEAR,
+    best: Measurement | None = None,
+    outcomes: Mapping[Outcome, int] | None = None,
+    legal: int | None = 1234,
+    ties: int = 3,
+) -> InputReport:
+    best = best or ok(BEST, 1.00e-3, 1.02e-3, 0.98e-3)
+    counts = outcomes if outcomes is not None else {Outcome.OK: 20}
+    return InputReport(GIVEN, best, ok(DEFAULT, 2e-3, 2.1e-3), speedup, ties, counts, legal)
+
+
+def printed(*reports: InputReport, width: int = 140, default: Config = DEFAULT) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, highlight=False)
+    console.print(inputs_table(reports, "kernel on a device", default))
+    return stream.getvalue()
+
+
+# ------------------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (412e-6, "412 us"),
+        (1.1e-3, "1.10 ms"),
+        (12.34e-3, "12.3 ms"),
+        (999.4e-6, "999 us"),
+        (999.6e-6, "1.00 ms"),
+        (9.996e-3, "10.0 ms"),
+        (99.96e-3, "100 ms"),
+        (0.99951, "1.00 s"),
+        (1.0, "1.00 s"),
+        (123.4, "123 s"),
+        (999.6e-9, "1.00 us"),
+        (1e-9, "1.00 ns"),
+        (0.42e-9, "0.42 ns"),
+        (0.0, "0 s"),
+        (math.inf, "inf s"),
+    ],
+)
+def test_times_have_three_digits_and_the_unit_that_people_read(seconds: float, told: str) -> None:
+    assert format_time(seconds) == told
+
+
+def test_no_time_between_a_nanosecond_and_a_quarter_of_an_hour_has_an_exponent() -> None:
+    for step in range(12 * 40):
+        told = format_time(10 ** (step / 40 - 9))
+        number, unit = told.split(" ")
+        assert "e" not in number
+        assert unit in ("s", "ms", "us", "ns")
+        assert unit == "s" or 1 <= float(number) < 1000
+        assert len(number.replace(".", "")) == 3
+
+
+def test_a_timing_tells_its_spread_and_how_many_samples() -> None:
+    assert format_timing(Timing((412e-6, 414e-6, 410e-6))) == "412 us +- 5.0 us (3 samples)"
+    assert format_timing(Timing((1e-3, 1e-3))) == "1.00 ms +- 0 s (2 samples)"
+
+
+def test_the_spread_of_a_single_sample_is_not_told() -> None:
+    assert format_timing(Timing((1e-3,))) == "1.00 ms (1 sample)"
+
+
+def test_a_ratio_inside_the_noise_is_called_that() -> None:
+    assert format_ratio(CLEAR) == "2.00x [1.90, 2.10]"
+    assert format_ratio(CHANCE) == "1.01x [0.97, 1.06] within noise"
+    assert format_ratio(Ratio(2.0, 0.0, math.inf, 1)) == "2.00x [0.00, inf] within noise"
+
+
+def test_outcomes_are_counted_with_ok_first_and_without_zeros() -> None:
+    counts = {Outcome.TIMEOUT: 1, Outcome.OK: 7, Outcome.CRASHED: 0, Outcome.BUILD_FAILED: 2}
+    assert format_outcomes(counts) == "7 ok, 1 timeout, 2 build_failed"
+    assert format_outcomes({}) == ""
+
+
+# --------------------------------------------------------------------------------- table
+
+
+def test_the_table_tells_what_a_person_needs() -> None:
+    text = printed(report(outcomes={Outcome.OK: 20, Outcome.TIMEOUT: 2}))
+    for part in (
+        "kernel on a device",
+        "m=64, n=4096",
+        "BLOCK=64, TILE=4",
+        "1.00 ms +- 50 us",
+        "2.05 ms +- 640 us",
+        "2.00x [1.90, 2.10]",
+        "22 of 1,234",
+        "2 failed",
+        "over the default (BLOCK=256, TILE=1)",
+        "failed: 2 timeout",
+    ):
+        assert part in text
+
+
+def test_the_table_says_when_everything_was_measured() -> None:
+    assert "all 20" in printed(report(legal=20))
+
+
+def test_the_table_does_not_invent_how_many_there_are() -> None:
+    assert " of " not in printed(report(legal=None)).split("\n")[4]
+
+
+def test_nothing_worked_is_told_as_that() -> None:
+    nothing = InputReport(GIVEN, None, None, None, 0, {Outcome.CRASHED: 4}, 100)
+    for width in (80, 140):
+        text = printed(nothing, width=width)
+        assert "nothing worked" in text
+        assert "failed: 4 crashed" in text
+
+
+def test_where_the_default_is_the_best_no_speed_up_is_told() -> None:
+    same = ok(DEFAULT, 2e-3, 2.1e-3)
+    text = printed(report(best=same, speedup=Ratio(1.0, 1.0, 1.0, 2)))
+    assert "default is best" in text
+    assert "1.00x" not in text
+
+
+def test_a_speed_up_that_may_be_chance_says_so_in_the_table() -> None:
+    assert "within noise" in printed(report(CHANCE))
+    assert "1.01x [0.97, 1.06] within noise" in printed(report(CHANCE), width=80)
+
+
+def test_brackets_in_values_are_text_and_no_markup() -> None:
+    odd = Config({"LAYOUT": "[red]", "OTHER": "[/]"})
+    for width in (80, 140):
+        text = printed(report(best=ok(odd, 1e-3)), width=width, default=odd)
+        assert text.count("LAYOUT=[red], OTHER=[/]") == 2
+
+
+MANY = Config({f"PARAMETER_{place}": 1024 for place in range(8)})
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
+@pytest.mark.parametrize("config", [BEST, MANY])
+def test_nothing_is_cut_at_any_width(width: int, config: Config) -> None:
+    text = printed(report(best=ok(config, 1e-3, 1.1e-3)), report(CHANCE), width=width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    words = text.replace("│", " ").split()
+    for name, value in config.items():
+        assert f"{name}={value}" in [word.strip(",") for word in words]
+    assert "1.05 ms +- 640 us" in text
+
+
+def test_a_narrow_terminal_gets_a_list_and_a_wide_one_a_table() -> None:
+    heading = "best configuration"
+    assert heading in printed(report(), width=140)
+    assert heading not in printed(report(), width=80)
+    assert "1 tie;" in printed(report(ties=1), width=80)
+
+
+def test_the_rows_of_a_table_are_one_line_each() -> None:
+    rows = [line for line in printed(report(), report()).splitlines() if "m=64" in line]
+    assert len(rows) == 2
+    assert all("BLOCK=64, TILE=4" in row and "1,234" in row for row in rows)
+
+
+def test_no_reports_make_an_empty_table() -> None:
+    assert "kernel on a device" in printed()
+
+
+# ------------------------------------------------------------------------------ progress
+
+
+def make_progress(folder: Path, *found: Measurement) -> list[Progress]:
+    environment = Environment("replay", "d", "p", "v", "c")
+    plan = RunPlan(make_spec(folder), environment, GIVEN, "auto", 0, len(found), "test", 1)
+    told, best = [], None
+    for ordinal, measurement in enumerate(found, start=1):
+        if best is None or measurement.time_s < best.time_s:
+            best = measurement if measurement.timing else best
+        told.append(Progress(plan, ordinal, len(found), measurement, best, False))
+    return told
+
+
+def shown(folder: Path, *found: Measurement, terminal: bool, **options: bool) -> str:
+    """What a whole run writes: a search, a stage of steps, and a stage without any."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
+    with ProgressDisplay(console, **options) as told:
+        told.begin_stage("[1/2] m=64, n=4096", len(found))
+        for progress in make_progress(folder, *found):
+            told.test(progress)
+        told.begin_stage("winners on the other inputs", 0)
+        told.begin_stage("finalists beside the baseline", 2)
+        told.step("one")
+        told.step("two [red]")
+    return stream.getvalue()
+
+
+FOUND = (failed(DEFAULT), ok(BEST, 1e-3), ok(DEFAULT, 2e-3, 2.1e-3))
+
+
+def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
+    assert shown(tmp_path, *FOUND, terminal=False).splitlines() == [
+        "[1/2] m=64, n=4096: 3 to do",
+        "[1/2] m=64, n=4096: test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed",
+        "finalists beside the baseline: 2 to do",
+        "finalists beside the baseline: 2 of 2, two [red]",
+    ]
+
+
+def test_long_searches_tell_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 3))
+    monkeypatch.setattr("harness.display.time.monotonic", lambda: float(next(clock)))
+    lines = shown(tmp_path, *[failed(DEFAULT)] * 6, terminal=False).splitlines()
+    tests = [line for line in lines if ": test " in line]
+    assert 2 <= len(tests) < 6
+    assert tests[0].endswith("none has worked; 2 build_failed")
+
+
+def test_on_a_terminal_progress_is_one_live_line(tmp_path: Path) -> None:
+    text = shown(tmp_path, *FOUND, terminal=True)
+    assert "\x1b[" in text
+    assert "[1/2] m=64, n=4096" in text
+    assert "2/2" in text
+    assert "two [red]" in text
+    assert "to do" not in text
+    assert "0/0" not in text
+
+
+def test_quiet_says_nothing(tmp_path: Path) -> None:
+    assert shown(tmp_path, *FOUND, terminal=False, quiet=True) == ""
+    assert shown(tmp_path, *FOUND, terminal=True, quiet=True) == ""
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    text = shown(tmp_path, *FOUND, terminal=True)
+    assert "\x1b" not in text
+    assert "3 to do" in text
+
+
+def test_a_file_is_wide_unless_columns_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    assert make_console().width == 140
+    monkeypatch.setenv("COLUMNS", "90")
+    assert make_console().width == 90
