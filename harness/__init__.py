@@ -1,3 +1,3 @@
-"""harness: tune CUDA and OpenCL kernels over many inputs, verify every result, keep every sample."""
+"""Tunes CUDA and OpenCL kernels over many inputs, verifies every result, keeps every sample."""
 
 __version__ = "0.1.0"

@@ -15,7 +15,15 @@ from harness.command import run_command
 from harness.display import inputs_table, make_console
 from harness.errors import UsageError
 from harness.records import Config, Input, Measurement
-from harness.results import Campaign, Row, campaigns, read_measurements, reading, shown_place
+from harness.results import (
+    Campaign,
+    Row,
+    campaigns,
+    last_turn,
+    read_measurements,
+    reading,
+    shown_place,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,22 +109,16 @@ def _tuned(default: Config, measured: Mapping[Input, Measured]) -> Config:
 def _by_input(
     rows: Iterable[Row],
 ) -> tuple[Mapping[Input, Measured], Mapping[Input, Sequence[Measurement]]]:
-    """The searched (and cross-measured) configurations of each input, and its last finals: only
-    what was measured in turn may be compared so."""
+    """The searched (and cross-measured) configurations of each input, and its last finals."""
     measured: dict[Input, dict[Config, Measurement]] = {}
-    finals: dict[Input, dict[Config, Measurement]] = {}
-    closed: set[Input] = set()
+    finals: dict[Input, list[Row]] = {}
     for row in rows:
-        given, config = row.measurement.input, row.measurement.config
-        if row.stage != "final":
-            measured.setdefault(given, {})[config] = row.measurement
-            closed.add(given)
-            continue
-        if given in closed or config in finals.get(given, {}):
-            finals[given] = {}
-            closed.discard(given)
-        finals.setdefault(given, {})[config] = row.measurement
-    return measured, {given: list(last.values()) for given, last in finals.items()}
+        given = row.measurement.input
+        if row.stage == "final":
+            finals.setdefault(given, []).append(row)
+        else:
+            measured.setdefault(given, {})[row.measurement.config] = row.measurement
+    return measured, {given: last_turn(found) for given, found in finals.items()}
 
 
 if __name__ == "__main__":

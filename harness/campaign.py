@@ -53,6 +53,7 @@ class Campaign:
         self._compiler = compiler
         self._display = display
         self._stored: dict[Input, dict[Config, Stored]] = {}
+        self._runs: dict[Input, int] = {}
         latest = store.latest_campaign(spec, measurer.environment)
         self.number = latest + 1 if fresh else max(1, latest)
 
@@ -105,7 +106,7 @@ class Campaign:
             log = options.results_log
             numbered = log.with_name(f"{log.stem}-{number:02d}{log.suffix}")
             options = dataclasses.replace(options, results_log=numbered)
-        search_input(
+        self._runs[given] = search_input(
             self._store,
             self._measurer,
             space,
@@ -126,9 +127,14 @@ class Campaign:
         return list(distinct)[:MAX_SEEDS]
 
     def _known(self, given: Input) -> dict[Config, Stored]:
-        """What is measured of an input, read once and kept up to date by the search."""
+        """What is measured of an input, read once and kept up to date by the search.
+
+        Measurements outlive a change of the space's ranges; what it left out is not of it.
+        """
         if given not in self._stored:
-            self._stored[given] = self._store.known(self.plan(given))
+            known, space = self._store.known(self.plan(given)), self.space(given)
+            legal = {c: stored for c, stored in known.items() if space.is_legal(c)}
+            self._stored[given] = legal
         return self._stored[given]
 
     def _measured(self, given: Input) -> dict[Config, Measurement]:
@@ -147,17 +153,16 @@ class Campaign:
         missing = [
             (given, config)
             for given in self.spec.inputs
-            for config in set(winners) - set(self._measured(given))
-            if self.space(given).is_legal(config)
+            for config in winners
+            if config not in self._known(given) and self.space(given).is_legal(config)
         ]
         self._display.begin_stage("winners on the other inputs", len(missing))
         for given, config in missing:
             plan = self.plan(given)
             found = self._measurer.measure(self.space(given), given, config, None)
-            run_id = self._store.begin_run(plan, {}).id
-            row = self._store.add_measurement(run_id, plan, "cross", found)
+            row = self._store.add_measurement(self._runs[given], plan, "cross", found)
+            self._store.commit()
             self._known(given)[config] = Stored(row, found)
-            self._store.end_run(run_id, "complete")
             self._display.step(f"{given}: {found.outcome}")
 
     # ----------------------------------------------------------------- finals
@@ -182,17 +187,15 @@ class Campaign:
     def _interleaved(
         self, given: Input, space: Space, configs: Sequence[Config]
     ) -> list[Measurement]:
-        """Re-measure in turn, unless these very configurations were, after the last search."""
+        """Re-measure in turn, unless these very configurations were the last time."""
         plan = self.plan(given)
-        earlier = {m.config: m for m in self._store.finals(plan)}
-        if set(configs) <= set(earlier):
-            return [earlier[config] for config in configs]
+        earlier = self._store.finals(plan)
+        if {measurement.config for measurement in earlier} == set(configs):
+            return earlier
         rounds = max(2, self.spec.measure.repeats)
         found = self._measurer.measure_interleaved(space, given, configs, rounds)
-        run_id = self._store.begin_run(plan, {}).id
-        for measurement in found:
-            self._store.add_measurement(run_id, plan, "final", measurement)
-        self._store.end_run(run_id, "complete")
+        self._store.add_finals(self._runs[given], plan, found)
+        self._store.commit()
         return found
 
     def times(self) -> dict[Input, dict[Config, float]]:

@@ -215,7 +215,7 @@ def _print_result(
     console: Console, campaign: Campaign, reports: Sequence[InputReport], where: str
 ) -> None:
     spec = campaign.spec
-    default = Config({p.name: p.default for p in spec.parameters})
+    default = campaign.space(spec.inputs[0]).default
     console.print()
     console.print(inputs_table(reports, f"{spec.name} on {where}", default))
     console.print()

@@ -139,7 +139,7 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
         connection.exec_driver_sql(
             "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
             f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
-            "message, worst_element, warmup_s, wall_s, measured_at FROM measurements, "
+            "message, worst_element, warmup_s, wall_s, measured_at, turn FROM measurements, "
             f"configurations WHERE measurements.id = {pattern} "
             "AND configurations.id != configuration_id"
         )

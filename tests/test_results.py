@@ -587,29 +587,7 @@ def test_tables_can_be_made_in_postgresql(table: schema.Table) -> None:
         assert "CREATE INDEX" in str(CreateIndex(index).compile(dialect=dialect))
 
 
-# ------------------------------------------------------------------------ speed
-
-
-def test_five_thousand_measurements_are_read_in_well_under_two_seconds(place: Path) -> None:
-    write_many(place, 5000)
-    began = time.perf_counter()
-    rows = read_back(place)
-    took_s = time.perf_counter() - began
-    assert len(rows) == 5000
-    assert took_s < 2
-
-
-def test_a_test_costs_the_same_whatever_is_there(place: Path) -> None:
-    laps_s = []
-    with opened(place) as store:
-        search = begin_search(store)
-        for number in range(1000):
-            began = time.perf_counter()
-            search.test(make_ok(number, [1e-3] * 20))
-            laps_s.append(time.perf_counter() - began)
-    first, last = sorted(laps_s[:200])[100], sorted(laps_s[-200:])[100]
-    assert last < 2 * first
-    assert last < 10e-3
+# ---------------------------------------------------------------------- queries
 
 
 def test_no_query_of_the_store_scans_a_table(place: Path) -> None:

@@ -3,7 +3,7 @@
 from harness.results.connect import reading, writing
 from harness.results.merge import Added, merge_database
 from harness.results.place import shown_place, sqlite_path
-from harness.results.read import Campaign, Key, Row, campaigns, read_measurements
+from harness.results.read import Campaign, Key, Row, campaigns, last_turn, read_measurements
 from harness.results.store import RunPlan, Store, Stored
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Store",
     "Stored",
     "campaigns",
+    "last_turn",
     "merge_database",
     "read_measurements",
     "reading",

@@ -44,6 +44,7 @@ class Row:
     id: int
     stage: str
     measurement: Measurement
+    turn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,18 @@ def read_measurements(
         return [_row(row, samples) for row in connection.execute(query).mappings()]
 
 
+def last_turn(rows: Iterable[Row]) -> list[Measurement]:
+    """Of the finals of one input, oldest first, those that were last sampled in turn: only
+    what was measured so may be compared so."""
+    finals = [row for row in rows if row.stage == "final"]
+    return [row.measurement for row in finals if row.turn == finals[-1].turn]
+
+
 def _row(row: Mapping[Any, Any], samples: Mapping[int, list[float]]) -> Row:
     row_id = row["measurement_id"]
     try:
-        return Row(row_id, row["stage"], _measurement(row, samples.get(row_id, [])))
+        measurement = _measurement(row, samples.get(row_id, []))
+        return Row(row_id, row["stage"], measurement, row["turn"])
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"measurement {row_id}: {error}") from None
 
@@ -139,6 +148,7 @@ BUILD_COLUMNS = (
 _COLUMNS = (
     schema.measurements.c.id.label("measurement_id"),
     schema.measurements.c.stage,
+    schema.measurements.c.turn,
     schema.measurements.c.outcome,
     schema.measurements.c.stopped,
     schema.measurements.c.message,

@@ -154,6 +154,7 @@ measurements = Table(
     Column("warmup_s", JSON, nullable=False),
     Column("wall_s", Float, nullable=False),
     Column("measured_at", String(32), nullable=False),
+    Column("turn", String(32)),  # finals that were sampled in turn share it; null for the others
     Index("ix_measurements_run", "run_id"),
     Index("ix_measurements_input", "input_id", "configuration_id"),
 )

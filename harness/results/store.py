@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from harness import __version__
 from harness.records import Build, Config, Environment, Input, Measurement
 from harness.results import schema
 from harness.results.connect import now
-from harness.results.read import BUILD_COLUMNS, Key, read_measurements
+from harness.results.read import BUILD_COLUMNS, Key, last_turn, read_measurements
 from harness.spec import Parameter, Spec
 
 
@@ -169,11 +169,18 @@ class Store:
         return {row.measurement.config: Stored(row.id, row.measurement) for row in rows}
 
     def finals(self, plan: RunPlan) -> list[Measurement]:
-        """The interleaved measurements of this input, oldest first."""
-        rows = read_measurements(self._connection, plan.key, stages=("final",))
-        return [row.measurement for row in rows]
+        """What was last measured in turn on this input."""
+        return last_turn(read_measurements(self._connection, plan.key, stages=("final",)))
 
-    def add_measurement(self, run_id: int, plan: RunPlan, stage: str, m: Measurement) -> int:
+    def add_finals(self, run_id: int, plan: RunPlan, finals: Iterable[Measurement]) -> None:
+        """Append measurements that were sampled in turn; commit() makes them durable."""
+        turn = uuid.uuid4().hex
+        for measurement in finals:
+            self.add_measurement(run_id, plan, "final", measurement, turn)
+
+    def add_measurement(
+        self, run_id: int, plan: RunPlan, stage: str, m: Measurement, turn: str | None = None
+    ) -> int:
         """Append a measurement with its samples and its build; commit() makes it durable."""
         configuration_id = self._configuration(m.config)
         timing = m.timing
@@ -196,6 +203,7 @@ class Store:
             warmup_s=list(m.warmup_s),
             wall_s=m.wall_s,
             measured_at=now(),
+            turn=turn,
         )
         if timing is not None:
             rows = [

@@ -77,8 +77,8 @@ def search_input(
     seeds: Sequence[Config],
     known: dict[Config, Stored],
     report: Report,
-) -> None:
-    """Search one input until its budget is spent or its space exhausted.
+) -> int:
+    """Search one input until its budget is spent or its space exhausted; returns its run's id.
 
     `known` holds what was measured before and need not be again; what is measured joins it.
     With an equal plan, a run that was interrupted goes on: the same seed proposes the same
@@ -112,6 +112,7 @@ def search_input(
         raise
     cut_short = options.stop_at is not None and time.monotonic() >= options.stop_at
     store.end_run(begun.id, "interrupted" if cut_short else "complete")
+    return begun.id
 
 
 def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:
