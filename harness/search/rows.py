@@ -28,7 +28,7 @@ class TestRows:
         query = select(Configuration.hash, Configuration.id).where(
             Configuration.program_id == self._program_id
         )
-        return dict(self._session.execute(query).tuples().all())
+        return {row.hash: row.id for row in self._session.execute(query)}
 
     def _read_results(self) -> dict[str, Any]:
         """The run's results by their configuration's digest; no pickle is read."""
