@@ -1,12 +1,15 @@
 """Builds on disk: what was compiled once is never compiled again.
 
 A build's key covers source, includes, options, compiler version and device, so that an entry
-is never stale. Entries are written aside and renamed, so that a cut leaves none half-written.
+is never stale. Entries are written aside and renamed, and begin with a digest of themselves:
+what was cut short, changed or misplaced is no entry.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import tempfile
@@ -15,21 +18,35 @@ from pathlib import Path
 import platformdirs
 
 from harness.backends.base import Binary
+from harness.errors import UsageError
 from harness.records import Build
 
-_FORMAT = 1
+_FORMAT = b"harness-build-2"
 
 
 def cache_folder(part: str) -> Path:
-    """A folder of the cache, made if missing: below HARNESS_CACHE_DIR, or the user's cache."""
+    """A folder of the cache, made if missing: below HARNESS_CACHE_DIR, or the user's cache.
+
+    Raises UsageError where it cannot be made.
+    """
     root = os.environ.get("HARNESS_CACHE_DIR") or platformdirs.user_cache_dir("harness")
     folder = Path(root) / part
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
     return folder
 
 
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"the cache cannot be written at {path}: {error.strerror}; make room or set "
+        "HARNESS_CACHE_DIR to a folder that can be written"
+    )
+
+
 class BuildCache:
-    """Binaries by key; each is one file: a line of JSON about the build, then the binary."""
+    """Binaries by key; each is one file: format, digest of the rest, JSON of the build, binary."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or cache_folder("builds")
@@ -37,27 +54,46 @@ class BuildCache:
     def get(self, key: str) -> Binary | None:
         """The binary of this key, marked as cached; None where there is none that is whole."""
         try:
-            head, _, data = self._file(key).read_bytes().partition(b"\n")
-            entry = json.loads(head)
-            if entry["format"] != _FORMAT or entry["size_bytes"] != len(data):
-                return None
-            build = Build(**entry["build"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            content = self._file(key).read_bytes()
+        except OSError:
             return None
-        return Binary(dataclasses.replace(build, cached=True), data)
+        head, _, rest = content.partition(b"\n")
+        if head != _head(rest):
+            return None
+        told, _, data = rest.partition(b"\n")
+        try:
+            build = Build(**json.loads(told))
+        except TypeError:  # another version of the harness wrote it
+            return None
+        return Binary(dataclasses.replace(build, cached=True), data) if build.key == key else None
 
     def put(self, binary: Binary) -> None:
-        """Keep a binary under its build's key."""
-        entry = {
-            "format": _FORMAT,
-            "size_bytes": len(binary.data),
-            "build": dataclasses.asdict(binary.build),
-        }
+        """Keep a binary under its build's key; raises UsageError where the disk refuses."""
+        told = json.dumps(dataclasses.asdict(binary.build)).encode()
+        rest = told + b"\n" + binary.data
         target = self._file(binary.build.key)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
-            file.write(json.dumps(entry).encode() + b"\n" + binary.data)
-        os.replace(file.name, target)
+        try:
+            _write_whole(target, _head(rest) + b"\n" + rest)
+        except OSError as error:
+            raise _unwritable(target, error) from None
 
     def _file(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.bin"
+
+
+def _head(rest: bytes) -> bytes:
+    return _FORMAT + b" " + hashlib.sha256(rest).hexdigest().encode()
+
+
+def _write_whole(target: Path, content: bytes) -> None:
+    """Write aside and rename, so that others find the whole file or none."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.replace(file.name, target)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.name)
+            raise

@@ -5,9 +5,10 @@ Runs in the device's process; what can go wrong with a configuration becomes an 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from harness.backends.base import Binary, Device, Launch
 from harness.errors import LaunchFailed
@@ -19,7 +20,6 @@ from harness.records import (
     Outcome,
     StopReason,
     Timing,
-    Verdict,
     WorstElement,
 )
 from harness.timing import Sampling
@@ -39,34 +39,18 @@ class Job:
     best_s: float | None = None
 
 
-class _WrongResult(Exception):
-    def __init__(self, worst: WorstElement, when: str) -> None:
-        super().__init__(f"wrong result {when}: {worst}")
-        self.worst = worst
-
-
 def measure(device: Device, case: Case, job: Job) -> Measurement:
     """Verify one launch, warm up, sample, verify again; never raises for the configuration's
     own failure, which is the measurement's outcome."""
-    started = time.perf_counter()
-    warmup_s: list[float] = []
+    trial = _Trial(device, case, job)
     try:
-        module = device.load(job.binary)
-        warmup_s.append(_verified_launch(device, module, case, job))
-        warmup_s += [_timed(device, module, case, job) for _ in range(job.sampling.warmup - 1)]
-        timing = _sample(device, module, case, job)
-        _check(device, case, job, "after the timed launches")
+        trial.begin()
+        trial.warm_up()
+        reason = trial.sample_until_enough()
+        trial.check("after the timed launches")
     except (LaunchFailed, _WrongResult) as error:
-        return _failed(job, error, warmup_s, time.perf_counter() - started)
-    return Measurement(
-        job.config,
-        job.input,
-        Outcome.OK,
-        timing=timing,
-        build=job.binary.build,
-        warmup_s=tuple(warmup_s),
-        wall_s=time.perf_counter() - started,
-    )
+        return trial.failed(error)
+    return trial.succeeded(reason)
 
 
 def measure_interleaved(
@@ -74,83 +58,121 @@ def measure_interleaved(
 ) -> list[Measurement]:
     """Time several configurations in turn, one sample of each a round, so that drift hits all
     alike. A configuration that fails drops out with its outcome; the others go on."""
-    found: dict[int, Measurement] = {}
-    samples: dict[int, list[float]] = {}
-    modules: dict[int, object] = {}
-    started = time.perf_counter()
-    for round_ in range(rounds + 1):
-        for index, job in enumerate(jobs):
-            if index in found:
-                continue
+    trials = [_Trial(device, case, job) for job in jobs]
+    _each(trials, _Trial.begin)
+    for round_ in range(rounds):
+        # Every second round backwards: no configuration always follows the same other one.
+        _each(trials if round_ % 2 == 0 else trials[::-1], _Trial.sample)
+    _each(trials, _Trial.end)
+    return [trial.failure or trial.succeeded(StopReason.INTERLEAVED) for trial in trials]
+
+
+def _each(trials: Sequence[_Trial], step: Callable[[_Trial], None]) -> None:
+    """Take a step with every trial that has not failed."""
+    for trial in trials:
+        if trial.failure is None:
             try:
-                if round_ == 0:
-                    modules[index] = device.load(job.binary)
-                    _verified_launch(device, modules[index], case, job)
-                    samples[index] = []
-                else:
-                    samples[index].append(_timed(device, modules[index], case, job))
+                step(trial)
             except (LaunchFailed, _WrongResult) as error:
-                found[index] = _failed(job, error, (), time.perf_counter() - started)
-    for index, job in enumerate(jobs):
-        found.setdefault(index, _final(job, samples.get(index, []), started))
-    return [found[index] for index in range(len(jobs))]
+                trial.failure = trial.failed(error)
 
 
-def _final(job: Job, samples_s: list[float], started: float) -> Measurement:
-    return Measurement(
-        job.config,
-        job.input,
-        Outcome.OK,
-        timing=Timing(tuple(samples_s), StopReason.INTERLEAVED),
-        build=job.binary.build,
-        wall_s=time.perf_counter() - started,
-    )
+class _WrongResult(Exception):
+    def __init__(self, worst: WorstElement, when: str) -> None:
+        super().__init__(f"wrong result {when}: {worst}")
+        self.worst = worst
 
 
-def _failed(
-    job: Job, error: LaunchFailed | _WrongResult, warmup_s: Sequence[float], wall_s: float
-) -> Measurement:
-    wrong = error.worst if isinstance(error, _WrongResult) else None
-    return Measurement(
-        job.config,
-        job.input,
-        Outcome.WRONG_RESULT if wrong else Outcome.LAUNCH_FAILED,
-        build=job.binary.build,
-        worst=wrong,
-        message=str(error) or "the device refused the launch",
-        warmup_s=tuple(warmup_s),
-        wall_s=wall_s,
-    )
+@dataclass
+class _Trial:
+    """One configuration while it is measured."""
 
+    device: Device
+    case: Case
+    job: Job
+    module: object = None
+    warmup_s: list[float] = field(default_factory=list)
+    samples_s: list[float] = field(default_factory=list)
+    failure: Measurement | None = None
+    started: float = field(default_factory=time.perf_counter)
 
-def _verified_launch(device: Device, module: object, case: Case, job: Job) -> float:
-    for name, array in case.before_first().items():
-        device.write(name, array)
-    elapsed_s = device.launch(module, job.launches)
-    _check(device, case, job, "at the first launch")
-    return elapsed_s
+    def begin(self) -> None:
+        """Load, and verify a first launch; what the driver still compiles then is not timed."""
+        self.module = self.device.load(self.job.binary)
+        self.warmup_s.append(self._verified_launch("at the first launch"))
 
+    def end(self) -> None:
+        """Verify one more launch: other configurations wrote the same outputs meanwhile."""
+        self._verified_launch("after the timed launches")
 
-def _check(device: Device, case: Case, job: Job, when: str) -> None:
-    found = {name: device.read(name) for name in case.expected}
-    verdict: Verdict = verify(found, case.expected, job.tolerance)
-    if verdict.worst is not None:
-        raise _WrongResult(verdict.worst, when)
+    def _verified_launch(self, when: str) -> float:
+        """One launch into outputs that are right nowhere, and its verification."""
+        for name, array in self.case.before_first().items():
+            self.device.write(name, array)
+        elapsed_s = self._launch()
+        self.check(when)
+        return elapsed_s
 
+    def check(self, when: str) -> None:
+        """Verify what the last launch left; raises _WrongResult."""
+        found = {name: self.device.read(name) for name in self.case.expected}
+        verdict = verify(found, self.case.expected, self.job.tolerance)
+        if verdict.worst is not None:
+            raise _WrongResult(verdict.worst, when)
 
-def _timed(device: Device, module: object, case: Case, job: Job) -> float:
-    for name, array in case.restored().items():
-        device.write(name, array)
-    elapsed_s = device.launch(module, job.launches)
-    if elapsed_s <= 0:
-        raise LaunchFailed(f"the device's clock told {elapsed_s} s for a launch")
-    return elapsed_s
+    def warm_up(self) -> None:
+        """The warm-up launches that are left after the verified one."""
+        for _ in range(self.job.sampling.warmup - 1):
+            self.warmup_s.append(self._restored_launch())
 
+    def sample(self) -> None:
+        """Take one sample."""
+        self.samples_s.append(self._restored_launch())
 
-def _sample(device: Device, module: object, case: Case, job: Job) -> Timing:
-    samples_s: list[float] = []
-    while True:
-        samples_s.append(_timed(device, module, case, job))
-        reason = job.sampling.stop(samples_s, job.best_s)
-        if reason is not None:
-            return Timing(tuple(samples_s), reason)
+    def sample_until_enough(self) -> StopReason:
+        """Take samples until there is a reason to stop."""
+        while True:
+            self.sample()
+            reason = self.job.sampling.stop(self.samples_s, self.job.best_s)
+            if reason is not None:
+                return reason
+
+    def _restored_launch(self) -> float:
+        for name, array in self.case.restored().items():
+            self.device.write(name, array)
+        return self._launch()
+
+    def _launch(self) -> float:
+        elapsed_s = self.device.launch(self.module, self.job.launches)
+        if not 0 < elapsed_s < math.inf:
+            raise LaunchFailed(
+                f"the device's clock told {elapsed_s} s for a launch; it must be above 0 s. "
+                "Is the launch empty, or shorter than the clock's step?"
+            )
+        return elapsed_s
+
+    def succeeded(self, reason: StopReason) -> Measurement:
+        """The measurement of a configuration that went through."""
+        return Measurement(
+            self.job.config,
+            self.job.input,
+            Outcome.OK,
+            timing=Timing(tuple(self.samples_s), reason),
+            build=self.job.binary.build,
+            warmup_s=tuple(self.warmup_s),
+            wall_s=time.perf_counter() - self.started,
+        )
+
+    def failed(self, error: LaunchFailed | _WrongResult) -> Measurement:
+        """The measurement of a configuration that did not."""
+        worst = error.worst if isinstance(error, _WrongResult) else None
+        return Measurement(
+            self.job.config,
+            self.job.input,
+            Outcome.WRONG_RESULT if worst else Outcome.LAUNCH_FAILED,
+            build=self.job.binary.build,
+            worst=worst,
+            message=str(error) or "the device refused the launch and said nothing",
+            warmup_s=tuple(self.warmup_s),
+            wall_s=time.perf_counter() - self.started,
+        )

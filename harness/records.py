@@ -48,6 +48,8 @@ class _Named(Mapping[str, "Value"]):
             if value is not None and type(value) not in (bool, int, float, str):
                 kind = type(value).__name__
                 raise TypeError(f"{name} must be a bool, int, float, str or None, but got a {kind}")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name} must be finite, but got {value}")
         self._values = dict(values)
 
     def __getitem__(self, name: str) -> Value:
@@ -123,7 +125,11 @@ class Build:
 
 @dataclass(frozen=True)
 class WorstElement:
-    """The element of an output that is farthest outside its tolerance."""
+    """The element of an output that is farthest outside its tolerance.
+
+    Integers stay integers, so that two above 2^53 that differ do not look alike. Of a complex
+    element it is the part that is farther off: `argument` then ends in `.real` or `.imag`.
+    """
 
     argument: str
     index: tuple[int, ...]
@@ -136,9 +142,14 @@ class WorstElement:
     def __str__(self) -> str:
         index = ", ".join(map(str, self.index))
         return (
-            f"{self.argument}[{index}] is {self.found:.9g}, expected {self.expected:.9g} "
-            f"+- {self.tolerance:.3g}; {self.wrong_count:,} of {self.count:,} elements are wrong"
+            f"{self.argument}[{index}] is {_exactly(self.found)}, expected "
+            f"{_exactly(self.expected)} +- {self.tolerance:.3g}; "
+            f"{self.wrong_count:,} of {self.count:,} elements are wrong"
         )
+
+
+def _exactly(number: int | float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:.9g}"
 
 
 @dataclass(frozen=True)
@@ -223,6 +234,8 @@ class Measurement:
             )
         if self.outcome is not Outcome.OK and not self.message:
             raise ValueError(f"the outcome {self.outcome} needs a message that says why")
+        if self.worst is not None and self.outcome is not Outcome.WRONG_RESULT:
+            raise ValueError(f"a worst element belongs to a wrong result, but got {self.outcome}")
 
     @property
     def time_s(self) -> float:

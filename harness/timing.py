@@ -23,7 +23,11 @@ _NEGLIGIBLE = 0.005
 @dataclass(frozen=True)
 class Sampling:
     """When to stop: `repeats` at most, sooner when the mean is known to +- `precision` of itself
-    at `confidence`, or when surely `give_up_at` times slower than the best so far."""
+    at `confidence`, or when surely `give_up_at` times slower than the best so far.
+
+    `min_repeats` samples at least come before precision ends it, and three before slowness does;
+    `repeats` bounds them both. With precision 0 only equal samples are precise.
+    """
 
     warmup: int = 1
     repeats: int = 20
@@ -88,7 +92,7 @@ def paired_ratio(
     if len(logs) < 2:
         raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
     mean, half = statistics.fmean(logs), half_width(logs, confidence)
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
+    return Ratio(_exp(mean), _exp(mean - half), _exp(mean + half), len(logs))
 
 
 def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> bool:
@@ -132,10 +136,13 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     logs = [[math.log(s) for s in timing.samples_s] for timing in (numerator, denominator)]
     difference = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
     half = _welch_half_width(logs[0], logs[1], confidence)
-    high = math.exp(difference + half) if half < 700 else math.inf
-    return Ratio(
-        math.exp(difference), math.exp(difference - half), high, min(map(len, logs))
-    )
+    count = min(numerator.count, denominator.count)
+    return Ratio(_exp(difference), _exp(difference - half), _exp(difference + half), count)
+
+
+def _exp(exponent: float) -> float:
+    """e to this power; infinity where that is no float any more, as with two wild samples."""
+    return math.exp(exponent) if exponent < 709 else math.inf
 
 
 def _welch_half_width(one: Sequence[float], other: Sequence[float], confidence: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.backends import cuda, opencl
+from harness.backends import cuda, opencl, opencl_device
 from harness.backends.base import Compiler, Device
 from harness.backends.nvcc import Nvcc
 from harness.errors import BackendUnavailable, UsageError
@@ -27,7 +27,7 @@ class Backend:
     def open_device(self) -> Device:
         """Open the device in this process."""
         if self.opencl_device is not None:
-            return opencl.OpenClDevice(self.opencl_device)
+            return opencl_device.OpenClDevice(self.opencl_device)
         return cuda.CudaDevice()
 
     def open_compiler(self) -> Compiler:

@@ -1,0 +1,55 @@
+/* y = 2 x and z = i - 1, and everything that a kernel can do wrong on the way.
+ *
+ * FAULT chooses what goes wrong. `calls` counts launches, `spare` should stay 0. */
+#define none 0
+#define wrong_element 1
+#define unwritten 2
+#define unwritten_integer 3
+#define wrong_later 4
+#define hang 5
+#define null_write 6
+#define trap 7
+#define build_error 8
+#define local_memory 9
+#define group_size 10
+#define spoil_input 11
+#define spoil_spare 12
+#define read_spare 13
+
+#include "faults.h"
+
+#if FAULT == group_size
+#define SIZED __attribute__((reqd_work_group_size(2 * BLOCK, 1, 1)))
+#else
+#define SIZED
+#endif
+
+kernel SIZED void faults(global float *x, global float *y, global int *z, global int *calls,
+                         global float *spare, int n) {
+    const int i = get_global_id(0);
+#if FAULT == local_memory
+    local float big[1 << 22];
+    big[get_local_id(0)] = x[i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    x[i] = big[get_local_id(0)];
+#elif FAULT == hang
+    for (volatile int forever = 1; forever;) {}
+#elif FAULT == null_write
+    *(volatile global int *)0 = 1;
+#elif FAULT == trap
+    __builtin_trap();
+#elif FAULT == build_error
+    y[i] = undeclared;
+#endif
+
+    if (i == 0) calls[0] += 1;
+    if (i >= n) return;
+    if (FAULT != unwritten || i != 7) y[i] = TWICE(x[i]);
+    if (FAULT != unwritten_integer || i != 0) z[i] = i - 1;
+
+    if (FAULT == wrong_element && i == 5) y[i] += 1.0f;
+    if (FAULT == wrong_later && calls[0] > 2) y[i] = -1.0f;
+    if (FAULT == spoil_input) x[i] = 0.0f;
+    if (FAULT == spoil_spare) spare[i] = 1.0f;
+    if (FAULT == read_spare) y[i] += spare[i];
+}

@@ -1,0 +1,203 @@
+"""A device in memory with a clock of its own, and a backend of it for worker processes.
+
+A program's text is a line for each kernel, such as `kernel twice`, with what it does in
+KERNELS; `#error MESSAGE` does not compile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.backends.base import Argument, Binary, Compiler, Device, Launch, Program
+from harness.backends.choose import Backend
+from harness.backends.cuda_checks import why_unlaunchable
+from harness.errors import BuildFailed, LaunchFailed
+from harness.records import Build, DeviceLimits, Environment
+
+Kernel = Callable[..., None]
+Array = npt.NDArray[Any]
+
+LIMITS = DeviceLimits(256, (256, 256, 64), (1 << 16, 1 << 16, 1 << 16), 1 << 15, 4, 32)
+IDENTITY = "fake compiler 1"
+MAGIC = b"FAKE\n"
+
+
+def twice(x: Array, y: Array) -> None:
+    """y = 2 x"""
+    y[...] = 2 * x
+
+
+def nothing(*_: object) -> None:
+    """Leaves everything as it is."""
+
+
+KERNELS: dict[str, Kernel] = {"twice": twice, "nothing": nothing}
+
+
+class FakeCompiler:
+    """Compiles what names known kernels."""
+
+    identity = IDENTITY
+
+    def compile(self, program: Program) -> Binary:
+        """The text itself, or BuildFailed with its `#error`."""
+        for number, line in enumerate(program.text.splitlines(), start=1):
+            if line.startswith("#error"):
+                raise BuildFailed(f"kernel:{number}: {line}")
+        build = Build(
+            key=program.key(self.identity),
+            options=" ".join(program.options),
+            compiler=self.identity,
+            compile_s=0.25,
+        )
+        return Binary(build, MAGIC + program.text.encode())
+
+
+class FakeDevice:
+    """A device in memory; each launch takes the next of `times_s` on its clock.
+
+    `launched` keeps the arguments' values of each launch as the kernel found them.
+    """
+
+    shares_cpu = False
+    limits = LIMITS
+    environment = Environment("fake", "fake device", "memory", "1", IDENTITY)
+
+    def __init__(self, times_s: Iterable[float] = (), kernels: Mapping[str, Kernel] = KERNELS):
+        self.healthy = True
+        self.clock_s = 0.0
+        self.launched: list[dict[str, Any]] = []
+        self.bound: dict[str, Any] = {}
+        self._times_s = itertools.chain(times_s, itertools.repeat(1e-3))
+        self._kernels = kernels
+
+    def bind(self, arguments: Mapping[str, Argument]) -> None:
+        """Copy the arguments."""
+        self.bound = {name: value.copy() for name, value in arguments.items()}
+
+    def write(self, name: str, array: Array) -> None:
+        """Overwrite one array."""
+        bound = self._array(name)
+        if (array.shape, array.dtype) != (bound.shape, bound.dtype):
+            raise ValueError(f"{name} is bound as {bound.dtype}{list(bound.shape)}")
+        bound[...] = array
+
+    def read(self, name: str) -> Array:
+        """A copy of one array."""
+        return self._array(name).copy()
+
+    def _array(self, name: str) -> Array:
+        array = self.bound.get(name)
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{name} is not a bound array")
+        return array
+
+    def load(self, binary: Binary) -> object:
+        """The names of the binary's kernels."""
+        if not binary.data.startswith(MAGIC):
+            raise LaunchFailed("the binary cannot be loaded: it is not of this device")
+        lines = binary.data.decode().splitlines()
+        return [line.split()[1] for line in lines if line.startswith("kernel ")]
+
+    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+        """Run Python in place of kernels; the sum of their times."""
+        if not isinstance(module, list):
+            raise TypeError(f"launch() takes what load() returned, but got {module!r}")
+        return sum(self._launch(module, launch) for launch in launches)
+
+    def _launch(self, module: list[str], launch: Launch) -> float:
+        reason = why_unlaunchable(launch, self.limits)
+        missing = [name for name in launch.arguments if name not in self.bound]
+        if reason or missing or launch.function not in module:
+            raise LaunchFailed(reason or f"{launch.function}: missing {missing}")
+        self.launched.append({k: self.bound[k].copy() for k in launch.arguments})
+        self._kernels[launch.function](*[self.bound[name] for name in launch.arguments])
+        elapsed_s = next(self._times_s)
+        self.clock_s += elapsed_s
+        return elapsed_s
+
+    def close(self) -> None:
+        """Forget the arguments."""
+        self.bound = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeBackend(Backend):
+    """A backend whose every compilation and launch leaves a line in `journal`: what, begin,
+    end, in seconds of the machine's clock. A process of its device dies at the launch after
+    `lives`; arrays beyond `memory_bytes` do not fit on it."""
+
+    journal: Path = Path()
+    shares_cpu: bool = False
+    launch_s: float = 0.0
+    compile_s: float = 0.0
+    lives: int = 1_000_000
+    memory_bytes: int = 1_000_000
+
+    def open_device(self) -> Device:
+        """A fake device that takes its time."""
+        return _JournalDevice(self)
+
+    def open_compiler(self) -> Compiler:
+        """A fake compiler that takes its time."""
+        return _JournalCompiler(self)
+
+
+class _JournalCompiler(FakeCompiler):
+    def __init__(self, backend: FakeBackend) -> None:
+        self._backend = backend
+
+    def compile(self, program: Program) -> Binary:
+        with _noted(self._backend.journal, "compile"):
+            time.sleep(self._backend.compile_s)
+            return super().compile(program)
+
+
+class _JournalDevice(FakeDevice):
+    def __init__(self, backend: FakeBackend) -> None:
+        super().__init__()
+        self._backend = backend
+        self.shares_cpu = backend.shares_cpu
+
+    def bind(self, arguments: Mapping[str, Argument]) -> None:
+        wanted = sum(value.nbytes for value in arguments.values())
+        with _noted(self._backend.journal, "bind"):
+            if wanted > self._backend.memory_bytes:
+                raise LaunchFailed(f"{wanted} bytes do not fit")
+        super().bind(arguments)
+
+    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+        if len(self.launched) == self._backend.lives:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        with _noted(self._backend.journal, "launch"):
+            time.sleep(self._backend.launch_s)
+            return super().launch(module, launches)
+
+
+class _noted:  # noqa: N801 (a context manager)
+    def __init__(self, journal: Path, what: str) -> None:
+        self._journal, self._what = journal, what
+
+    def __enter__(self) -> None:
+        self._begin = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        with self._journal.open("a") as file:
+            file.write(f"{self._what} {self._begin} {time.monotonic()}\n")
+
+
+def read_journal(journal: Path) -> Iterator[tuple[str, float, float]]:
+    """What happened, and when it began and ended."""
+    for line in journal.read_text().splitlines():
+        what, begin, end = line.split()
+        yield what, float(begin), float(end)

@@ -1,0 +1,199 @@
+"""One configuration on one input, on a device in memory with a clock of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from harness.backends.base import Launch, Program
+from harness.host import Case
+from harness.measure import Job, measure, measure_interleaved
+from harness.records import Config, Input, Outcome, StopReason
+from harness.timing import Sampling
+from harness.verify import Tolerance
+from tests.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel
+
+X = np.arange(1, 5, dtype=np.float32)
+CASE = Case({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
+LAUNCH = Launch("twice", (4,), (1,), ("x", "y"))
+JOB = Job(
+    config=Config({"A": 1}),
+    input=Input({"n": 4}),
+    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
+    launches=(LAUNCH,),
+    tolerance=Tolerance(),
+    sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
+)
+
+
+def device_with(kernel: Kernel | None = None, times_s: tuple[float, ...] = ()) -> FakeDevice:
+    """A device whose kernel `twice` is this one, with the arguments bound."""
+    device = FakeDevice(times_s, KERNELS | ({"twice": kernel} if kernel else {}))
+    device.bind(CASE.arguments)
+    return device
+
+
+def job(**changes: object) -> Job:
+    return dataclasses.replace(JOB, **changes)  # type: ignore[arg-type]
+
+
+def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
+    device = device_with(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
+    sampling = dataclasses.replace(JOB.sampling, warmup=2)
+    found = measure(device, CASE, job(sampling=sampling))
+    assert found.outcome is Outcome.OK
+    assert found.timing is not None
+    assert found.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
+    assert found.timing.stopped is StopReason.REPEATS
+    assert found.warmup_s == (9.0, 8.0)
+    assert found.build is JOB.binary.build
+    assert found.wall_s > 0
+
+
+def test_first_launch_is_in_no_sample() -> None:
+    device = device_with(times_s=(100.0,))
+    found = measure(device, CASE, JOB)
+    assert found.timing is not None
+    assert max(found.timing.samples_s) == 1e-3
+    assert found.warmup_s == (100.0,)
+    assert len(device.launched) == 1 + found.timing.count
+
+
+def test_sampling_stops_when_surely_worse_than_the_best() -> None:
+    found = measure(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
+    assert found.timing is not None
+    assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
+
+
+def test_several_launches_are_one_sample_with_the_sum_of_their_times() -> None:
+    found = measure(device_with(times_s=(1.0, 2.0) * 5), CASE, job(launches=(LAUNCH, LAUNCH)))
+    assert found.timing is not None
+    assert set(found.timing.samples_s) == {3.0}
+
+
+def test_outputs_are_right_nowhere_before_the_verified_launch() -> None:
+    device = device_with()
+    measure(device, CASE, JOB)
+    assert np.isnan(device.launched[0]["y"]).all()
+
+
+def test_wrong_result_is_told_with_its_worst_element_and_has_no_timing() -> None:
+    def wrong(x: Array, y: Array) -> None:
+        y[...] = 2 * x
+        y[2] += 1
+
+    found = measure(device_with(wrong), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.timing is None
+    assert found.worst is not None
+    assert (found.worst.argument, found.worst.index) == ("y", (2,))
+    assert found.message.startswith("wrong result at the first launch: y[2] is 7, expected 6")
+
+
+def test_kernel_that_does_nothing_is_a_wrong_result() -> None:
+    found = measure(device_with(KERNELS["nothing"]), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "4 of 4 elements are wrong" in found.message
+
+
+def test_result_that_turns_wrong_is_found_after_the_timed_launches() -> None:
+    launches = iter(range(100))
+
+    def tires(x: Array, y: Array) -> None:
+        y[...] = 2 * x if next(launches) < 2 else 0
+
+    found = measure(device_with(tires), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "after the timed launches" in found.message
+
+
+def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() -> None:
+    def double(x: Array) -> None:
+        x *= 2
+
+    case = Case({"x": X}, {"x": 2.0 * X}, ("x",))
+    device = FakeDevice(kernels={"twice": double})
+    device.bind(case.arguments)
+    found = measure(device, case, job(launches=(Launch("twice", (4,), (1,), ("x",)),)))
+    assert found.outcome is Outcome.OK
+    assert all(np.array_equal(launch["x"], X) for launch in device.launched)
+
+
+@pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, place: int) -> None:
+    device = device_with(times_s=(*(1.0,) * place, elapsed_s))
+    found = measure(device, CASE, JOB)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert f"told {elapsed_s} s" in found.message
+
+
+def test_launch_beyond_the_device_is_a_failed_launch() -> None:
+    found = measure(device_with(), CASE, job(launches=(Launch("twice", (512,), (1,), ()),)))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "512" in found.message
+    assert "256" in found.message
+
+
+def test_binary_that_cannot_be_loaded_is_a_failed_launch() -> None:
+    broken = dataclasses.replace(JOB.binary, data=b"\x7fELF")
+    found = measure(device_with(), CASE, job(binary=broken))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "cannot be loaded" in found.message
+
+
+# -------------------------------------------------------------------------------- interleaved
+
+
+def jobs(count: int) -> list[Job]:
+    return [job(config=Config({"A": number})) for number in range(count)]
+
+
+def test_configurations_take_turns_every_second_round_backwards() -> None:
+    # Verified launches, three rounds, verified launches; each launch takes its place's number.
+    device = device_with(times_s=tuple(float(n) for n in range(1, 100)))
+    found = measure_interleaved(device, CASE, jobs(2), rounds=3)
+    samples = [m.timing.samples_s for m in found if m.timing]
+    assert samples == [(3.0, 6.0, 7.0), (4.0, 5.0, 8.0)]
+    assert [m.warmup_s for m in found] == [(1.0,), (2.0,)]
+    assert len(device.launched) == 2 * (1 + 3 + 1)
+    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+
+
+def test_configuration_that_fails_drops_out_and_the_others_go_on() -> None:
+    three = jobs(3)
+    three[1] = dataclasses.replace(three[1], binary=dataclasses.replace(JOB.binary, data=b""))
+    found = measure_interleaved(device_with(), CASE, three, rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK, Outcome.LAUNCH_FAILED, Outcome.OK]
+    assert [m.config for m in found] == [j.config for j in three]
+    assert [m.timing.count for m in found if m.timing] == [3, 3]
+
+
+def one_that_tires(after: int) -> Iterator[Kernel]:
+    """A right kernel, and one that turns wrong after some launches."""
+    yield KERNELS["twice"]
+    launches = iter(range(100))
+
+    def tires(x: Array, y: Array) -> None:
+        y[...] = 2 * x if next(launches) < after else 0
+
+    yield tires
+
+
+def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
+    right, tires = one_that_tires(after=3)
+    device = FakeDevice(kernels={"right": right, "tires": tires})
+    device.bind(CASE.arguments)
+    both = [
+        job(
+            launches=(dataclasses.replace(LAUNCH, function=name),),
+            binary=dataclasses.replace(JOB.binary, data=MAGIC + f"kernel {name}".encode()),
+        )
+        for name in ("tires", "right")
+    ]
+    found = measure_interleaved(device, CASE, both, rounds=4)
+    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]

@@ -1,0 +1,268 @@
+"""OpenCL beyond the contract: includes, arguments that do not fit, logs, caches."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.backends import opencl
+from harness.backends.base import Argument, Launch, Program
+from harness.backends.inlining import inlined
+from harness.backends.opencl import OpenClCompiler, find_device
+from harness.backends.opencl_device import OpenClDevice
+from harness.errors import BackendUnavailable, BuildFailed, LaunchFailed
+
+Write = Callable[..., Program]
+
+KERNEL = """\
+kernel void f(global float *y, int n, float a) {
+    y[get_global_id(0)] = a * n;
+}
+kernel __attribute__((reqd_work_group_size(8, 2, 1))) void sized(global float *y) {}
+kernel void large(global float *y) {
+    local float big[1 << 22];
+    big[get_local_id(0)] = y[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    y[0] = big[1];
+}
+kernel void vectors(global float4 *y, float2 c, uchar b, global uint *u) {
+    y[get_global_id(0)] = (float4)(c.x, c.y, b, u[0]);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler() -> OpenClCompiler:
+    return OpenClCompiler(find_device())
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[OpenClDevice]:
+    device = OpenClDevice(find_device())
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def module(device: OpenClDevice, compiler: OpenClCompiler) -> object:
+    return device.load(compiler.compile(Program(KERNEL, (), ())))
+
+
+# ------------------------------------------------------------------------------------ includes
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes headers into a folder with a space in its name; a program that includes them."""
+    folder = tmp_path / "in a folder"
+
+    def written(text: str, **headers: str) -> Program:
+        for name, content in headers.items():
+            path = folder / f"{name.replace('__', '/')}.h"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        return Program(text, (), (str(folder),), tuple(headers.values()))
+
+    return written
+
+
+def test_include_in_a_folder_with_spaces_is_found(write: Write, compiler: OpenClCompiler) -> None:
+    compiler.compile(write('#include "k.h"\nkernel void f() { int i = K; }', k="#define K 1\n"))
+
+
+def test_messages_name_the_line_of_the_source_after_an_include(
+    write: Write, compiler: OpenClCompiler
+) -> None:
+    text = '#define A 1\n#line 1 "source.cl"\n\n#include "k.h"\n\nint bad = wrong;\n'
+    with pytest.raises(BuildFailed, match=r"source\.cl:4:11: .*'wrong'"):
+        compiler.compile(write(text, k="#define K 1\n\n\n"))
+
+
+def test_messages_name_the_line_of_an_include(write: Write, compiler: OpenClCompiler) -> None:
+    text = '#line 1 "source.cl"\n#include "k.h"\n'
+    with pytest.raises(BuildFailed, match=r"k\.h:3:11: .*'wrong'"):
+        compiler.compile(write(text, k='#include "deep/m.h"\n\nint bad = wrong;\n', deep__m=""))
+
+
+def test_include_is_looked_for_beside_the_including_file_first(write: Write) -> None:
+    program = write('#include "deep/k.h"', deep__k='#include "m.h"', deep__m="near", m="far")
+    assert "near" in inlined(program)
+    assert "far" not in inlined(program)
+
+
+def test_include_within_a_comment_stays_one(write: Write) -> None:
+    text = '/* "quoted\n#include "k.h"\n// */ int a; // /*\n#include "k.h"\n'
+    lines = inlined(write(text, k="included")).split("\n")
+    assert lines.count("included") == 1
+    assert lines[1] == '#include "k.h"'
+
+
+def test_file_that_includes_itself_is_written_in_once(write: Write) -> None:
+    text = inlined(write('#include "k.h"\n', k='#ifndef K\n#define K\n#include "k.h"\n#endif\n'))
+    assert text.count("#define K") == 1
+
+
+def test_pragma_once_holds(write: Write, compiler: OpenClCompiler) -> None:
+    once = "#pragma once\nconstant int k = 1;\n"
+    compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=once))
+    twice = "constant int k = 1;\n"
+    with pytest.raises(BuildFailed, match="redefinition of 'k'"):
+        compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=twice))
+
+
+def test_include_that_is_not_there_is_the_compilers_affair(
+    write: Write, compiler: OpenClCompiler
+) -> None:
+    with pytest.raises(BuildFailed, match=r"'not_there.h' file not found"):
+        compiler.compile(write('#include "not_there.h"\n', k=""))
+
+
+def test_include_that_changed_during_the_run_is_refused(
+    write: Write, compiler: OpenClCompiler
+) -> None:
+    program = write('#include "k.h"\n', k="#define K 1\n")
+    write("", k="#define K 2\n")
+    with pytest.raises(BuildFailed, match=r"k\.h has changed since the run began"):
+        compiler.compile(program)
+
+
+def test_binary_needs_no_file_any_more(
+    write: Write, compiler: OpenClCompiler, device: OpenClDevice
+) -> None:
+    text = '#include "k.h"\nkernel void f(global float *y) { *y = K; }'
+    program = write(text, k="#define K 3\n")
+    binary = compiler.compile(program)
+    os.remove(Path(program.include_dirs[0]) / "k.h")
+    device.bind({"y": np.zeros(1, np.float32)})
+    device.launch(device.load(binary), [Launch("f", (1,), (1,), ("y",))])
+    assert device.read("y") == 3
+
+
+# ----------------------------------------------------------------------------------- arguments
+
+Y = np.zeros(16, np.float32)
+
+
+def launch(
+    device: OpenClDevice, module: object, function: str, arguments: dict[str, Argument]
+) -> None:
+    device.bind(arguments)
+    device.launch(module, [Launch(function, (8,), (1,), tuple(arguments))])
+
+
+UNFIT = {
+    "too few": ({"y": Y, "n": np.int32(2)}, r"f takes 3 arguments.*gives 2: y, n"),
+    "number for an array": (
+        {"y": np.int64(1), "n": np.int32(2), "a": np.float32(3)},
+        r"argument 1 of f, y, is float\*, but the host module gives a single int64",
+    ),
+    "array for a number": (
+        {"y": Y, "n": Y, "a": np.float32(3)},
+        r"argument 2 of f, n, is int, but the host module gives an array",
+    ),
+    "wide number": ({"y": Y, "n": np.int64(2), "a": np.float32(3)}, r"n, is int,.*gives int64"),
+    "integer for a float": (
+        {"y": Y, "n": np.int32(2), "a": np.int32(3)},
+        r"argument 3 of f, a, is float, but the host module gives int32",
+    ),
+    "array of doubles": (
+        {"y": np.zeros(16), "n": np.int32(2), "a": np.float32(3)},
+        r"argument 1 of f, y, is float\*, but the host module gives float64",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "reason"), UNFIT.values(), ids=UNFIT)
+def test_argument_that_does_not_fit_is_a_failed_launch(
+    device: OpenClDevice, module: object, arguments: dict[str, Argument], reason: str
+) -> None:
+    with pytest.raises(LaunchFailed, match=reason):
+        launch(device, module, "f", arguments)
+    launch(device, module, "f", {"y": Y, "n": np.int32(2), "a": np.float32(3)})
+    assert (device.read("y")[:8] == 6).all()
+
+
+def test_vectors_complex_numbers_and_booleans_fit_their_elements(
+    device: OpenClDevice, module: object
+) -> None:
+    given = {"y": Y, "c": np.complex64(1 + 2j), "b": np.bool_(1), "u": np.array([4], np.int32)}
+    device.bind(given)
+    device.launch(module, [Launch("vectors", (4,), (1,), tuple(given))])
+    np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
+
+
+def test_too_much_local_memory_is_told_with_both_figures(
+    device: OpenClDevice, module: object
+) -> None:
+    there = f"{device.limits.max_local_bytes:,}"
+    with pytest.raises(LaunchFailed, match=rf"needs 16,777,216 bytes.*device has {there}"):
+        launch(device, module, "large", {"y": Y})
+
+
+def test_group_that_the_kernel_is_not_compiled_for_is_told(
+    device: OpenClDevice, module: object
+) -> None:
+    with pytest.raises(LaunchFailed, match=r"for groups of \(8, 2, 1\), but.* are \(8, 1, 1\)"):
+        launch(device, module, "sized", {"y": Y})
+    device.launch(module, [Launch("sized", (8, 2), (1, 1), ("y",))])
+
+
+# ------------------------------------------------------------------------------ logs and caches
+
+
+def test_build_tells_the_local_memory_of_its_kernels(compiler: OpenClCompiler) -> None:
+    text = "kernel void f(global int *y) { local int a[64]; a[y[0]] = 1; y[1] = a[y[2]]; }"
+    assert compiler.compile(Program(text, (), ())).build.shared_bytes == 256
+
+
+def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler: OpenClCompiler) -> None:
+    with pytest.raises(BuildFailed) as caught:
+        compiler.compile(Program("kernel void f() { int a = b; }", ("-DX=1",), ()))
+    lines = str(caught.value).splitlines()
+    assert "undeclared identifier 'b'" in lines[0]
+    assert not [line for line in lines if "clBuildProgram" in line or "options" in line]
+
+
+def test_failed_build_leaves_no_file_behind(
+    compiler: OpenClCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(BuildFailed):
+        compiler.compile(Program("wrong", (), ()))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_the_environment_are_part_of_the_identity(
+    compiler: OpenClCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = compiler.identity
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-fast-relaxed-math")
+    assert compiler.identity == f"{before}, PYOPENCL_BUILD_OPTIONS=-cl-fast-relaxed-math"
+
+
+def test_pocl_keeps_its_code_in_our_cache(device: OpenClDevice, module: object) -> None:
+    launch(device, module, "f", {"y": Y, "n": np.int32(2), "a": np.float32(3)})
+    folder = Path(os.environ["POCL_CACHE_DIR"])
+    assert Path(os.environ["HARNESS_CACHE_DIR"]) in folder.parents
+    assert list(folder.rglob("*.so"))
+
+
+def test_missing_pyopencl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
+    with pytest.raises(
+        BackendUnavailable, match=r'PyOpenCL is missing.*pip install "pyopencl\[pocl\]"'
+    ):
+        find_device()
+
+
+def test_no_device_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl, "list_devices", list)
+    with pytest.raises(
+        BackendUnavailable, match=r'no OpenCL device is; pip install "pyopencl\[pocl\]"'
+    ):
+        find_device()

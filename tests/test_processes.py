@@ -1,0 +1,169 @@
+"""Processes that hang, die and are replaced, and end with their parent."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.processes import Processes, ProcessLost
+from tests.planted import FAULTS, SOON_S, until
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    processes = Processes(1)
+    yield processes
+    processes.close()
+
+
+def test_function_returns_from_another_process(processes: Processes) -> None:
+    assert processes.run(os.getpid, timeout_s=SOON_S) != os.getpid()
+
+
+def test_what_a_function_raises_is_raised_here(processes: Processes) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        processes.run(int, "x", timeout_s=SOON_S)
+
+
+def test_function_past_its_deadline_is_killed_at_once(processes: Processes) -> None:
+    begin = time.monotonic()
+    with pytest.raises(ProcessLost, match=r"did not end within 0.3 s and was killed") as caught:
+        # Never back in Python, as in a driver: a signal handler of Python's would not run.
+        processes.run(sum, itertools.repeat(0), timeout_s=0.3)
+    assert caught.value.hung
+    assert time.monotonic() - begin < 2.5
+    assert processes.run(abs, -1, timeout_s=SOON_S) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "told"),
+    [
+        (os.abort, (), "died of SIGABRT"),
+        (os._exit, (3,), "ended with exit status 3"),
+        (ctypes.string_at, (0,), "died of SIGSEGV"),
+        (signal.raise_signal, (signal.SIGKILL,), "died of SIGKILL, as when memory runs out"),
+    ],
+)
+def test_process_that_dies_is_told_how_and_replaced(
+    processes: Processes, function: Callable[..., object], arguments: tuple[int, ...], told: str
+) -> None:
+    with pytest.raises(ProcessLost, match=told) as caught:
+        processes.run(function, *arguments, timeout_s=SOON_S)
+    assert not caught.value.hung
+    assert processes.run(abs, -1, timeout_s=SOON_S) == 1
+
+
+def test_last_words_of_a_process_are_told_once(processes: Processes) -> None:
+    processes.run(os.write, 2, b"free(): invalid pointer\n", timeout_s=SOON_S)
+    with pytest.raises(ProcessLost, match=r"SIGABRT, saying: free\(\): invalid pointer$"):
+        processes.run(os.abort, timeout_s=SOON_S)
+    with pytest.raises(ProcessLost, match=r"SIGABRT$"):
+        processes.run(os.abort, timeout_s=SOON_S)
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.3])
+def test_death_of_an_idle_process_is_no_functions_fault(
+    processes: Processes, pause_s: float
+) -> None:
+    pid = processes.run(os.getpid, timeout_s=SOON_S)
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(pause_s)
+    assert processes.run(os.getpid, timeout_s=SOON_S) != pid
+
+
+def test_interrupt_is_left_to_the_parent(processes: Processes) -> None:
+    pid = processes.run(os.getpid, timeout_s=SOON_S)
+    os.kill(pid, signal.SIGINT)
+    assert processes.run(os.getpid, timeout_s=SOON_S) == pid
+
+
+def test_processes_outlive_the_thread_that_began_them() -> None:
+    begun: list[Processes] = []
+    pids: list[int] = []
+
+    def begin() -> None:
+        begun.append(Processes(1))
+        pids.append(begun[0].run(os.getpid, timeout_s=SOON_S))
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    time.sleep(0.2)
+    assert begun[0].run(os.getpid, timeout_s=SOON_S) == pids[0]
+    begun[0].close()
+    assert until(lambda: not Path(f"/proc/{pids[0]}").exists())
+
+
+# ------------------------------------------------------------------------------- killed parents
+
+PARENT = """
+import sys
+from pathlib import Path
+from harness.backends.choose import choose
+from harness.records import Config, Input
+from harness.space import Space
+from harness.spec import load_spec
+from harness.workers import LocalMeasurer
+
+if __name__ == "__main__":
+    spec = load_spec(Path(sys.argv[1])).with_measure({"timeout_s": 60})
+    measurer = LocalMeasurer(spec, choose("opencl"))
+    space = Space.of(spec, Input({"n": 100}), measurer.limits, "opencl")
+    for fault in ("none", "hang"):
+        print("next", flush=True)
+        measurer.measure(space, Input({"n": 100}), Config({"FAULT": fault, "BLOCK": 8}), None)
+"""
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that descend from one, from Linux's list of every thread's children."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found |= {child} | descendants(child)
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
+def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen(
+        [sys.executable, str(script), str(FAULTS / "faults.yaml")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        assert [parent.stdout.readline() for _ in range(2)] == ["next\n", "next\n"]
+    time.sleep(1.0)
+    workers = descendants(parent.pid)
+    assert len(workers) >= 2, "the device's process, and a builder's"
+    parent.kill()
+    parent.wait()
+    ended = until(lambda: not any(map(is_running, workers)))
+    for worker in filter(is_running, workers):
+        os.kill(worker, signal.SIGKILL)
+    assert ended

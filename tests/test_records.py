@@ -1,0 +1,159 @@
+"""The frozen nouns refuse to be built wrong, and tell themselves apart."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from harness.records import (
+    Config,
+    DeviceLimits,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    Timing,
+    Verdict,
+    WorstElement,
+    shown,
+)
+
+CONFIG, GIVEN = Config({"BLOCK": 64, "FAST": True, "REGS": None}), Input({"m": 3, "n": 4.5})
+
+
+def worst(**changes: object) -> WorstElement:
+    told = {
+        "argument": "y",
+        "index": (1, 2),
+        "found": 1.0,
+        "expected": 2.0,
+        "tolerance": 0.1,
+        "wrong_count": 3,
+        "count": 1200,
+    }
+    return WorstElement(**{**told, **changes})  # type: ignore[arg-type]
+
+
+def test_equal_values_in_another_order_are_equal_and_hash_alike() -> None:
+    other = Config({"REGS": None, "FAST": True, "BLOCK": 64})
+    assert other == CONFIG
+    assert hash(other) == hash(CONFIG)
+    assert other.digest == CONFIG.digest
+
+
+@pytest.mark.parametrize("values", [(1, 1.0), (1, True), (0, False), ("1", 1), (None, "")])
+def test_values_that_python_calls_alike_are_different_configurations(
+    values: tuple[object, object],
+) -> None:
+    one, other = (Config({"A": value}) for value in values)  # type: ignore[dict-item]
+    assert one != other
+    assert one.digest != other.digest
+
+
+def test_config_and_input_with_the_same_values_differ() -> None:
+    assert Config({"n": 1}) != Input({"n": 1})
+
+
+@pytest.mark.parametrize("value", [np.int64(3), np.float32(1), [1], (1,), {"a": 1}, b"x"])
+def test_only_plain_values_are_taken(value: object) -> None:
+    with pytest.raises(TypeError, match=f"A must be .* but got a {type(value).__name__}"):
+        Config({"A": value})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_numbers_that_are_not_finite_are_no_values(value: float) -> None:
+    with pytest.raises(ValueError, match="n must be finite"):
+        Input({"n": value})
+
+
+def test_config_survives_the_way_to_another_process() -> None:
+    assert pickle.loads(pickle.dumps(CONFIG)) == CONFIG
+
+
+def test_config_is_shown_as_people_write_it() -> None:
+    assert str(CONFIG) == "BLOCK=64, FAST=true, REGS=absent"
+    assert [shown(v) for v in (None, False, 1.5, "row")] == ["absent", "false", "1.5", "row"]
+
+
+@pytest.mark.parametrize("samples_s", [(0.0,), (-1e-6,), (math.nan,), (1.0, math.inf)])
+def test_sample_must_be_a_finite_time_above_zero(samples_s: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="finite and above 0 s"):
+        Timing(samples_s)
+
+
+def test_timing_needs_a_sample() -> None:
+    with pytest.raises(ValueError, match="one sample or more"):
+        Timing(())
+
+
+def test_timing_derives_its_figures_from_the_samples() -> None:
+    timing = Timing((3.0, 1.0, 2.0, 10.0))
+    assert (timing.median_s, timing.mean_s, timing.count) == (2.5, 4.0, 4)
+    assert timing.std_s == pytest.approx(np.std([3, 1, 2, 10], ddof=1))
+    assert Timing((1.0,)).std_s == 0
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
+def test_failed_measurement_has_a_message_and_no_timing(outcome: Outcome) -> None:
+    failed = Measurement(CONFIG, GIVEN, outcome, message="it failed")
+    assert failed.time_s == math.inf
+    with pytest.raises(ValueError, match="belongs to the outcome ok"):
+        Measurement(CONFIG, GIVEN, outcome, timing=Timing((1.0,)), message="it failed")
+    with pytest.raises(ValueError, match=f"{outcome} needs a message"):
+        Measurement(CONFIG, GIVEN, outcome)
+
+
+def test_ok_measurement_needs_a_timing() -> None:
+    assert Measurement(CONFIG, GIVEN, Outcome.OK, timing=Timing((2.0, 4.0))).time_s == 3.0
+    with pytest.raises(ValueError, match="with no timing"):
+        Measurement(CONFIG, GIVEN, Outcome.OK)
+
+
+def test_worst_element_belongs_to_a_wrong_result() -> None:
+    Measurement(CONFIG, GIVEN, Outcome.WRONG_RESULT, worst=worst(), message="wrong")
+    with pytest.raises(ValueError, match="belongs to a wrong result"):
+        Measurement(CONFIG, GIVEN, Outcome.CRASHED, worst=worst(), message="crashed")
+
+
+def test_worst_element_tells_where_what_and_how_many() -> None:
+    assert str(worst()) == "y[1, 2] is 1, expected 2 +- 0.1; 3 of 1,200 elements are wrong"
+
+
+def test_worst_element_tells_large_integers_apart() -> None:
+    told = str(worst(found=2**53 + 1, expected=2**53))
+    assert "9007199254740993, expected 9007199254740992" in told
+
+
+def test_verdict_is_correct_without_a_worst_element() -> None:
+    assert Verdict().correct
+    assert not Verdict(worst()).correct
+
+
+def test_environments_that_differ_in_a_field_have_other_fingerprints() -> None:
+    fields = ("opencl", "CPU", "PoCL", "3.0", "LLVM 14")
+    prints = {Environment(*fields).fingerprint}
+    for place in range(len(fields)):
+        changed = [field + ("x" if place == i else "") for i, field in enumerate(fields)]
+        prints.add(Environment(*changed).fingerprint)
+    # A character that moves from one field to the next is a difference, too.
+    prints.add(Environment("openclC", "PU", *fields[2:]).fingerprint)
+    assert len(prints) == len(fields) + 2
+
+
+def test_notes_do_not_separate_environments() -> None:
+    one, other = (Environment("b", "d", "p", "r", "c", {"load": load}) for load in ("0", "9"))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+def test_limits_go_by_the_names_that_constraints_use() -> None:
+    limits = DeviceLimits(1024, (1024, 1024, 64), (9, 9, 9), 49152, 8, 32)
+    assert limits.names() == {
+        "max_group_size": 1024,
+        "max_local_bytes": 49152,
+        "compute_units": 8,
+        "warp_size": 32,
+    }

@@ -1,0 +1,201 @@
+"""When sampling stops, and whether one of two is faster: against scipy and by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.records import StopReason, Timing
+from harness.timing import (
+    Sampling,
+    count_within_noise,
+    half_width,
+    is_within_noise,
+    paired_ratio,
+    time_ratio,
+    welch_p_value,
+)
+
+
+def stops_after(sampling: Sampling, samples_s: list[float], best_s: float | None = None):
+    """After how many of these samples sampling stops, and why; the clock is the list."""
+    for count in range(1, len(samples_s) + 1):
+        reason = sampling.stop(samples_s[:count], best_s)
+        if reason is not None:
+            return count, reason
+    raise AssertionError("sampling did not stop")
+
+
+NOISY = [1.0, 1.4] * 50
+
+
+def test_sampling_stops_at_its_repeats() -> None:
+    assert stops_after(Sampling(repeats=20), NOISY) == (20, StopReason.REPEATS)
+
+
+def test_repeats_bound_the_least_number_of_samples() -> None:
+    sampling = Sampling(repeats=3, min_repeats=8)
+    assert stops_after(sampling, [1.0] * 9) == (3, StopReason.REPEATS)
+
+
+def test_a_single_repeat_is_enough_if_asked_for() -> None:
+    assert stops_after(Sampling(repeats=1), [1.0]) == (1, StopReason.REPEATS)
+
+
+def test_precise_samples_stop_at_the_least_number() -> None:
+    steady = [1.0, 1.0001, 0.9999] * 10
+    assert stops_after(Sampling(min_repeats=5), steady) == (5, StopReason.PRECISE)
+
+
+def test_precision_is_the_intervals_half_width_over_the_mean() -> None:
+    samples = [1.0, 1.01, 1.02, 0.99, 1.0, 1.01]
+    limit = half_width(samples) / np.mean(samples)
+    wide, narrow = (Sampling(min_repeats=6, precision=limit * f) for f in (1.001, 0.999))
+    assert wide.stop(samples, None) is StopReason.PRECISE
+    assert narrow.stop(samples, None) is None
+
+
+def test_with_precision_zero_only_equal_samples_are_precise() -> None:
+    sampling = Sampling(repeats=10, precision=0.0)
+    assert stops_after(sampling, [2.0] * 10) == (5, StopReason.PRECISE)
+    assert stops_after(sampling, [2.0, 2.0, 2.0, 2.0, 2.0000001] * 2) == (10, StopReason.REPEATS)
+
+
+def test_surely_slower_configuration_is_given_up_after_three_samples() -> None:
+    assert stops_after(Sampling(), [2.1, 2.5, 2.2, 2.3], best_s=1.0) == (3, StopReason.WORSE)
+
+
+def test_one_fast_sample_keeps_a_configuration_in() -> None:
+    assert stops_after(Sampling(repeats=9), [9.0, 1.9] * 5, best_s=1.0)[1] is StopReason.REPEATS
+
+
+def test_disturbed_first_sample_does_not_end_a_good_configuration() -> None:
+    assert stops_after(Sampling(), [50.0] + [1.0] * 19, best_s=1.0) == (20, StopReason.REPEATS)
+
+
+def test_nothing_is_given_up_without_a_best() -> None:
+    assert stops_after(Sampling(), [100.0, 300.0] * 10, best_s=None)[1] is StopReason.REPEATS
+
+
+def test_exactly_the_threshold_is_not_worse() -> None:
+    assert Sampling(precision=0).stop([2.0, 2.1, 2.2], best_s=1.0) is None
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+def test_half_width_is_students_interval(confidence: float) -> None:
+    samples = [1.0, 1.3, 0.9, 1.1, 1.25]
+    low, high = stats.ttest_1samp(samples, 0).confidence_interval(confidence)
+    assert half_width(samples, confidence) == pytest.approx((high - low) / 2)
+
+
+def test_half_width_of_a_single_sample_is_infinite() -> None:
+    assert half_width([1.0]) == math.inf
+
+
+def lognormal(seed: int, count: int, mean: float = 1.0, spread: float = 0.05) -> list[float]:
+    rng = np.random.default_rng(seed)
+    return list(mean * np.exp(rng.normal(0, spread, count)))
+
+
+@pytest.mark.parametrize("counts", [(5, 5), (20, 3), (2, 40)])
+def test_p_value_is_that_of_welchs_test_on_logarithms(counts: tuple[int, int]) -> None:
+    one, other = lognormal(1, counts[0]), lognormal(2, counts[1], 1.03, 0.2)
+    expected = stats.ttest_ind(np.log(one), np.log(other), equal_var=False).pvalue
+    assert welch_p_value(one, other) == pytest.approx(expected)
+
+
+def test_samples_without_spread_differ_exactly_if_they_are_unequal() -> None:
+    assert welch_p_value([1.0, 1.0], [1.0, 1.0]) == 1
+    assert welch_p_value([1.0, 1.0], [1.1, 1.1]) == 0
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.99])
+def test_time_ratio_of_separate_samples_has_welchs_interval(confidence: float) -> None:
+    one, other = lognormal(3, 12, 2.0), lognormal(4, 7, 1.0, 0.2)
+    test = stats.ttest_ind(np.log(one), np.log(other), equal_var=False)
+    low, high = np.exp(test.confidence_interval(confidence))
+    ratio = time_ratio(Timing(tuple(one)), Timing(tuple(other)), confidence)
+    assert (ratio.low, ratio.high) == (pytest.approx(low), pytest.approx(high))
+    assert ratio.value == pytest.approx(stats.gmean(one) / stats.gmean(other))
+    assert ratio.count == 7
+
+
+def test_time_ratio_of_samples_taken_in_turn_is_paired() -> None:
+    drift = np.linspace(1, 3, 10)
+    one = tuple(drift * lognormal(5, 10, 1.2, 0.01))
+    other = tuple(drift * lognormal(6, 10, 1.0, 0.01))
+    logs = np.log(one) - np.log(other)
+    low, high = np.exp(stats.ttest_1samp(logs, 0).confidence_interval(0.95))
+    in_turn = [Timing(samples, StopReason.INTERLEAVED) for samples in (one, other)]
+    ratio = time_ratio(in_turn[0], in_turn[1])
+    assert (ratio.low, ratio.high) == (pytest.approx(low), pytest.approx(high))
+    assert ratio == paired_ratio(one, other)
+    assert ratio.is_clear
+    assert not time_ratio(Timing(one), Timing(other)).is_clear, "the drift hides it"
+
+
+def test_time_ratio_of_a_single_sample_has_no_bounds() -> None:
+    ratio = time_ratio(Timing((2.0,)), Timing((1.0, 1.0)))
+    assert (ratio.value, ratio.low, ratio.high) == (pytest.approx(2), 0, math.inf)
+    assert not ratio.is_clear
+
+
+def test_wild_samples_have_infinite_bounds_and_no_overflow() -> None:
+    ratio = paired_ratio([1.0, 9.0], [1.0, 1.0], confidence=0.99999)
+    assert (ratio.low, ratio.high) == (0, math.inf)
+    apart = time_ratio(Timing((1.0, 9.0)), Timing((1.0, 9.0)), confidence=1 - 1e-9)
+    assert apart.high == math.inf
+
+
+def test_paired_ratio_needs_two_rounds_of_both() -> None:
+    with pytest.raises(ValueError, match="two rounds"):
+        paired_ratio([1.0], [1.0])
+    with pytest.raises(ValueError, match="zip"):
+        paired_ratio([1.0, 2.0], [1.0])
+
+
+def test_negligible_difference_is_never_clear() -> None:
+    ratio = paired_ratio([1.003] * 50, [1.0] * 50)
+    assert ratio.low > 1
+    assert not ratio.is_clear
+    assert is_within_noise(Timing((1.003,) * 50), Timing((1.0,) * 50))
+
+
+def test_timings_within_noise_are_counted() -> None:
+    best = Timing(tuple(lognormal(7, 20, 1.0)))
+    near, far = Timing(tuple(lognormal(8, 20, 1.01))), Timing(tuple(lognormal(9, 20, 1.5)))
+    assert is_within_noise(best, near)
+    assert not is_within_noise(best, far)
+    assert count_within_noise(best, [near, far, best]) == 2
+
+
+def test_single_sample_is_judged_by_its_difference() -> None:
+    assert is_within_noise(Timing((1.0,)), Timing((1.004,)))
+    assert not is_within_noise(Timing((1.0,)), Timing((1.006,)))
+
+
+def test_95_percent_intervals_hold_the_true_ratio_95_times_in_100() -> None:
+    rng = np.random.default_rng(10)
+    trials, paired, separate = 600, 0, 0
+    for _ in range(trials):
+        drift = np.exp(rng.normal(0, 0.3, 8))
+        one, other = np.exp(rng.normal(0.1, 0.05, 8)), np.exp(rng.normal(0, 0.02, 8))
+        ratio = paired_ratio(list(drift * one), list(drift * other))
+        paired += ratio.low <= math.exp(0.1) <= ratio.high
+        ratio = time_ratio(Timing(tuple(one)), Timing(tuple(other)))
+        separate += ratio.low <= math.exp(0.1) <= ratio.high
+    # Four standard errors of a share of 0.95 in 600 trials are 0.036.
+    assert paired / trials == pytest.approx(0.95, abs=0.036)
+    assert separate / trials == pytest.approx(0.95, abs=0.036)
+
+
+def test_equal_configurations_are_told_apart_5_times_in_100() -> None:
+    rng = np.random.default_rng(11)
+    wrong = sum(
+        welch_p_value(list(a), list(b)) < 0.05
+        for a, b in (np.exp(rng.normal(0, 0.05, (2, 10))) for _ in range(600))
+    )
+    assert wrong / 600 == pytest.approx(0.05, abs=0.036)

@@ -1,0 +1,218 @@
+"""What is a right result, for every dtype a kernel may write."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from harness.verify import Tolerance, never_right, verify
+
+WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+NUMBERS = ["bool", *WHOLE, "float16", "float32", "float64", "complex64", "complex128"]
+EXACT = Tolerance(0.0, 0.0)
+
+
+def compare(found, expected, tolerance: Tolerance | None = None):
+    """The worst element of one output, None if all are right."""
+    return verify({"y": found}, {"y": expected}, tolerance or Tolerance()).worst
+
+
+def array(dtype: str) -> np.ndarray:
+    return (np.arange(24).reshape(2, 3, 4) % 2 if dtype == "bool" else
+            np.arange(24).reshape(2, 3, 4)).astype(dtype)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_equal_arrays_are_right(dtype: str) -> None:
+    assert compare(array(dtype), array(dtype), EXACT) is None
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_one_wrong_element_is_found_where_it_is(dtype: str) -> None:
+    found = array(dtype)
+    found[1, 2, 0] = not found[1, 2, 0] if dtype == "bool" else 99
+    worst = compare(found, array(dtype))
+    assert worst is not None
+    assert (worst.index, worst.wrong_count, worst.count) == ((1, 2, 0), 1, 24)
+    assert (worst.found, worst.expected) == ((1, 0) if dtype == "bool" else (99, 20))
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_single_element_without_dimensions_is_compared(dtype: str) -> None:
+    one, zero = np.array(1, dtype), np.array(0, dtype)
+    assert compare(one, one) is None
+    worst = compare(zero, one)
+    assert worst is not None
+    assert worst.index == ()
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("shape", [(), (5,), (3, 4)])
+def test_array_made_to_be_wrong_is_right_nowhere(dtype: str, shape: tuple[int, ...]) -> None:
+    expected = np.zeros(shape, dtype)
+    if shape:
+        expected.flat[:3] = [np.array(v).astype(dtype) for v in (1, 0, 1)]
+    if np.dtype(dtype).kind in "iu" and shape:
+        info = np.iinfo(dtype)
+        expected.flat[:3] = [info.min, info.max, info.max // 2]
+    if np.dtype(dtype).kind in "fc" and shape:
+        expected.flat[0] = np.nan
+    wrong = never_right(expected, expected.dtype)
+    assert (wrong.shape, wrong.dtype) == (shape, np.dtype(dtype))
+    worst = compare(wrong, expected)
+    assert worst is not None
+    assert worst.wrong_count == expected.size
+
+
+def test_nan_equals_only_nan_and_an_infinity_only_itself() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, 1.0])
+    for place, value in enumerate(values):
+        expected = np.full(4, value)
+        worst = compare(values, expected)
+        assert worst is not None
+        assert worst.wrong_count == 3
+        assert compare(values[place], np.array(value)) is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_worse_than_any_error(bad: float) -> None:
+    found = np.ones(5, np.float32)
+    found[1], found[3] = 1e30, bad
+    worst = compare(found, np.ones(5))
+    assert worst is not None
+    assert worst.index == (3,)
+    assert worst.wrong_count == 2
+    assert str(bad) in str(worst)
+
+
+def test_number_where_nan_is_expected_is_wrong() -> None:
+    worst = compare(np.zeros(1), np.array([np.nan]))
+    assert worst is not None
+    assert "expected nan" in str(worst)
+
+
+def test_worst_is_the_farthest_outside_its_own_tolerance() -> None:
+    expected = np.array([1000.0, 1.0])
+    # Off by 11 where 10 are allowed, and by 1.5 where 0.01 are.
+    worst = compare(np.array([1011.0, 2.5]), expected, Tolerance(rtol=0.01, atol=0.0))
+    assert worst is not None
+    assert worst.index == (1,)
+    assert worst.tolerance == pytest.approx(0.01)
+
+
+def test_worst_is_the_worst_of_all_outputs() -> None:
+    right, off, far = np.zeros(2), np.array([0.0, 1.0]), np.array([5.0, 0.0])
+    found = {"a": off, "b": far, "c": right}
+    worst = verify(found, {"a": right, "b": right, "c": right}, Tolerance()).worst
+    assert worst is not None
+    assert (worst.argument, worst.index) == ("b", (0,))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rtol"), [("float16", 1e-1), ("float32", 1e-5), ("float64", 1e-13)]
+)
+def test_default_tolerance_goes_by_the_format_of_what_is_found(dtype: str, rtol: float) -> None:
+    expected = np.array([1000.0])
+    near, far = (np.array([1000 * (1 + f * rtol)]).astype(dtype) for f in (0.5, 2.0))
+    assert compare(near, expected) is None
+    assert compare(far, expected) is not None
+
+
+def test_given_tolerances_replace_the_defaults_each_by_itself() -> None:
+    assert Tolerance(rtol=0.5).of(np.dtype("float32")) == (0.5, 1e-6)
+    assert Tolerance(atol=0.5).of(np.dtype("float32")) == (1e-5, 0.5)
+
+
+def test_relative_tolerance_does_not_loosen_integers() -> None:
+    loose = Tolerance(rtol=0.5)
+    assert compare(np.array([1001]), np.array([1000]), loose) is not None
+    assert compare(np.array([1001]), np.array([1000]), Tolerance(atol=1.0)) is None
+    assert compare(np.array([1002]), np.array([1000]), Tolerance(atol=1.0)) is not None
+    assert compare(np.array([True]), np.array([False]), Tolerance(1.0, 9.0)) is not None
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype: str) -> None:
+    expected = np.array([2**53, 2**62], dtype)
+    found = expected + np.array([1, 0], dtype)
+    worst = compare(found, expected)
+    assert worst is not None
+    assert (worst.index, worst.found, worst.expected) == ((0,), 2**53 + 1, 2**53)
+    assert "9007199254740993, expected 9007199254740992" in str(worst)
+
+
+def test_signed_and_unsigned_are_compared_exactly() -> None:
+    assert compare(np.array([2**63], np.uint64), np.array([2**63 - 1], np.int64)) is not None
+    assert compare(np.array([2**62], np.uint64), np.array([2**62], np.int64)) is None
+
+
+def test_integers_may_be_expected_as_floats() -> None:
+    assert compare(np.array([3], np.int32), np.array([3.0])) is None
+    assert compare(np.array([3], np.int32), np.array([3.2])) is not None
+
+
+def test_boolean_that_is_neither_0_nor_1_is_wrong() -> None:
+    found = np.array([1, 255], np.uint8).view(np.bool_)
+    worst = compare(found, np.array([True, True]))
+    assert worst is not None
+    assert (worst.index, worst.found, worst.wrong_count) == ((1,), 255, 1)
+
+
+def test_complex_element_is_told_by_its_farther_part() -> None:
+    expected = np.array([1 + 2j, 3 + 4j], np.complex64)
+    worst = compare(expected + np.array([0, 1j], np.complex64), expected)
+    assert worst is not None
+    assert (worst.argument, worst.index) == ("y.imag", (1,))
+    assert (worst.found, worst.expected) == (5, 4)
+    nan = compare(np.array([complex(np.nan, 9)]), np.array([0j]))
+    assert nan is not None
+    assert nan.argument == "y.real"
+
+
+def test_overflowing_difference_is_wrong_and_not_an_error() -> None:
+    worst = compare(np.array([1e308]), np.array([-1e308]))
+    assert worst is not None
+    assert worst.index == (0,)
+
+
+def test_shape_that_differs_is_the_host_modules_mistake() -> None:
+    with pytest.raises(ValueError, match=r"`y` the shape \(3,\).*has \(2,\)"):
+        compare(np.zeros(2), np.zeros(3))
+
+
+def test_element_beyond_the_first_chunk_is_found() -> None:
+    expected = np.zeros((3, 100_000), np.float32)
+    found = expected.copy()
+    found[1, 7], found[2, 99_999] = 1.0, 3.0
+    worst = compare(found, expected)
+    assert worst is not None
+    assert (worst.index, worst.wrong_count) == ((2, 99_999), 2)
+
+
+@given(
+    hnp.arrays(np.float64, 6, elements=st.floats(width=32)),
+    hnp.arrays(np.float64, 6, elements=st.floats(width=32)),
+    st.sampled_from([0.0, 1e-3, 0.5]),
+    st.sampled_from([0.0, 1e-2, 3.0]),
+)
+def test_verdict_is_that_of_numpys_isclose(found, expected, rtol, atol) -> None:
+    # numpy lets infinities through that are equal, and compares NaN likewise when asked.
+    right = np.isclose(found, expected, rtol, atol, equal_nan=True)
+    worst = compare(found, expected, Tolerance(rtol, atol))
+    assert (worst is None) == bool(right.all())
+    if worst is not None:
+        assert worst.wrong_count == np.count_nonzero(~right)
+        assert not right[worst.index]
+
+
+def test_ten_million_elements_are_compared_in_half_a_second() -> None:
+    found = np.ones(10_000_000, np.float32)
+    expected = np.ones(10_000_000)
+    started = time.perf_counter()
+    assert compare(found, expected) is None
+    assert time.perf_counter() - started < 0.5
