@@ -16,6 +16,7 @@ from scipy.special import stdtr, stdtrit
 from harness.records import StopReason, Timing
 
 _GIVE_UP_SAMPLES = 3
+_LOOK_EVERY = 50
 _NEGLIGIBLE = 0.005
 """Differences under 0.5 % are not real without many samples, even on a GPU with locked clocks."""
 
@@ -41,6 +42,8 @@ class Sampling:
         count = len(samples_s)
         if count >= self.repeats:
             return StopReason.REPEATS
+        if count % max(1, count // _LOOK_EVERY):
+            return None  # many samples are looked at now and then, else it costs their square
         # The fastest sample, not the mean: one disturbed launch must not end a good one.
         worse = best_s is not None and min(samples_s) > self.give_up_at * best_s
         if worse and count >= min(_GIVE_UP_SAMPLES, self.min_repeats):

@@ -266,3 +266,17 @@ def test_no_device_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None
         BackendUnavailable, match=r'no OpenCL device is; pip install "pyopencl\[pocl\]"'
     ):
         find_device()
+
+
+def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = find_device()
+    if name.is_gpu:
+        pytest.skip("a GPU's driver has no threads to pin")
+    assert os.environ["POCL_AFFINITY"] == "1"
+    pinned = OpenClDevice(name).environment
+    monkeypatch.setenv("POCL_AFFINITY", "0")
+    free = OpenClDevice(name).environment
+    assert free.device == f"{pinned.device}, threads not pinned"
+    assert free.fingerprint != pinned.fingerprint

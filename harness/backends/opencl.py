@@ -29,6 +29,9 @@ def load_pyopencl() -> Any:
     """The module pyopencl; raises BackendUnavailable that says what to install."""
     # PoCL keeps the work-group functions that it compiles at first launches here.
     os.environ.setdefault("POCL_CACHE_DIR", str(cache_folder("pocl")))
+    # PoCL's threads are pinned: left alone, the scheduler often wakes two of them on one core,
+    # and a launch on two cores then takes exactly twice as long, for seconds on end.
+    os.environ.setdefault("POCL_AFFINITY", "1")
     # PyOpenCL's own cache would serve what ours has judged stale, and leaves each source that
     # does not compile in the folder for temporary files.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")

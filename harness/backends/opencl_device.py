@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -66,12 +67,17 @@ class OpenClDevice:
         device = self._device
         return Environment(
             backend="opencl",
-            device=f"{device.name.strip()}, {device.max_compute_units} compute units",
+            device=f"{device.name.strip()}, {device.max_compute_units} compute units{self._unpinned()}",
             platform=device.platform.name.strip(),
             driver=device.driver_version,
             compiler=identity_of(device),
             notes={"global_memory_bytes": str(device.global_mem_size)},
         )
+
+    def _unpinned(self) -> str:
+        """What tells a CPU apart whose threads a person left unpinned: its times differ."""
+        free = self.shares_cpu and os.environ.get("POCL_AFFINITY") != "1"
+        return ", threads not pinned" if free else ""
 
     @cached_property
     def limits(self) -> DeviceLimits:
