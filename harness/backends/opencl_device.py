@@ -64,10 +64,10 @@ class OpenClDevice:
     @property
     def environment(self) -> Environment:
         """Device with its compute units, platform, driver and compiler."""
-        device = self._device
+        device, units = self._device, self._device.max_compute_units
         return Environment(
             backend="opencl",
-            device=f"{device.name.strip()}, {device.max_compute_units} compute units{self._unpinned()}",
+            device=f"{device.name.strip()}, {units} compute units{self._unpinned()}",
             platform=device.platform.name.strip(),
             driver=device.driver_version,
             compiler=identity_of(device),
