@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from rich.console import Console
@@ -14,12 +14,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from harness.builds import Builds
 from harness.command import run_command
 from harness.display import format_time, make_console
 from harness.errors import UsageError
 from harness.inspection import (
     ONLY_A_DEVICE_TELLS,
-    Builder,
     Inspection,
     Size,
     Target,
@@ -102,9 +102,12 @@ def _check(args: argparse.Namespace) -> int:
         targets = [] if args.no_compile else _targets(args)
         if args.backend or args.arch:
             _require_sources(specs, targets)
-        builders = [stack.enter_context(Builder(target)) for target in targets]
+        builds = {
+            target: stack.enter_context(closing(Builds(target.backend, target.identity)))
+            for target in targets
+        }
         # All builds are under way before the first is waited for.
-        inspections = [_inspections(spec, builders, args) for spec in specs]
+        inspections = [_inspections(spec, builds, args) for spec in specs]
         failed = []
         for spec, of_spec in zip(specs, inspections, strict=True):
             _describe(console, spec)
@@ -152,14 +155,14 @@ def _lacks(spec: Spec, target: Target) -> str:
 
 
 def _inspections(
-    spec: Spec, builders: Sequence[Builder], args: argparse.Namespace
+    spec: Spec, builds: Mapping[Target, Builds], args: argparse.Namespace
 ) -> list[Inspection]:
     told = args.backend or args.arch
     sample = (DEFAULT_SAMPLE if told else 0) if args.sample is None else args.sample
     return [
-        Inspection(spec, builder, sample, args.seed)
-        for builder in builders
-        if builder.target.language in spec.sources
+        Inspection(spec, target, of_target, sample, args.seed)
+        for target, of_target in builds.items()
+        if target.language in spec.sources
     ]
 
 

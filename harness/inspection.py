@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import random
-import signal
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from dataclasses import dataclass
-from multiprocessing import get_context
-from types import TracebackType
 
-from pebble import ProcessExpired, ProcessPool
-
-from harness.backends.base import Binary, Program
+from harness.backends.base import Program
 from harness.backends.choose import Backend, choose
 from harness.backends.cuda_checks import why_unloadable
 from harness.backends.nvcc import Nvcc
-from harness.buildcache import BuildCache
+from harness.builds import Builds
 from harness.errors import BackendUnavailable, BuildFailed, ExpressionError, UsageError
 from harness.expression import Expression
 from harness.occupancy import Occupancy, multiprocessor, occupancy
@@ -31,8 +24,6 @@ from harness.programs import make_program
 from harness.records import Build, Config, DeviceLimits, Input, Value
 from harness.space import Space
 from harness.spec import Spec
-
-BUILD_TIMEOUT_S = 120.0
 
 ARCHITECTURE_LIMITS = DeviceLimits(
     max_group_size=1024,
@@ -55,16 +46,19 @@ ONLY_A_DEVICE_TELLS = "compute_units"
 
 @dataclass(frozen=True)
 class Target:
-    """What is compiled for; `backend` is None for an architecture without a device, `nvcc` is
-    None for OpenCL. `flags` names the compiler whose flags are tuned."""
+    """What is compiled for: a device that is here, or an architecture without one."""
 
     name: str
-    language: str
-    flags: str
+    backend: Backend
     identity: str
     limits: DeviceLimits
-    backend: Backend | None = None
-    nvcc: Nvcc | None = None
+    nvcc: Nvcc | None = None  # None for OpenCL
+    has_device: bool = False
+
+    @property
+    def language(self) -> str:
+        """The language of the source that is compiled."""
+        return self.backend.language
 
     @property
     def why_no_occupancy(self) -> str | None:
@@ -84,7 +78,8 @@ def architecture_target(arch: str) -> Target:
     Raises UsageError for what is no architecture, BackendUnavailable without nvcc.
     """
     nvcc = Nvcc(arch)
-    return Target(arch, "cuda", "nvcc", nvcc.identity, ARCHITECTURE_LIMITS, nvcc=nvcc)
+    backend = Backend("cuda", "nvcc", "its architecture was named", arch=arch)
+    return Target(arch, backend, nvcc.identity, ARCHITECTURE_LIMITS, nvcc)
 
 
 def device_target(requested: str) -> Target:
@@ -102,14 +97,12 @@ def device_target(requested: str) -> Target:
     finally:
         device.close()
     nvcc = compiler if isinstance(compiler, Nvcc) else None
-    return Target(
-        name, backend.language, backend.compiler, compiler.identity, limits, backend, nvcc
-    )
+    return Target(name, backend, compiler.identity, limits, nvcc, has_device=True)
 
 
 def unjudged(spec: Spec, target: Target) -> list[str]:
     """What of a space needs a device and is left out, a sentence each."""
-    if target.backend is not None:
+    if target.has_device:
         return []
     named = [
         f"{spec.path}:{c.line}: the constraint `{c.expression.text}`"
@@ -129,7 +122,7 @@ def target_space(spec: Spec, target: Target, given: Input) -> Space:
 
     Raises UsageError where the size of the group depends on what only a device tells.
     """
-    if target.backend is None:
+    if not target.has_device:
         for size in spec.launch.group:
             if _needs_device(size):
                 raise UsageError(
@@ -140,7 +133,7 @@ def target_space(spec: Spec, target: Target, given: Input) -> Space:
         grid = tuple(Expression("1") if _needs_device(s) else s for s in spec.launch.grid)
         launch = dataclasses.replace(spec.launch, grid=grid)
         spec = dataclasses.replace(spec, constraints=kept, launch=launch)
-    return Space.of(spec, given, target.limits, target.flags)
+    return Space.of(spec, given, target.limits, target.backend.compiler)
 
 
 def _needs_device(expression: Expression) -> bool:
@@ -219,96 +212,32 @@ class Trial:
         return lines[0] if lines else ""
 
 
-class Builder:
-    """Compiles programs for one target side by side, what is in the build cache not again.
-
-    nvcc is a process anyhow. An OpenCL compiler lives in the process that calls it and may
-    take it along, so that it gets processes of its own.
-    """
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self._cache = BuildCache()
-        count = os.cpu_count() or 1
-        self._threads = ThreadPoolExecutor(count)
-        self._processes = ProcessPool(
-            max_workers=count, initializer=_ignore_interrupts, context=get_context("spawn")
-        )
-
-    def __enter__(self) -> Builder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._threads.shutdown(cancel_futures=True)
-        self._processes.stop()
-        self._processes.join()
-
-    def start(self, program: Program) -> Future[Binary]:
-        """Start a build; its result is for `finished`."""
-        cached = self._cache.get(program.key(self.target.identity))
-        if cached is not None:
-            done: Future[Binary] = Future()
-            done.set_result(cached)
-            return done
-        if self.target.nvcc is not None:
-            return self._threads.submit(self._compile, self.target.nvcc, program)
-        future: Future[Binary] = self._processes.schedule(
-            _compile, args=[self.target.backend, program], timeout=BUILD_TIMEOUT_S
-        )
-        return future
-
-    def _compile(self, nvcc: Nvcc, program: Program) -> Binary:
-        binary = nvcc.compile(program)
-        self._cache.put(binary)
-        return binary
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _compile(backend: Backend, program: Program) -> Binary:
-    """In a process of its own."""
-    binary = backend.open_compiler().compile(program)
-    BuildCache().put(binary)
-    return binary
-
-
-def finished(future: Future[Binary]) -> Build:
-    """Wait for a build; raises BuildFailed."""
-    try:
-        return future.result().build
-    except TimeoutError:
-        raise BuildFailed(f"the compiler did not end within {BUILD_TIMEOUT_S:g} s") from None
-    except ProcessExpired as error:
-        raise BuildFailed(f"the compiler's process died, exit code {error.exitcode}") from None
-
-
 class Inspection:
     """The default of a space and a uniform sample of its other legal configurations on the
     first input, under compilation for a target from the start.
 
-    `missing` is how many fewer others there are than were asked for.
+    `builds` are those of the target; `missing` is how many fewer others there are than were
+    asked for.
     """
 
-    def __init__(self, spec: Spec, builder: Builder, sample: int = 0, seed: int = 0) -> None:
+    def __init__(
+        self, spec: Spec, target: Target, builds: Builds, sample: int = 0, seed: int = 0
+    ) -> None:
         self.spec = spec
-        self.target = target = builder.target
+        self.target = target
+        self._builds = builds
         self._spaces = [target_space(spec, target, given) for given in spec.inputs]
         self._space = self._spaces[0]
         default = self._space.default
         legal = {default} if self._space.is_legal(default) else set()
         others = self._space.sample(random.Random(seed), sample, legal) if sample else []
         self.missing = sample - len(others)
-        self._builds = [
-            (config, builder.start(make_program(spec, self._space, config, target.language)))
-            for config in (default, *others)
-        ]
+        self._configs = (default, *others)
+        for config in self._configs:
+            builds.start(self._program(config))
+
+    def _program(self, config: Config) -> Program:
+        return make_program(self.spec, self._space, config, self.target.language)
 
     @property
     def size(self) -> Size:
@@ -317,8 +246,7 @@ class Inspection:
 
     def trials(self) -> Iterator[Trial]:
         """What came of each configuration, the default first; waits for the compiler."""
-        for config, future in self._builds:
-            yield self._trial(config, future)
+        return map(self._trial, self._configs)
 
     def why_default_illegal(self) -> str | None:
         """None where the target allows the default on every input."""
@@ -329,13 +257,13 @@ class Inspection:
                 return f"{self.target.name} does not allow it on the input ({given}): {reason}"
         return None
 
-    def _trial(self, config: Config, future: Future[Binary]) -> Trial:
+    def _trial(self, config: Config) -> Trial:
         failure = self.why_default_illegal() if config == self._space.default else None
         try:
-            build = finished(future)
+            build = self._builds.finish(self._program(config)).build
             group_size = math.prod(self._space.launch(config, self.spec.function, ()).group)
         except (BuildFailed, ExpressionError) as error:
-            return Trial(config, failure=str(error) or "the compiler refused it and said nothing")
+            return Trial(config, failure=str(error))
         resident = self._occupancy(build, group_size)
         failure = failure or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:

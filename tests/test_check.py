@@ -12,6 +12,7 @@ import yaml
 
 from harness import check
 from harness.backends import nvcc
+from harness.backends.choose import Backend
 from harness.backends.nvcc import find_nvcc
 from harness.backends.opencl import find_device
 from harness.check import main
@@ -120,7 +121,9 @@ def blocks(*values: int, default: int) -> dict[str, object]:
     }
 
 
-SM_90 = Target("sm_90", "cuda", "nvcc", "nvcc 13 sm_90", ARCHITECTURE_LIMITS)
+SM_90 = Target(
+    "sm_90", Backend("cuda", "nvcc", "named", arch="sm_90"), "nvcc 13 sm_90", ARCHITECTURE_LIMITS
+)
 
 # ------------------------------------------------------------------------- what a space holds
 

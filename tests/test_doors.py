@@ -20,7 +20,7 @@ DOORS = {
     "pyopencl": ("harness/backends/opencl.py",),
     "pycuda": ("harness/backends/cuda.py",),
     "sklearn": ("harness/tree.py",),
-    "pebble": ("harness/processes.py", "harness/inspection.py"),
+    "pebble": ("harness/processes.py",),
     "filelock": ("harness/results/",),
     "platformdirs": ("harness/buildcache.py",),
 }

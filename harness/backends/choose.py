@@ -17,12 +17,14 @@ class Backend:
     """A device that was chosen, as it travels to worker processes.
 
     `language` names the source that it compiles, `compiler` the flags that it understands.
+    `arch` is an architecture to compile for; None means that of the device that is here.
     """
 
     language: str
     compiler: str
     why: str
     opencl_device: opencl.DeviceName | None = None
+    arch: str | None = None
 
     def open_device(self) -> Device:
         """Open the device in this process."""
@@ -34,7 +36,7 @@ class Backend:
         """Open the compiler for the device in this process."""
         if self.opencl_device is not None:
             return opencl.OpenClCompiler(self.opencl_device)
-        return Nvcc(cuda.device_arch())
+        return Nvcc(self.arch or cuda.device_arch())
 
 
 def choose(requested: str) -> Backend:
