@@ -5,6 +5,7 @@ Each check notes all faults that it finds in the Document and goes on.
 
 from __future__ import annotations
 
+import math
 import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -173,7 +174,7 @@ def _add_input(document: Document, index: int, given: Input, found: dict[Input, 
 def _has_features(
     document: Document, index: int, values: Mapping[str, Any], features: Sequence[str]
 ) -> bool:
-    """Whether an input gives the features and nothing else, all of them numbers."""
+    """Whether an input gives the features and nothing else, all of them finite numbers."""
     place: Place = ("inputs", "values", index)
     for name in (name for name in features if name not in values):
         text = f"needs the feature `{name}`, which inputs.features lists"
@@ -181,7 +182,8 @@ def _has_features(
     for name in (name for name in values if name not in features):
         text = f"`{name}` is not a feature; {nearest(name, features)}"
         document.fault((*place, name), told_at(place, text))
-    return set(values) == set(features) and all(type(v) in (int, float) for v in values.values())
+    numbers = [v for v in values.values() if type(v) in (int, float) and math.isfinite(v)]
+    return set(values) == set(features) and len(numbers) == len(values)
 
 
 def check_defaults(document: Document, parameters: Sequence[Parameter]) -> None:
