@@ -5,8 +5,8 @@ Each check notes all faults that it finds in the Document and goes on.
 
 from __future__ import annotations
 
-import math
 import keyword
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
