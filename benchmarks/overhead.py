@@ -78,6 +78,9 @@ class Clock:
     def step(self, text: str) -> None:
         """Nothing is shown."""
 
+    def warn(self, text: str) -> None:
+        """Nothing is shown."""
+
     def test(self, progress: Progress) -> None:
         """A test has ended."""
         self.tests_s.append(time.perf_counter())
@@ -91,7 +94,7 @@ def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
         store = Store(engine)
         make_opentuner_tables(store)
         clock = Clock()
-        campaign = Campaign(spec, ReplayMeasurer(recording), store, options, None, clock)
+        campaign = Campaign(spec, ReplayMeasurer(recording), store, options, clock)
         started = time.perf_counter()
         campaign.run()
         elapsed_s = time.perf_counter() - started

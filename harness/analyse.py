@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 from sqlalchemy import Connection
 
-from harness.analysis import Measured, cross_input_report, report_input
+from harness.analysis import Measured, cross_input_report, describe_failures, report_input
 from harness.command import run_command
 from harness.display import inputs_table, make_console
 from harness.errors import UsageError
@@ -87,6 +87,9 @@ def _titles(chosen: Sequence[Campaign], place: str) -> Iterator[str]:
 
 def _print(console: Console, connection: Connection, campaign: Campaign, title: str) -> None:
     measured, finals = _by_input(read_measurements(connection, campaign.key))
+    if not measured:
+        console.print(Text(f"{title}: holds no measurements yet"), soft_wrap=True)
+        return
     default = _tuned(campaign.default, measured)
     reports = [
         report_input(given, known, finals.get(given, ()), default, legal=None)
@@ -95,7 +98,8 @@ def _print(console: Console, connection: Connection, campaign: Campaign, title: 
     console.print(inputs_table(reports, title, default))
     console.print()
     times = {given: {c: m.time_s for c, m in known.items()} for given, known in measured.items()}
-    for line in cross_input_report(times, default):
+    failures = list(describe_failures(measured))
+    for line in [*failures, *([""] if failures else []), *cross_input_report(times, default)]:
         console.print(Text(line), soft_wrap=True)
     console.print()
 

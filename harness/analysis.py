@@ -7,6 +7,7 @@ They need no device and no database; `harness.tune` calls them on what it has ju
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from harness.tree import (
 )
 
 MAX_FINALISTS = 3
+MAX_REASONS = 5
 
 Measured = Mapping[Config, Measurement]
 
@@ -31,9 +33,11 @@ Measured = Mapping[Config, Measurement]
 @dataclass(frozen=True)
 class InputReport:
     """What tuning an input came to; `best` and `baseline` are those of the interleaved
-    re-measurement, None where nothing worked, and `speedup` needs both.
+    re-measurement, or else the search's own, None where nothing worked; `speedup` needs both
+    to be re-measured.
 
-    `legal` is the number of legal configurations, None where it is not known.
+    `legal` is the number of legal configurations, None where it is not known. `note` says
+    what kept an input from being measured, or measured again.
     """
 
     given: Input
@@ -43,6 +47,7 @@ class InputReport:
     within_noise: int
     outcomes: Mapping[Outcome, int]
     legal: int | None
+    note: str = ""
 
     @property
     def measured(self) -> int:
@@ -52,7 +57,7 @@ class InputReport:
     @property
     def is_exhausted(self) -> bool:
         """Whether every legal configuration was measured."""
-        return self.legal is not None and self.measured >= self.legal
+        return bool(self.legal) and self.measured >= (self.legal or 0)
 
 
 def report_input(
@@ -65,10 +70,13 @@ def report_input(
 ) -> InputReport:
     """Sum up an input: `measured` by the search, `finals` re-measured in turn."""
     in_turn = {m.config: m for m in finals}
+    speedup, note = None, ""
     best, baseline = fastest(in_turn.values()), in_turn.get(default)
-    speedup = None
     if best and baseline and best.timing and baseline.timing:
         speedup = time_ratio(baseline.timing, best.timing, confidence)
+    elif not best and (best := fastest(measured.values())):
+        # The search's own times are flattered, and no speed-up is claimed from them.
+        baseline, note = measured.get(default), "not measured again"
     return InputReport(
         given,
         best,
@@ -77,6 +85,7 @@ def report_input(
         _count_ties(best, measured, confidence),
         Counter(m.outcome for m in measured.values()),
         legal,
+        note,
     )
 
 
@@ -110,9 +119,41 @@ def _tie(one: Measurement, other: Measurement) -> bool:
 Times = Mapping[Input, Mapping[Config, float]]
 
 
+def describe_failures(measured: Mapping[Input, Measured]) -> Iterator[str]:
+    """The reasons of failed configurations, the commonest first, each with how often it came
+    and one example; nothing where nothing failed."""
+    failures = [m for known in measured.values() for m in known.values() if not m.timing]
+    groups: dict[tuple[Outcome, str], list[Measurement]] = {}
+    for m in failures:
+        groups.setdefault((m.outcome, _NUMBER.sub("#", _headline(m.message))), []).append(m)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    if ordered:
+        yield "Why configurations failed:"
+    for alike in ordered[:MAX_REASONS]:
+        m = alike[0]
+        yield f"    {len(alike)} {m.outcome}, such as ({m.config}) on ({m.input}):"
+        yield f"        {_headline(m.message)}"
+    if len(ordered) > MAX_REASONS:
+        yield f"    and {len(ordered) - MAX_REASONS} other reasons"
+    if ordered:
+        yield "All messages are in the database, in measurements.message."
+
+
+_NUMBER = re.compile(r"\d[\d.,e+-]*")
+
+
+def _headline(message: str) -> str:
+    """The line of a message that tells most: a compiler's first error, else the first line."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+
+
 def cross_input_report(times: Times, default: Config) -> Iterator[str]:
     """The tree and its leave-one-out slowdown, as lines; or why there is none."""
     matrix = make_matrix(times, default)
+    if not matrix.inputs:
+        yield "No configuration has worked on any input: there is nothing to choose from."
+        return
     if len(matrix.inputs) < FEWEST_INPUTS:
         yield (
             f"No tree over inputs: it needs {FEWEST_INPUTS} inputs with results, and there are "

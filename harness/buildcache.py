@@ -15,34 +15,11 @@ import os
 import tempfile
 from pathlib import Path
 
-import platformdirs
-
 from harness.backends.base import Binary
-from harness.errors import UsageError
+from harness.cachefolder import cache_folder, unwritable
 from harness.records import Build
 
 _FORMAT = b"harness-build-2"
-
-
-def cache_folder(part: str) -> Path:
-    """A folder of the cache, made if missing: below HARNESS_CACHE_DIR, or the user's cache.
-
-    Raises UsageError where it cannot be made.
-    """
-    root = os.environ.get("HARNESS_CACHE_DIR") or platformdirs.user_cache_dir("harness")
-    folder = Path(root) / part
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-    return folder
-
-
-def _unwritable(path: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"the cache cannot be written at {path}: {error.strerror}; make room or set "
-        "HARNESS_CACHE_DIR to a folder that can be written"
-    )
 
 
 class BuildCache:
@@ -75,7 +52,7 @@ class BuildCache:
         try:
             _write_whole(target, _head(rest) + b"\n" + rest)
         except OSError as error:
-            raise _unwritable(target, error) from None
+            raise unwritable(target, error) from None
 
     def _file(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.bin"

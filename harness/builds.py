@@ -28,11 +28,6 @@ class Builds:
         self._running: dict[str, Task[Binary]] = {}
         self._failed: dict[str, str] = {}
 
-    @property
-    def has_compiled(self) -> bool:
-        """Whether any builder process was needed."""
-        return self._processes is not None
-
     def start(self, program: Program) -> None:
         """Begin a build, unless it is on disk, under way, or known to fail."""
         key = program.key(self._compiler)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from harness.analysis import InputReport, choose_finalists, fastest, report_input
-from harness.errors import UsageError
-from harness.records import Config, Input, Measurement, Outcome, Value
+from harness.errors import HostModuleError, UsageError
+from harness.records import Config, Input, Measurement, Outcome, StopReason, Value
 from harness.results import RunPlan, Store, Stored
 from harness.search import Progress, SearchOptions, search_input
 from harness.space import Space
@@ -31,6 +33,9 @@ class Display(Protocol):
     def test(self, progress: Progress) -> None:
         """A test of a search has ended."""
 
+    def warn(self, text: str) -> None:
+        """Something went wrong that does not end the run."""
+
 
 class Campaign:
     """The inputs of one spec, tuned in turn with one measurer into one store."""
@@ -41,7 +46,6 @@ class Campaign:
         measurer: Measurer,
         store: Store,
         options: SearchOptions,
-        compiler: str | None,
         display: Display,
         fresh: bool = False,
     ) -> None:
@@ -50,16 +54,16 @@ class Campaign:
         self._measurer = measurer
         self._store = store
         self._options = options
-        self._compiler = compiler
         self._display = display
         self._stored: dict[Input, dict[Config, Stored]] = {}
         self._runs: dict[Input, int] = {}
-        latest = store.latest_campaign(spec, measurer.environment)
-        self.number = latest + 1 if fresh else max(1, latest)
+        self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
+        self.replayed = 0  # tests that the database answered
+        self.number = store.choose_campaign(spec, measurer.environment, fresh)
 
     def space(self, given: Input) -> Space:
         """The legal configurations of an input on the measurer's device."""
-        return Space.of(self.spec, given, self._measurer.limits, self._compiler)
+        return Space.of(self.spec, given, self._measurer.limits, self._measurer.compiler)
 
     def plan(self, given: Input) -> RunPlan:
         """The run of an input."""
@@ -71,6 +75,7 @@ class Campaign:
             technique=",".join(options.techniques),
             seed=options.seed,
             test_limit=options.test_limit,
+            parallelism=options.parallelism,
             label=options.label,
             campaign=self.number,
         )
@@ -80,16 +85,35 @@ class Campaign:
         for seed in self._options.seeds:
             reasons = [self.space(given).why_illegal(seed) for given in self.spec.inputs]
             if None not in reasons:
-                raise UsageError(f"the seed configuration ({seed}) is illegal: {reasons[0]}")
+                raise UsageError(
+                    f"the seed configuration ({seed}) is illegal on every input; "
+                    f"on ({self.spec.inputs[0]}): {reasons[0]}"
+                )
 
     def run(self) -> list[InputReport]:
         """Search, cross-measure, re-measure; every finished measurement is kept at once."""
         searched: list[Input] = []
         for number, given in enumerate(self.spec.inputs, start=1):
-            self._search(number, given, searched)
-            searched.append(given)
-        self._cross_measure()
+            with self._told(given):
+                self._search(number, given, searched)
+                searched.append(given)
+        if not self._is_time_up():
+            self._cross_measure()
         return self._finals()
+
+    @contextmanager
+    def _told(self, given: Input) -> Iterator[None]:
+        """An input whose data cannot be made is left out and told; the others go on."""
+        try:
+            yield
+        except HostModuleError as error:
+            self._store.session.rollback()
+            self.left_out[given] = f"left out: {error}"
+            self._display.warn(f"({given}) is left out: {error}")
+
+    def _is_time_up(self) -> bool:
+        stop_at = self._options.stop_at
+        return stop_at is not None and time.monotonic() >= stop_at
 
     # ----------------------------------------------------------------- search
 
@@ -98,9 +122,14 @@ class Campaign:
         winners = self._winners_of(nearest_first(given, searched))
         seeds = [space.default, *self._options.seeds, *winners]
         legal = [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
-        self._display.begin_stage(
-            f"[{number}/{len(self.spec.inputs)}] {given}", self._budget(space)
-        )
+        title = f"[{number}/{len(self.spec.inputs)}] {given}"
+        self._display.begin_stage(title, space.budget(self._options.test_limit))
+        if space.count == 0:
+            reason = space.why_illegal(space.default)
+            self.left_out[given] = (
+                f"no configuration is legal on this device; the default: {reason}"
+            )
+            return
         options = self._options
         if options.results_log is not None and len(self.spec.inputs) > 1:
             log = options.results_log
@@ -114,11 +143,12 @@ class Campaign:
             options,
             legal,
             self._known(given),
-            self._display.test,
+            self._count,
         )
 
-    def _budget(self, space: Space) -> int:
-        return min(self._options.test_limit, space.count or self._options.test_limit)
+    def _count(self, progress: Progress) -> None:
+        self.replayed += progress.replayed
+        self._display.test(progress)
 
     def _winners_of(self, inputs: Iterable[Input]) -> list[Config]:
         """The best configurations of these inputs, each once, the first few."""
@@ -154,16 +184,22 @@ class Campaign:
             (given, config)
             for given in self.spec.inputs
             for config in winners
-            if config not in self._known(given) and self.space(given).is_legal(config)
+            if given in self._runs
+            and config not in self._known(given)
+            and self.space(given).is_legal(config)
         ]
         self._display.begin_stage("winners on the other inputs", len(missing))
         for given, config in missing:
-            plan = self.plan(given)
-            found = self._measurer.measure(self.space(given), given, config, None)
-            row = self._store.add_measurement(self._runs[given], plan, "cross", found)
-            self._store.commit()
-            self._known(given)[config] = Stored(row, found)
-            self._display.step(f"{given}: {found.outcome}")
+            with self._told(given):
+                self._measure_cross(given, config)
+            self._display.step(str(given))
+
+    def _measure_cross(self, given: Input, config: Config) -> None:
+        found = self._measurer.measure(self.space(given), given, config, None)
+        plan = self.plan(given)
+        row = self._store.add_measurement(self._runs[given], plan, "cross", found)
+        self._store.commit()
+        self._known(given)[config] = Stored(row, found)
 
     # ----------------------------------------------------------------- finals
 
@@ -175,28 +211,43 @@ class Campaign:
             self._display.step(str(given))
         return reports
 
+    def _note(self, report: InputReport) -> str:
+        """What kept an input from being measured, or measured again."""
+        if not report.measured:
+            return self.left_out.get(report.given, "not measured: the time was up")
+        return self.left_out.get(report.given, report.note)
+
     def _final(self, given: Input) -> InputReport:
         measured, space = self._measured(given), self.space(given)
         finalists = choose_finalists(measured.values())
         wanted = list(dict.fromkeys([*finalists, space.default]))
         working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
-        finals = self._interleaved(given, space, working) if working else []
+        finals: Sequence[Measurement] = []
+        if working and given in self._runs:
+            with self._told(given):
+                finals = self._interleaved(given, space, working)
         confidence = self.spec.measure.confidence
-        return report_input(given, measured, finals, space.default, space.count, confidence)
+        report = report_input(given, measured, finals, space.default, space.count, confidence)
+        return dataclasses.replace(report, note=self._note(report))
 
     def _interleaved(
         self, given: Input, space: Space, configs: Sequence[Config]
     ) -> list[Measurement]:
         """Re-measure in turn, unless these very configurations were the last time."""
         plan = self.plan(given)
-        earlier = self._store.finals(plan)
-        if {measurement.config for measurement in earlier} == set(configs):
-            return earlier
         rounds = max(2, self.spec.measure.repeats)
+        earlier = self._store.finals(plan)
+        same = {measurement.config for measurement in earlier} == set(configs)
+        if same and all(_is_whole(measurement, rounds) for measurement in earlier):
+            return earlier
         found = self._measurer.measure_interleaved(space, given, configs, rounds)
         self._store.add_finals(self._runs[given], plan, found)
         self._store.commit()
         return found
+
+    def measured(self) -> dict[Input, dict[Config, Measurement]]:
+        """Of every input, each configuration's measurement by the search."""
+        return {given: self._measured(given) for given in self.spec.inputs}
 
     def times(self) -> dict[Input, dict[Config, float]]:
         """Of every input, the median seconds of each configuration; infinity where it failed."""
@@ -204,6 +255,12 @@ class Campaign:
             given: {config: m.time_s for config, m in self._measured(given).items()}
             for given in self.spec.inputs
         }
+
+
+def _is_whole(measurement: Measurement, rounds: int) -> bool:
+    """Whether a final was measured to its end, and as often as is asked for now."""
+    timing = measurement.timing
+    return timing is not None and (timing.count == rounds or timing.stopped is StopReason.RECORDED)
 
 
 def nearest_first(given: Input, others: Sequence[Input]) -> Iterator[Input]:

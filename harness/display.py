@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -21,10 +22,12 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.analysis import InputReport
 from harness.records import Config, Measurement, Outcome, Timing
-from harness.search import Progress as TestProgress
 from harness.timing import Ratio, half_width
+
+if TYPE_CHECKING:  # they bring scikit-learn and OpenTuner, which not every command needs
+    from harness.analysis import InputReport
+    from harness.search import Progress as TestProgress
 
 _PLAIN_WIDTH = 140
 _PLAIN_PERIOD_S = 5.0
@@ -127,6 +130,10 @@ class ProgressDisplay:
         elif steps:
             self._line(f"{title}: {steps} to do")
 
+    def warn(self, text: str) -> None:
+        """Told in any case, above the live line."""
+        self._console.print(Text(f"warning: {text}"), soft_wrap=True)
+
     def step(self, text: str) -> None:
         """One step has ended."""
         self._done += 1
@@ -203,7 +210,7 @@ class InputsTable:
     def _legend(self) -> str:
         told = (
             "times: median +- half the 95 % interval; speed-up: over the default "
-            f"({self._default}), re-measured in turn, with its confidence interval; "
+            f"({self._default}), mean ratio of launches in turn, with its confidence interval; "
             "ties: others that do not differ from the best for certain"
         )
         failed: Counter[Outcome] = Counter()
@@ -232,13 +239,15 @@ def _lines(report: InputReport) -> Iterable[str]:
 
 
 def _configuration(report: InputReport) -> str:
-    return str(report.best.config) if report.best else "nothing worked"
+    return str(report.best.config) if report.best else report.note or "nothing worked"
 
 
 def _speedup(report: InputReport) -> str:
     if report.best and report.baseline and report.best.config == report.baseline.config:
         return "default is best"
-    return format_ratio(report.speedup) if report.speedup else "-"
+    if report.speedup:
+        return format_ratio(report.speedup)
+    return report.note if report.best and report.note else "-"
 
 
 def _time(measurement: Measurement | None) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from harness.backends.base import Program
 from harness.backends.choose import Backend, choose
-from harness.backends.cuda_checks import why_unloadable
+from harness.backends.launch_checks import why_unloadable
 from harness.backends.nvcc import Nvcc
 from harness.builds import Builds
 from harness.errors import BackendUnavailable, BuildFailed, ExpressionError, UsageError

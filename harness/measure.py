@@ -40,14 +40,16 @@ class Job:
 
 
 def measure(device: Device, case: Case, job: Job) -> Measurement:
-    """Verify one launch, warm up, sample, verify again; never raises for the configuration's
-    own failure, which is the measurement's outcome."""
+    """Verify one launch, warm up, sample, verify what the samples left and one more launch;
+    never raises for the configuration's own failure, which is the measurement's outcome."""
     trial = _Trial(device, case, job)
     try:
         trial.begin()
         trial.warm_up()
         reason = trial.sample_until_enough()
         trial.check("after the timed launches")
+        # A launch that does nothing leaves what an earlier one left right: only new outputs tell.
+        trial.end()
     except (LaunchFailed, _WrongResult) as error:
         return trial.failed(error)
     return trial.succeeded(reason)
@@ -102,7 +104,8 @@ class _Trial:
         self.warmup_s.append(self._verified_launch("at the first launch"))
 
     def end(self) -> None:
-        """Verify one more launch: other configurations wrote the same outputs meanwhile."""
+        """Verify one more launch: what the outputs hold may be of an earlier launch, or, of
+        configurations that take turns, another one's."""
         self._verified_launch("after the timed launches")
 
     def _verified_launch(self, when: str) -> float:

@@ -158,11 +158,6 @@ class Verdict:
 
     worst: WorstElement | None = None
 
-    @property
-    def correct(self) -> bool:
-        """Whether every element lies within its tolerance."""
-        return self.worst is None
-
 
 class StopReason(str, Enum):
     """Why sampling ended."""

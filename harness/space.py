@@ -176,6 +176,10 @@ class Space:
         solutions, rejecting = self._solutions
         return None if rejecting else solutions.count
 
+    def budget(self, limit: int) -> int:
+        """How many configurations can be measured within a limit."""
+        return limit if self.count is None else min(limit, self.count)
+
     def estimate_count(self, rng: random.Random) -> tuple[float, float]:
         """Legal configurations and their standard error, from the legal share of random ones.
 

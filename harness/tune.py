@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import math
+import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from harness.analysis import InputReport, cross_input_report
+from harness.analysis import InputReport, cross_input_report, describe_failures
 from harness.backends.choose import BACKENDS, choose
 from harness.backends.replay import ReplayMeasurer, read_recording
 from harness.campaign import Campaign
 from harness.command import run_command
 from harness.display import ProgressDisplay, inputs_table, make_console
 from harness.errors import UsageError
-from harness.records import Config
+from harness.records import Config, Value
 from harness.results import Store, shown_place, sqlite_path, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques, techniques
 from harness.spec import Spec, load_spec
@@ -30,6 +33,7 @@ from harness.workers import LocalMeasurer, Measurer
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     parser = _parser()
+    parser.set_defaults(given=list(sys.argv[1:] if arguments is None else arguments))
     return run_command(parser, arguments, _tune)
 
 
@@ -64,7 +68,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
 
 def _add_search_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--test-limit", type=_count, metavar="N", help="tests per input")
-    group.add_argument("--stop-after", type=float, metavar="SECONDS", help="for all inputs")
+    group.add_argument("--stop-after", type=_duration, metavar="SECONDS", help="for all inputs")
     group.add_argument(
         "--technique", "-t", action="append", metavar="NAME", help="may be given several times"
     )
@@ -84,7 +88,7 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="proposals a generation, built side by side (default 4)",
     )
-    group.add_argument("--seed", type=int, default=0, help="of the random numbers (default 0)")
+    group.add_argument("--seed", type=_seed, default=0, help="of the random numbers (default 0)")
 
 
 def _add_measurement_options(group: argparse._ArgumentGroup) -> None:
@@ -106,10 +110,11 @@ def _add_measurement_options(group: argparse._ArgumentGroup) -> None:
 def _add_result_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--database",
+        type=_text,
         metavar="PLACE",
         help="SQLite file or SQLAlchemy URL (default results/NAME.db)",
     )
-    group.add_argument("--label", default="unnamed", help="name of the tuning run")
+    group.add_argument("--label", type=_text, default="unnamed", help="name of the tuning run")
     group.add_argument("--fresh", action="store_true", help="use nothing measured before")
     group.add_argument(
         "--results-log",
@@ -120,11 +125,35 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--quiet", action="store_true", help="only the result, no progress")
 
 
+_LARGEST = 10**9
+
+
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, but got {text}")
-    return number
+    if not text.isdigit() or not 1 <= int(text) <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, got {text!r}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdigit() or int(text) > _LARGEST:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 10^9, got {text!r}")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"must be seconds above 0, got {text!r}")
+    return seconds
+
+
+def _text(text: str) -> str:
+    if not text or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"must be a text of printable characters, got {text!r}")
+    return text
 
 
 def _tune(args: argparse.Namespace) -> int:
@@ -134,20 +163,30 @@ def _tune(args: argparse.Namespace) -> int:
     if args.space is None:
         raise UsageError("name a space, for example spaces/mvmul.yaml")
     spec = _with_measure_options(load_spec(args.space), args)
+    _check_log(args.results_log)
+    place = args.database or _default_place(spec, args.recording is not None)
+    if args.recording is not None and sqlite_path(place) == args.recording:
+        raise UsageError(f"--recording and --database are both {place}; write to another file")
     options = _search_options(spec, args)
-    place = args.database or str(Path("results") / f"{spec.name}.db")
     console = make_console()
-    with writing(place) as engine, _measurer(spec, args, console) as (measurer, compiler):
+    with writing(place) as engine, _measurer(spec, args, console) as measurer:
+        options = dataclasses.replace(options, seeds=_read_seeds(args, spec, measurer.compiler))
         store = Store(engine)
         make_opentuner_tables(store)
         with ProgressDisplay(console, args.quiet) as display:
-            campaign = Campaign(spec, measurer, store, options, compiler, display, args.fresh)
+            campaign = Campaign(spec, measurer, store, options, display, args.fresh)
             campaign.check_seeds()
             reports = campaign.run()
         _print_result(console, campaign, reports, str(measurer.environment))
         console.print(Text(_next_step(spec, args, place, reports)), soft_wrap=True)
         store.sessions.remove()
-    return 0 if any(report.best for report in reports) else 1
+    failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
+    return 1 if failed else 0
+
+
+def _default_place(spec: Spec, is_replay: bool) -> str:
+    """Replayed results are kept apart from measured ones."""
+    return str(Path("results") / (f"{spec.name}.replay.db" if is_replay else f"{spec.name}.db"))
 
 
 def _with_measure_options(spec: Spec, args: argparse.Namespace) -> Spec:
@@ -165,15 +204,24 @@ def _search_options(spec: Spec, args: argparse.Namespace) -> SearchOptions:
         parallelism=args.parallelism,
         stop_at=stop_at,
         results_log=args.results_log,
-        seeds=tuple(_read_seed(path, spec) for path in args.seed_configuration),
     )
 
 
-def _read_seed(path: Path, spec: Spec) -> Config:
+def _check_log(log: Path | None) -> None:
+    if log is not None and not log.parent.is_dir():
+        raise UsageError(f"--results-log {log}: the folder {log.parent} does not exist; make it")
+
+
+def _read_seeds(args: argparse.Namespace, spec: Spec, compiler: str | None) -> tuple[Config, ...]:
+    defaults = {p.name: p.default for p in spec.tuned_for(compiler)}
+    return tuple(_read_seed(path, defaults) for path in args.seed_configuration)
+
+
+def _read_seed(path: Path, defaults: Mapping[str, Value]) -> Config:
     """A configuration from a JSON file; parameters that it leaves out keep their defaults."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        seed = Config({p.name: p.default for p in spec.parameters} | dict(values))
+        seed = Config({**defaults, **dict(values)})
     except OSError as error:
         raise UsageError(f"--seed-configuration {path}: {error.strerror}") from None
     except (ValueError, TypeError) as error:
@@ -184,29 +232,25 @@ def _read_seed(path: Path, spec: Spec) -> Config:
 
 
 @contextmanager
-def _measurer(
-    spec: Spec, args: argparse.Namespace, console: Console
-) -> Iterator[tuple[Measurer, str | None]]:
-    """The measurer that was asked for, and the compiler whose flags are tuned."""
+def _measurer(spec: Spec, args: argparse.Namespace, console: Console) -> Iterator[Measurer]:
+    """The measurer that was asked for, and why, where that was not said."""
     measurer: Measurer
     if (args.backend == "replay") != (args.recording is not None):
         raise UsageError("--backend replay and --recording FILE go together")
     if args.backend == "replay":
-        replay = ReplayMeasurer(read_recording(args.recording, spec))
-        measurer, compiler, why = replay, replay.compiler, ""
+        measurer, why = ReplayMeasurer(read_recording(args.recording, spec)), ""
     else:
         backend = choose(args.backend)
         if backend.language not in spec.sources:
             raise UsageError(
                 f"{spec.path} has no {backend.language} source, which {backend.language} needs"
             )
-        measurer, compiler = LocalMeasurer(spec, backend), backend.compiler
-        why = f"; {backend.why}"
+        measurer, why = LocalMeasurer(spec, backend), f"; {backend.why}"
     try:
         if not args.quiet:
             told = f"backend {measurer.environment.backend}: {measurer.environment}{why}"
             console.print(Text(told), soft_wrap=True)
-        yield measurer, compiler
+        yield measurer
     finally:
         measurer.close()
 
@@ -219,7 +263,13 @@ def _print_result(
     console.print()
     console.print(inputs_table(reports, f"{spec.name} on {where}", default))
     console.print()
-    for line in cross_input_report(campaign.times(), default):
+    if campaign.replayed:
+        told = f"{campaign.replayed} tests were answered from the database; --fresh measures anew."
+        console.print(Text(told), soft_wrap=True)
+        console.print()
+    failures = list(describe_failures(campaign.measured()))
+    across = cross_input_report(campaign.times(), default)
+    for line in [*failures, *([""] if failures else []), *across]:
         console.print(Text(line), soft_wrap=True)
     console.print()
 
@@ -229,14 +279,34 @@ def _next_step(
 ) -> str:
     """The command to run next."""
     shown = f"{sqlite_path(place) or shown_place(place)}"
-    kept = f"Every sample is in {shown}; look again with: python -m harness.analyse {shown}"
+    look = shlex.join(["python", "-m", "harness.analyse", shown])
+    kept = f"Every sample is in {shown}; look again with: {look}"
+    if not any(report.best for report in reports):
+        return f"{kept}\nMend what the messages above name, then run the same command again."
     if all(report.is_exhausted for report in reports):
-        return f"{kept}\nEvery legal configuration was measured: this is the best of the space."
-    limit = 2 * (args.test_limit or spec.search.test_limit)
-    again = f"python -m harness.tune {args.space} --test-limit {limit}"
-    if args.database:
-        again += f" --database {shown_place(args.database)}"
-    return f"{kept}\nTo search on: {again}"
+        return f"{kept}\nEvery legal configuration was measured: nothing is left to search."
+    limit = args.test_limit or spec.search.test_limit
+    if args.stop_after is None:
+        limit *= 2  # the tests ran out, not the time
+    again = ["python", "-m", "harness.tune", *_kept_options(args), "--test-limit", str(limit)]
+    return f"{kept}\nTo search on: {shlex.join(again)}"
+
+
+_ONLY_ONCE = ("--fresh", "--test-limit", "--stop-after")
+
+
+def _kept_options(args: argparse.Namespace) -> Iterator[str]:
+    """The arguments as they were given, for the command that goes on from here."""
+    words = iter(args.given)
+    for word in words:
+        option, assigned, _ = word.partition("=")
+        if option in _ONLY_ONCE:
+            if option != "--fresh" and not assigned:
+                next(words, None)
+        elif args.database and args.database in word:
+            yield word.replace(args.database, shown_place(args.database))
+        else:
+            yield word
 
 
 if __name__ == "__main__":

@@ -45,6 +45,10 @@ class Measurer(Protocol):
     def limits(self) -> DeviceLimits | None:
         """What bounds legal configurations; None where that is not known."""
 
+    @property
+    def compiler(self) -> str | None:
+        """The compiler whose flags are tuned; None where none is."""
+
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Tell what will be measured next, so that it can be compiled meanwhile."""
 
@@ -69,6 +73,7 @@ class LocalMeasurer:
         """Opens the device; raises BackendUnavailable where that fails."""
         self._spec = spec
         self._language = backend.language
+        self._compiler = backend.compiler
         self._device = _DeviceProcess(spec, backend)
         try:
             self._facts = self._device.describe()
@@ -86,6 +91,11 @@ class LocalMeasurer:
     def limits(self) -> DeviceLimits:
         """The device's limits."""
         return self._facts.limits
+
+    @property
+    def compiler(self) -> str:
+        """The compiler whose flags are tuned."""
+        return self._compiler
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
@@ -105,30 +115,42 @@ class LocalMeasurer:
         timeout_s = self._spec.measure.timeout_s
         try:
             measured: Measurement = self._device.run(given, run, (job,), timeout_s)
-        except ProcessLost as lost:
-            return _lost(job, lost, timeout_s)
+        except (ProcessLost, LaunchFailed) as error:
+            return _failed(job, error, timeout_s)
         return measured
 
     def measure_interleaved(
         self, space: Space, given: Input, configs: Sequence[Config], rounds: int
     ) -> list[Measurement]:
-        """Measure in turn; where the process is lost, all of them are, with the reason."""
+        """Measure in turn; where the process is lost, each alone and the survivors once more."""
         prepared = [self._job(space, given, config, None) for config in configs]
         jobs = [job for job in prepared if isinstance(job, Job)]
         measured = iter(self._interleaved(given, jobs, rounds) if jobs else [])
         return [job if isinstance(job, Measurement) else next(measured) for job in prepared]
 
     def _interleaved(self, given: Input, jobs: Sequence[Job], rounds: int) -> list[Measurement]:
+        found, complete = self._together(given, jobs, rounds)
+        if complete or len(jobs) == 1:
+            return found
+        # Which of them took the process along shows when each runs alone.
+        alone = [self._together(given, [job], rounds)[0][0] for job in jobs]
+        survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
+        if len(survivors) < 2:
+            return alone
+        again = iter(self._together(given, survivors, rounds)[0])
+        return [next(again) if m.outcome is Outcome.OK else m for m in alone]
+
+    def _together(
+        self, given: Input, jobs: Sequence[Job], rounds: int
+    ) -> tuple[list[Measurement], bool]:
+        """The measurements, and whether they were completed; if not, all have the same failure."""
         measure = self._spec.measure
         # A configuration's time is enough for its `repeats` launches and its verification.
         timeout_s = measure.timeout_s * len(jobs) * (1 + rounds / measure.repeats)
         try:
-            found: list[Measurement] = self._device.run(
-                given, run_interleaved, (jobs, rounds), timeout_s
-            )
-        except ProcessLost as lost:
-            return [_lost(job, lost, timeout_s) for job in jobs]
-        return found
+            return self._device.run(given, run_interleaved, (jobs, rounds), timeout_s), True
+        except (ProcessLost, LaunchFailed) as error:
+            return [_failed(job, error, timeout_s) for job in jobs], False
 
     def _job(
         self, space: Space, given: Input, config: Config, best_s: float | None
@@ -204,8 +226,12 @@ class _DeviceProcess:
                 prepare, self._backend, host, given, timeout_s=PREPARE_TIMEOUT_S
             )
         except LaunchFailed as error:
-            self._unfit[given] = f"the data of ({given}): {error}"
-            raise LaunchFailed(self._unfit[given]) from None
+            message = f"the data of ({given}): {error}"
+            if given not in self._names:
+                self._unfit[given] = message
+            else:  # it did fit before, and does so again perhaps in a new process
+                self._processes.replace()
+            raise LaunchFailed(message) from None
         except ProcessLost as lost:
             raise HostModuleError(
                 f"{host}: the process that made the data of ({given}) {lost}; "
@@ -215,7 +241,8 @@ class _DeviceProcess:
     def run(
         self, given: Input, function: Callable[..., Any], args: Sequence[object], timeout_s: float
     ) -> Any:
-        """Run on the device with the input's data; raises ProcessLost."""
+        """Run on the device with the input's data; raises ProcessLost, or LaunchFailed for data
+        that does not fit on the device any more."""
         was_used = self._used
         try:
             return self._run_once(given, function, args, timeout_s)
@@ -233,6 +260,8 @@ class _DeviceProcess:
         if result is None:  # a new process, or one with another input's data
             self._prepare(given)
             result, healthy = self._call(function, args, timeout_s)
+        if result is None:  # the process that was prepared died, and a new one answered
+            raise ProcessLost("ended while it was idle", idle=True)
         if healthy:
             self._used = True
         else:
@@ -253,11 +282,13 @@ class _DeviceProcess:
         self._processes.close()
 
 
-def _lost(job: Job, lost: ProcessLost, timeout_s: float) -> Measurement:
-    """What it means for a configuration that its process was killed or died."""
-    if lost.hung:
+def _failed(job: Job, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:
+    """What it means for a configuration that its process was lost, or did not take the data."""
+    if isinstance(error, LaunchFailed):
+        outcome, message = Outcome.LAUNCH_FAILED, str(error)
+    elif error.hung:
         outcome = Outcome.TIMEOUT
         message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
     else:
-        outcome, message = Outcome.CRASHED, f"the kernel's process {lost}"
+        outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
     return Measurement(job.config, job.input, outcome, build=job.binary.build, message=message)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from harness.backends.base import Argument, Binary, Compiler, Device, Launch, Program
 from harness.backends.choose import Backend
-from harness.backends.cuda_checks import why_unlaunchable
+from harness.backends.launch_checks import why_unlaunchable
 from harness.errors import BuildFailed, LaunchFailed
 from harness.records import Build, DeviceLimits, Environment
 
@@ -135,7 +135,8 @@ class FakeDevice:
 class FakeBackend(Backend):
     """A backend whose every compilation and launch leaves a line in `journal`: what, begin,
     end, in seconds of the machine's clock. A process of its device dies at the launch after
-    `lives`; arrays beyond `memory_bytes` do not fit on it."""
+    `lives`; arrays beyond `memory_bytes` do not fit on it, and nothing does at the binds of
+    all its processes that `refused_binds` numbers, from 0."""
 
     journal: Path = Path()
     shares_cpu: bool = False
@@ -143,6 +144,7 @@ class FakeBackend(Backend):
     compile_s: float = 0.0
     lives: int = 1_000_000
     memory_bytes: int = 1_000_000
+    refused_binds: tuple[int, ...] = ()
 
     def open_device(self) -> Device:
         """A fake device that takes its time."""
@@ -171,10 +173,17 @@ class _JournalDevice(FakeDevice):
 
     def bind(self, arguments: Mapping[str, Argument]) -> None:
         wanted = sum(value.nbytes for value in arguments.values())
+        refused = self._binds() in self._backend.refused_binds
         with _noted(self._backend.journal, "bind"):
-            if wanted > self._backend.memory_bytes:
+            if refused or wanted > self._backend.memory_bytes:
                 raise LaunchFailed(f"{wanted} bytes do not fit")
         super().bind(arguments)
+
+    def _binds(self) -> int:
+        journal = self._backend.journal
+        return (
+            sum(what == "bind" for what, _, _ in read_journal(journal)) if journal.exists() else 0
+        )
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         if len(self.launched) == self._backend.lives:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,16 @@ from typing import Any
 
 from harness.backends.replay import Recording, ReplayMeasurer
 from harness.campaign import Campaign
-from harness.records import Config, Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.records import (
+    Config,
+    DeviceLimits,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.spec import Spec, load_spec
@@ -67,12 +77,28 @@ def formula_s(given: Input, config: Config) -> float:
 class FormulaMeasurer(ReplayMeasurer):
     """Replays a formula; remembers what it was asked for, and can be told to stop the run."""
 
-    def __init__(self, times: Times = formula_s, stop_after: int | None = None) -> None:
+    def __init__(
+        self,
+        times: Times = formula_s,
+        stop_after: int | None = None,
+        interleaves: bool = False,
+    ) -> None:
         environment = Environment("replay", "formula", "none", "recorded", "recorded")
         super().__init__(Recording(environment, {}))
         self._times = times
         self._stop_after = stop_after
+        self._interleaves = interleaves
+        self._limits: DeviceLimits | None = None
         self.asked: list[tuple[Input, Config]] = []
+
+    @property
+    def limits(self) -> DeviceLimits | None:
+        """What it was told."""
+        return self._limits
+
+    def tell_limits(self, limits: DeviceLimits) -> None:
+        """From now on the device has limits."""
+        self._limits = limits
 
     def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
         """The formula's time in three samples, or a failed build where it is infinite."""
@@ -82,8 +108,15 @@ class FormulaMeasurer(ReplayMeasurer):
         return recorded(self._times, given, config)
 
     def measure_interleaved(self, space: Any, given: Input, configs: Any, rounds: int) -> Any:
-        """The same again."""
-        return [recorded(self._times, given, config) for config in configs]
+        """The same again, or as if it were sampled in turn."""
+        found = [recorded(self._times, given, config) for config in configs]
+        return [_in_turn(m, rounds) if self._interleaves else m for m in found]
+
+
+def _in_turn(measurement: Measurement, rounds: int) -> Measurement:
+    assert measurement.timing is not None
+    timing = Timing((measurement.time_s,) * rounds, StopReason.INTERLEAVED)
+    return dataclasses.replace(measurement, timing=timing)
 
 
 def recorded(times: Times, given: Input, config: Config) -> Measurement:
@@ -106,6 +139,9 @@ class Tests(list[Progress]):
     def step(self, text: str) -> None:
         """Nothing is shown."""
 
+    def warn(self, text: str) -> None:
+        """Nothing is shown."""
+
     def test(self, progress: Progress) -> None:
         """A test has ended."""
         self.append(progress)
@@ -124,6 +160,6 @@ def opened(
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:
-            yield Campaign(spec, measurer, store, search, None, tests, fresh), tests
+            yield Campaign(spec, measurer, store, search, tests, fresh), tests
         finally:
             store.sessions.remove()

@@ -44,6 +44,7 @@ def make_plan(
         technique=technique,
         seed=0,
         test_limit=100,
+        parallelism=4,
         label="a label",
         campaign=campaign,
     )

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.backends.base import Binary, Program
-from harness.buildcache import BuildCache, cache_folder
+from harness.buildcache import BuildCache
+from harness.cachefolder import cache_folder
 from harness.errors import UsageError
 from harness.records import Build
 

@@ -34,7 +34,8 @@ def measured_anew(folder: Path) -> tuple[Measurement, bool]:
     try:
         space = space_of(spec, measurer)
         found = measurer.measure(space, GIVEN, space.default, None)
-        return found, measurer._builds.has_compiled
+        assert found.build is not None
+        return found, not found.build.cached
     finally:
         measurer.close()
 
@@ -85,7 +86,7 @@ def test_options_are_part_of_what_is_built(edited: Path) -> None:
         found = measurer.measure(space, GIVEN, with_flag, None)
         assert found.build is not None
         assert found.build.options == "-cl-mad-enable"
-        assert measurer._builds.has_compiled
+        assert not found.build.cached
     finally:
         measurer.close()
 

@@ -17,8 +17,9 @@ import pytest
 from harness.backends import cuda, cuda_driver
 from harness.backends.base import Binary, Launch, Program
 from harness.backends.cuda import CudaDevice, cuda_status, device_arch, require_cuda
-from harness.backends.cuda_checks import pack_arguments, why_unlaunchable, why_unloadable
+from harness.backends.cuda_arguments import pack_arguments
 from harness.backends.cuda_driver import FoundDevice, driver_version, found_devices
+from harness.backends.launch_checks import why_unlaunchable, why_unloadable
 from harness.backends.nvcc import Nvcc
 from harness.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.records import Build, DeviceLimits

@@ -22,7 +22,7 @@ DOORS = {
     "sklearn": ("harness/tree.py",),
     "pebble": ("harness/processes.py",),
     "filelock": ("harness/results/",),
-    "platformdirs": ("harness/buildcache.py",),
+    "platformdirs": ("harness/cachefolder.py",),
 }
 
 
@@ -48,13 +48,23 @@ def test_a_library_is_imported_through_its_door_alone(library: str) -> None:
     assert all(user.startswith(DOORS[library]) for user in users)
 
 
-def test_importing_the_spec_loads_no_gpu_stack() -> None:
-    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "rich")
-    code = f"import harness.spec, sys; print(*[m for m in {heavy!r} if m in sys.modules])"
+def _loaded_by(module: str, libraries: tuple[str, ...]) -> list[str]:
+    """Those of the libraries that importing a module loads."""
+    code = f"import {module}, sys; print(*[m for m in {libraries!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert done.stdout.split() == []
+    return done.stdout.split()
+
+
+def test_importing_the_spec_loads_no_gpu_stack() -> None:
+    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "rich")
+    assert _loaded_by("harness.spec", heavy) == []
+
+
+def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:
+    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy")
+    assert _loaded_by("harness.check", heavy) == []
 
 
 def test_no_module_evaluates_or_unpickles() -> None:

@@ -60,7 +60,7 @@ def test_first_launch_is_in_no_sample() -> None:
     assert found.timing is not None
     assert max(found.timing.samples_s) == 1e-3
     assert found.warmup_s == (100.0,)
-    assert len(device.launched) == 1 + found.timing.count
+    assert len(device.launched) == 1 + found.timing.count + 1
 
 
 def test_sampling_stops_when_surely_worse_than_the_best() -> None:
@@ -109,6 +109,33 @@ def test_result_that_turns_wrong_is_found_after_the_timed_launches() -> None:
     found = measure(device_with(tires), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "after the timed launches" in found.message
+
+
+@pytest.mark.parametrize("working", [1, 3])
+def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_there(
+    working: int,
+) -> None:
+    launches = iter(range(100))
+
+    def stops(x: Array, y: Array) -> None:
+        if next(launches) < working:
+            y[...] = 2 * x
+
+    found = measure(device_with(stops), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.timing is None
+    assert "after the timed launches: y[0] is nan" in found.message
+
+
+def test_result_that_is_right_again_at_the_last_launch_is_wrong_all_the_same() -> None:
+    def spoils_the_samples(x: Array, y: Array) -> None:
+        is_verified = np.isnan(device.launched[-1]["y"]).all()
+        y[...] = 2 * x if is_verified else 0
+
+    device = device_with(spoils_the_samples)
+    found = measure(device, CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "after the timed launches: y[3] is 0" in found.message
 
 
 def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() -> None:

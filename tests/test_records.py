@@ -16,7 +16,6 @@ from harness.records import (
     Measurement,
     Outcome,
     Timing,
-    Verdict,
     WorstElement,
     shown,
 )
@@ -125,11 +124,6 @@ def test_worst_element_tells_where_what_and_how_many() -> None:
 def test_worst_element_tells_large_integers_apart() -> None:
     told = str(worst(found=2**53 + 1, expected=2**53))
     assert "9007199254740993, expected 9007199254740992" in told
-
-
-def test_verdict_is_correct_without_a_worst_element() -> None:
-    assert Verdict().correct
-    assert not Verdict(worst()).correct
 
 
 def test_environments_that_differ_in_a_field_have_other_fingerprints() -> None:

@@ -141,7 +141,7 @@ def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
         ({"UNROLL": "9" * 10_000}, ":2: UNROLL is '9999"),
         ({"CACHE": 0}, ":2: CACHE is '0', which is none of its values: false, true"),
         ({"LAYOUT": ""}, ":2: LAYOUT is '', which is none of its values: row, column, block"),
-        ({"LAYOUT": "a\0b"}, "recording.csv"),
+        ({"LAYOUT": "a\0b"}, "recording.csv:2: is not CSV text: it holds a NUL byte; save"),
         ({"outcome": "good"}, ":2: outcome is 'good'; there are ok, illegal,"),
     ],
     ids=str,

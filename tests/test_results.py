@@ -179,14 +179,25 @@ def test_known_is_what_shares_program_environment_input_and_campaign(place: Path
             assert store.known(plan) == {}
 
 
-def test_latest_campaign_counts_one_program_in_one_environment(place: Path) -> None:
+def test_a_campaign_is_of_one_program_in_one_environment(place: Path) -> None:
+    other_device = dataclasses.replace(ENVIRONMENT, compiler="another")
     with opened(place) as store:
-        assert store.latest_campaign(SPEC, ENVIRONMENT) == 0
+        assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 1
         begin_search(store, make_plan(campaign=3))
         begin_search(store, make_plan(campaign=2, technique="B"))
-        assert store.latest_campaign(SPEC, ENVIRONMENT) == 3
-        other = dataclasses.replace(ENVIRONMENT, compiler="another")
-        assert store.latest_campaign(SPEC, other) == 0
+        assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 3
+        assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=True) == 4
+        assert store.choose_campaign(SPEC, other_device, fresh=False) == 1
+
+
+def test_an_edited_kernel_begins_a_campaign_of_its_own(place: Path) -> None:
+    edited = dataclasses.replace(SPEC, function="mvmul_edited")
+    with opened(place) as store:
+        begin_search(store, make_plan(campaign=3))
+        assert store.choose_campaign(edited, ENVIRONMENT, fresh=False) == 4
+        begin_search(store, make_plan(campaign=4, spec=edited))
+        assert store.choose_campaign(edited, ENVIRONMENT, fresh=False) == 4
+        assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 3
 
 
 def test_campaigns_come_last_begun_first(place: Path) -> None:
@@ -210,7 +221,7 @@ def test_run_with_an_equal_plan_is_continued(place: Path) -> None:
     with opened(place) as store:
         begun = store.begin_run(dataclasses.replace(make_plan(), test_limit=9), {})
         assert (begun.id, begun.tuning_run_id) == (search.run_id, 7)
-        assert list(store.answered_tests(begun.id).values()) == [1000]
+        assert store.next_ordinal(begun.id) == 1
         store.commit()
     assert query(place, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
 
@@ -603,8 +614,8 @@ def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
         store.begin_run(plan, {})
         store.known(plan)
         store.finals(plan)
-        store.latest_campaign(SPEC, ENVIRONMENT)
-        store.answered_tests(1)
+        store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
+        store.next_ordinal(1)
         read_measurements(store.session.connection(), KEY)
         selects = [(sql, values) for sql, values in seen if sql.startswith("SELECT")]
         assert len(selects) >= 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentuner.search.manipulator import (
@@ -14,10 +15,12 @@ from opentuner.search.manipulator import (
     LogIntegerParameter,
     PowerOfTwoParameter,
 )
+from opentuner.search.technique import the_registry
 
-from harness.errors import UsageError
-from harness.records import Config
+from harness.errors import HostModuleError, UsageError
+from harness.records import Config, DeviceLimits, Input
 from harness.search import resolve_techniques, techniques
+from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator
 from harness.space import Space
 from tests.replays import FormulaMeasurer, formula_s, make_spec, opened
@@ -69,21 +72,45 @@ def test_an_illegal_proposal_becomes_a_legal_neighbour(tmp_path: Path) -> None:
     assert sum(proposed[name] != value for name, value in space.default.items()) <= 2
 
 
+# Populations that are larger than the test's budget; smaller, they come to a second generation.
+SMALL_POPULATION = {"BinaryGA": 12, "DifferentialEvolution_20_100": 12}
+
+
 @pytest.mark.parametrize("technique", techniques())
-def test_every_offered_technique_measures_distinct_legal_configurations(
-    technique: str, tmp_path: Path
+def test_every_offered_technique_measures_distinct_legal_configurations_and_repeats(
+    technique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", measurer, technique=[technique]) as (campaign, tests):
-        given = spec.inputs[0]
-        campaign.spec = spec
-        space = campaign.space(given)
-        campaign._search(1, given, [])
-    assert len(measurer.asked) == len(set(measurer.asked)) == len(tests) == 40
-    assert all(space.is_legal(config) for _, config in measurer.asked)
-    best = min(formula_s(given, config) for _, config in measurer.asked)
+    if technique in SMALL_POPULATION:
+        (registered,) = (t for t in the_registry if t.name == technique)
+        monkeypatch.setattr(registered, "population_size", SMALL_POPULATION[technique])
+    spec, first, second = make_spec(tmp_path), FormulaMeasurer(), FormulaMeasurer()
+    given = spec.inputs[0]
+    for measurer in (first, second):
+        with opened(spec, tmp_path / "r.db", measurer, True, technique=[technique]) as (
+            campaign,
+            tests,
+        ):
+            space = campaign.space(given)
+            campaign._search(1, given, [])
+    assert first.asked == second.asked
+    assert len(first.asked) == len(set(first.asked)) == len(tests) == 40
+    assert all(space.is_legal(config) for _, config in first.asked)
+    best = min(formula_s(given, config) for _, config in first.asked)
     assert tests[-1].best is not None
     assert tests[-1].best.time_s == best
+
+
+def test_a_configuration_does_not_change_with_the_proposal_it_was_made_from(
+    tmp_path: Path,
+) -> None:
+    spec = make_spec(tmp_path)
+    driver: Any = InMemorySearchDriver.__new__(InMemorySearchDriver)
+    driver._configurations = {}
+    driver.manipulator = SpaceManipulator(Space.of(spec, spec.inputs[0], None), random.Random(0))
+    proposal = driver.manipulator.seed_config()
+    configuration = driver.get_configuration(proposal)
+    proposal["DEPTH"] = 64
+    assert configuration.data == driver.manipulator.seed_config()
 
 
 def test_the_same_seed_proposes_the_same_configurations_and_another_seed_others(
@@ -232,6 +259,67 @@ def test_stop_after_ends_the_search_and_keeps_what_there_is(tmp_path: Path) -> N
     with sqlite3.connect(tmp_path / "r.db") as database:
         states = database.execute("select state from runs").fetchall()
     assert states == [("interrupted",), ("interrupted",)]
+
+
+def test_an_input_whose_data_cannot_be_made_is_left_out_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    spec = make_spec(tmp_path)
+
+    class Broken(FormulaMeasurer):
+        def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
+            if given == spec.inputs[0]:
+                raise HostModuleError("kernel.py: arguments() raised MemoryError")
+            return super().measure(space, given, config, best_s)
+
+    with opened(spec, tmp_path / "r.db", Broken()) as (campaign, _):
+        first, second = campaign.run()
+    assert first.best is None
+    assert "MemoryError" in first.note
+    assert second.best is not None
+    assert list(campaign.left_out) == [spec.inputs[0]]
+
+
+def test_time_that_is_up_ends_the_tests_within_a_generation(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", measurer, stop_at=0.0) as (campaign, tests):
+        reports = campaign.run()
+    assert list(tests) == measurer.asked == []
+    assert [report.note for report in reports] == ["not measured: the time was up"] * 2
+
+
+def test_a_space_without_a_legal_configuration_on_the_device_says_why(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    tiny = DeviceLimits(8, (8, 8, 8), (1, 1, 1), 1024, 1, 1)
+    measurer.tell_limits(tiny)
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        reports = campaign.run()
+    assert measurer.asked == []
+    assert not any(report.is_exhausted for report in reports)
+    assert all("no configuration is legal" in report.note for report in reports)
+    assert all("BLOCK" in report.note for report in reports)
+
+
+def test_another_parallelism_is_another_run(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    for parallelism in (4, 1):
+        measurer = FormulaMeasurer()
+        with opened(spec, tmp_path / "r.db", measurer, parallelism=parallelism) as (campaign, _):
+            campaign.run()
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        counts = database.execute("select count(*) from tests group by run_id").fetchall()
+    assert counts == [(40,)] * 4
+
+
+def test_finals_are_measured_again_for_other_repeats(tmp_path: Path) -> None:
+    spec, database = make_spec(tmp_path), tmp_path / "r.db"
+    for repeats in (5, 5, 9):
+        changed = spec.with_measure({"repeats": repeats})
+        with opened(changed, database, FormulaMeasurer(interleaves=True)) as (campaign, _):
+            campaign.run()
+    with sqlite3.connect(database) as connection:
+        turns = connection.execute("select count(distinct turn) from measurements").fetchone()
+    assert turns == (2 * len(spec.inputs),)
 
 
 def test_the_database_keeps_no_command_line_of_ours(tmp_path: Path) -> None:

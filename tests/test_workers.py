@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +14,10 @@ from harness.backends.choose import choose
 from harness.backends.replay import Recording, ReplayMeasurer
 from harness.errors import HostModuleError
 from harness.records import Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.space import Space
 from harness.spec import Spec, load_spec
 from harness.workers import LocalMeasurer, Measurer
+from tests.fakes import FakeBackend
 from tests.planted import FAULTS, GIVEN, SOON_S, fault, space_of
 
 
@@ -164,11 +169,117 @@ def test_interleaved_measurement_keeps_order_and_failures(
     assert {m.timing.count for m in found if m.timing} == {4}
 
 
-def test_interleaved_measurement_that_crashes_is_a_failure_of_all(
+def test_interleaved_measurement_that_crashes_is_a_failure_of_that_one_alone(
     faults: Spec, local: LocalMeasurer
 ) -> None:
-    configs = [fault("none"), fault("trap")]
+    configs = [fault(name) for name in ("none", "trap", "wrong_element", "read_spare")]
     found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
+    assert [m.config for m in found] == configs
+    ok, crashed, wrong = Outcome.OK, Outcome.CRASHED, Outcome.WRONG_RESULT
+    assert [m.outcome for m in found] == [ok, crashed, wrong, ok]
+    assert "SIGILL" in found[1].message
+    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+    assert {m.timing.count for m in found if m.timing} == {2}
+
+
+def test_interleaved_measurement_that_hangs_leaves_the_only_other_one_measured(
+    faults: Spec, local: LocalMeasurer
+) -> None:
+    configs = [fault("hang"), fault("none")]
+    hasty = LocalMeasurer(faults.with_measure({"timeout_s": 1}), choose("opencl"))
+    try:
+        found = hasty.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
+    finally:
+        hasty.close()
+    assert [m.outcome for m in found] == [Outcome.TIMEOUT, Outcome.OK]
+
+
+def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
+    faults: Spec, local: LocalMeasurer
+) -> None:
+    space = space_of(faults, local)
+    (found,) = local.measure_interleaved(space, GIVEN, [fault("trap")], rounds=2)
+    assert found.outcome is Outcome.CRASHED
+
+
+# ------------------------------------------------------------------ a device that takes no more
+
+SPACE = """\
+name: fake
+kernel: {function: twice, source: twice.cl, host: twice.py}
+parameters:
+  V: {type: integer, min: 1, max: 8, default: 1}
+launch: {group: [4], grid: [1]}
+inputs: {features: [n], values: [{n: 4}, {n: 5}]}
+measure: {repeats: 4, min_repeats: 3}
+"""
+HOST = """\
+import numpy as np
+
+def arguments(features, rng):
+    x = rng.random(features["n"])
+    return {"x": x, "y": np.zeros_like(x)}
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+"""
+FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[Callable[..., tuple[LocalMeasurer, Space]]]:
+    """Opens measurers of a fake device with these traits, and closes them."""
+    # The path makes the source another one for each test: nothing is in the cache.
+    (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.py").write_text(HOST)
+    (tmp_path / "fake.yaml").write_text(SPACE)
+    spec = load_spec(tmp_path / "fake.yaml")
+    with contextlib.ExitStack() as opened:
+
+        def measurer(**traits: Any) -> tuple[LocalMeasurer, Space]:
+            backend = FakeBackend(
+                "opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits
+            )
+            local = LocalMeasurer(spec, backend)
+            opened.callback(local.close)
+            return local, Space.of(spec, FOUR, local.limits, "opencl")
+
+        yield measurer
+
+
+Fake = Callable[..., tuple[LocalMeasurer, Space]]
+
+
+def test_data_that_does_not_fit_again_is_a_failed_launch_and_is_tried_anew(fake: Fake) -> None:
+    # FOUR, FIVE, and FOUR again, which fails once.
+    local, space = fake(refused_binds=(2,))
+    found = [local.measure(space, given, space.default, None) for given in (FOUR, FIVE, FOUR, FOUR)]
+    ok, failed = Outcome.OK, Outcome.LAUNCH_FAILED
+    assert [m.outcome for m in found] == [ok, ok, failed, ok]
+    assert found[2].message == "the data of (n=4): 64 bytes do not fit"
+    assert found[2].build is not None
+
+
+def test_interleaved_data_that_never_fits_again_is_a_failed_launch_of_all(fake: Fake) -> None:
+    local, space = fake(refused_binds=tuple(range(2, 20)))
+    for given in (FOUR, FIVE):
+        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.LAUNCH_FAILED] * 3
+
+
+def test_interleaved_data_that_fits_at_the_next_attempt_fails_none(fake: Fake) -> None:
+    local, space = fake(refused_binds=(2,))
+    for given in (FOUR, FIVE):
+        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.OK] * 3
+
+
+def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) -> None:
+    # One takes four launches, of which none hurts; two take eight.
+    local, space = fake(lives=7)
+    found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
 
 
@@ -193,6 +304,14 @@ def measurer(request: pytest.FixtureRequest) -> Measurer:
 def test_measurer_keeps_its_environment(measurer: Measurer) -> None:
     assert measurer.environment == measurer.environment
     assert len(measurer.environment.fingerprint) == 64
+
+
+def test_measurer_tells_the_compiler_whose_flags_are_tuned(measurer: Measurer) -> None:
+    assert measurer.compiler in ("opencl", None)
+
+
+def test_local_measurer_tunes_its_backends_compiler(local: LocalMeasurer) -> None:
+    assert local.compiler == "opencl"
 
 
 def test_measurer_measures_what_it_was_told_to_expect(measurer: Measurer, faults: Spec) -> None:

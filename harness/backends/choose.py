@@ -68,7 +68,8 @@ def _auto() -> Backend:
         ) from None
     if device.is_gpu:
         return _opencl(device, f"an OpenCL GPU is here, and CUDA is not: {no_cuda}")
-    return _opencl(device, f"no GPU was found: {no_cuda}")
+    # What is missing for CUDA is told at length where CUDA is asked for.
+    return _opencl(device, f"no GPU was found ({no_cuda.partition(':')[0]})")
 
 
 def _cuda(why: str) -> Backend:

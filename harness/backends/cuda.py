@@ -19,13 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.backends.base import Argument, Binary, Launch
-from harness.backends.cuda_checks import (
-    pack_arguments,
-    three,
-    why_unlaunchable,
-    why_unloadable,
-)
+from harness.backends.cuda_arguments import pack_arguments
 from harness.backends.cuda_driver import driver_version, found_devices, require_driver
+from harness.backends.launch_checks import three, why_unlaunchable, why_unloadable
 from harness.backends.nvcc import Nvcc, find_nvcc
 from harness.errors import BackendUnavailable, LaunchFailed
 from harness.records import DeviceLimits, Environment

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.backends.base import Binary, Program
 from harness.backends.inlining import inlined
-from harness.buildcache import cache_folder
+from harness.cachefolder import cache_folder
 from harness.errors import BackendUnavailable, BuildFailed
 from harness.records import Build
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.backends.base import Argument, Binary, Launch
-from harness.backends.cuda_checks import three, why_unlaunchable
+from harness.backends.launch_checks import three, why_unlaunchable
 from harness.backends.opencl import (
     DeviceName,
     build_program,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         # utf-8-sig, since spreadsheets put a byte order mark first.
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(_text_lines(path, file), strict=True)
             header = [name.strip() for name in next(reader, [])]
             yield 1, header
             for count, cells in enumerate(filter(None, reader), start=1):
@@ -78,6 +78,17 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, cells
     except (csv.Error, UnicodeDecodeError) as error:
         raise RecordingError(f"{path}: is not CSV text: {error}") from None
+
+
+def _text_lines(path: Path, file: Iterable[str]) -> Iterator[str]:
+    """The lines as they are; a NUL byte, which only newer versions of csv take, is refused."""
+    for number, line in enumerate(file, start=1):
+        if "\0" in line:
+            raise RecordingError(
+                f"{path}:{number}: is not CSV text: it holds a NUL byte; save the recording as "
+                "UTF-8 text"
+            )
+        yield line
 
 
 def _compiler(path: Path, header: Sequence[str], spec: Spec) -> str | None:

@@ -1,4 +1,4 @@
-"""The results database: OpenTuner's tables and plain ones side by side; the only SQL there is."""
+"""The results database: plain tables, and the only SQL on them, beside OpenTuner's own."""
 
 from harness.results.connect import reading, writing
 from harness.results.merge import Added, merge_database

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
-from harness.buildcache import cache_folder
+from harness.cachefolder import cache_folder
 from harness.errors import DatabaseBusy, ResultsError
 from harness.results import schema
 from harness.results.place import database_url, read_only_url, shown_place, sqlite_path

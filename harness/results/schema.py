@@ -105,6 +105,7 @@ runs = Table(  # one search of one space on one input in one environment
     Column("label", Text, nullable=False),
     Column("technique", Text, nullable=False),
     Column("seed", Integer, nullable=False),
+    Column("parallelism", Integer, nullable=False),  # proposals a generation
     Column("test_limit", Integer, nullable=False),
     Column("state", String(16), nullable=False),  # running, complete, interrupted
     Column("started_at", String(32), nullable=False),

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table, event, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Insert,
+    Table,
+    event,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
@@ -31,6 +42,7 @@ class RunPlan:
     technique: str
     seed: int
     test_limit: int
+    parallelism: int
     label: str
     campaign: int
 
@@ -84,17 +96,26 @@ class Store:
 
     # ------------------------------------------------------------------- runs
 
-    def latest_campaign(self, spec: Spec, environment: Environment) -> int:
-        """The number of the last campaign of this program in this environment; 0 for none."""
+    def choose_campaign(self, spec: Spec, environment: Environment, fresh: bool) -> int:
+        """The number of this program's last campaign in this environment, or of a new one.
+
+        Each program has campaigns of its own: after a kernel was edited, the highest number of
+        a space's name is that of the kernel as it now is.
+        """
+        same_space = schema.spaces.c.name == spec.name
+        same_program = schema.spaces.c.program_sha256 == spec.program_sha256
+        of_program = self._last_campaign(environment, same_program)
+        if of_program and not fresh:
+            return of_program
+        return self._last_campaign(environment, same_space | same_program) + 1
+
+    def _last_campaign(self, environment: Environment, condition: ColumnElement[bool]) -> int:
         query = (
             select(func.max(schema.runs.c.campaign))
             .select_from(schema.runs)
             .join(schema.spaces)
             .join(schema.environments)
-            .where(
-                schema.spaces.c.program_sha256 == spec.program_sha256,
-                schema.environments.c.fingerprint == environment.fingerprint,
-            )
+            .where(condition, schema.environments.c.fingerprint == environment.fingerprint)
         )
         return self._connection.execute(query).scalar() or 0
 
@@ -113,6 +134,7 @@ class Store:
             *(schema.runs.c[name] == value for name, value in ids.items()),
             schema.runs.c.technique == plan.technique,
             schema.runs.c.seed == plan.seed,
+            schema.runs.c.parallelism == plan.parallelism,
             schema.runs.c.label == plan.label,
             schema.runs.c.campaign == plan.campaign,
             schema.runs.c.tuning_run_id.is_not(None),
@@ -131,6 +153,7 @@ class Store:
             technique=plan.technique,
             seed=plan.seed,
             test_limit=plan.test_limit,
+            parallelism=plan.parallelism,
             state="running",
             started_at=now(),
             harness_version=__version__,
@@ -226,12 +249,11 @@ class Store:
             requestor=requestor,
         )
 
-    def answered_tests(self, run_id: int) -> dict[int, int]:
-        """Of a run that is continued: OpenTuner's result.id by our measurement's id."""
-        query = select(schema.tests.c.measurement_id, schema.tests.c.result_id).where(
-            schema.tests.c.run_id == run_id
-        )
-        return {row.measurement_id: row.result_id for row in self._connection.execute(query)}
+    def next_ordinal(self, run_id: int) -> int:
+        """The ordinal of a run's next test."""
+        query = select(func.max(schema.tests.c.ordinal)).where(schema.tests.c.run_id == run_id)
+        last = self._connection.execute(query).scalar()
+        return 0 if last is None else last + 1
 
     # ------------------------------------------------------------ shared rows
 

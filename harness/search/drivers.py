@@ -178,7 +178,7 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
         """Measure the pending requests, in order."""
         self.lap_timer()
         search = self.tuning_run_main.search_driver
-        while search.pending:
+        while search.pending and not self.interface.is_time_up():
             desired = search.pending.pop(0)
             result = self.rows.earlier.get(desired.configuration.hash)
             if result is None:

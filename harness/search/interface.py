@@ -86,7 +86,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._known = known
         self._latest: tuple[Measurement, int | None] | None = None
         self._ordinal = 0  # of the progress that is told, replayed tests included
-        self._next_test = len(store.answered_tests(run_id))
+        self._next_test = store.next_ordinal(run_id)
         self.best: Measurement | None = None
         super().__init__(
             args,
@@ -104,10 +104,14 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
 
     def extra_convergence_criteria(self, result: Any) -> bool:
         """Stop when time is up or when every legal configuration was measured."""
-        if self._stop_at is not None and time.monotonic() >= self._stop_at:
+        if self.is_time_up():
             return True
         tested: int = self.driver.tuning_run_main.search_driver.test_count
         return self._space.count is not None and tested >= self._space.count
+
+    def is_time_up(self) -> bool:
+        """Whether no test may begin any more."""
+        return self._stop_at is not None and time.monotonic() >= self._stop_at
 
     def pre_process(self) -> None:
         """A generation is about to be measured: let its builds start now."""
@@ -154,7 +158,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
             self.best is None or measurement.time_s < self.best.time_s
         ):
             self.best = measurement
-        total = min(self._plan.test_limit, self._space.count or self._plan.test_limit)
+        total = self._space.budget(self._plan.test_limit)
         self._report(Progress(self._plan, self._ordinal, total, measurement, self.best, replayed))
 
     def save_final_config(self, config: Any) -> None:

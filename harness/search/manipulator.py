@@ -62,7 +62,9 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
 
     def random(self) -> Cfg:
         """A legal configuration, uniformly."""
-        return dict(self.space.sample(self.rng)[0])
+        drawn = self.space.sample(self.rng)
+        # In a large space whose legal share is tiny no draw may hit it; the baseline is legal.
+        return dict(drawn[0]) if drawn else self.seed_config()
 
     def draw_unmeasured(self, measured: Collection[Config]) -> Cfg | None:
         """A legal configuration that is not among these, uniformly; None where there is none."""
@@ -86,7 +88,7 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
 
     def search_space_size(self) -> int:
         """The number of legal configurations, or of all points where it is not affordable."""
-        return self.space.count or self.space.raw_count
+        return self.space.raw_count if self.space.count is None else self.space.count
 
 
 def opentuner_parameter(parameter: Parameter) -> Any:

@@ -1,8 +1,9 @@
 """Mends for OpenTuner 0.8.8, which predates Python 3.11, SQLAlchemy 2 and numpy 2.
 
 `apply` patches the installed package at run time, once. Each function of `MENDS` mends one defect
-and says the symptom and the place (file:line in opentuner 0.8.8). A mend that shadows a builtin
-does so in one OpenTuner module's namespace only.
+and says the symptom and the place (file:line in opentuner 0.8.8); `tests/test_mends.py` fails
+without it. A mend that shadows a builtin does so in one OpenTuner module's namespace only. What
+`harness.search.drivers` replaces is not mended.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import itertools
 import logging
 import random
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,9 +23,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy
-from sqlalchemy import event
 from sqlalchemy.exc import MovedIn20Warning
-from sqlalchemy.orm import Query, object_session, sessionmaker
 
 from harness.errors import HarnessError
 
@@ -97,23 +95,6 @@ def leave_logging_alone() -> None:
     logging.getLogger("opentuner").addHandler(logging.NullHandler())
 
 
-def demand_database() -> None:
-    """A run without a database URL creates ./opentuner.db/ (tuningrunmain.py:121)."""
-    from opentuner.tuningrunmain import TuningRunMain
-
-    original = TuningRunMain.__init__
-
-    def __init__(self: Any, interface: Any, args: Any, *rest: Any, **named: Any) -> None:
-        if not args.database:
-            raise HarnessError(
-                "no database is given, and OpenTuner would create ./opentuner.db; "
-                "set args.database to an SQLAlchemy URL, such as sqlite:///results/search.db"
-            )
-        original(self, interface, args, *rest, **named)
-
-    TuningRunMain.__init__ = __init__
-
-
 def close_cpuinfo() -> None:
     """Asking for the processor's name leaves a file open: ResourceWarning
     (measurement/driver.py:223)."""
@@ -122,55 +103,7 @@ def close_cpuinfo() -> None:
     driver.open = lambda path: io.StringIO(Path(path).read_text(encoding="utf-8"))
 
 
-# SQLAlchemy 2
-
-
-def add_requests_to_session() -> None:
-    """Duplicates are measured again, with the warning "DesiredResult not in session": SQLAlchemy 2
-    no longer adds an object through a backref (search/driver.py:183, resultsdb/models.py:283)."""
-    from opentuner.resultsdb.models import DesiredResult
-
-    event.listen(DesiredResult.tuning_run, "set", _add_to_session_of_run)
-
-
-def get_by_key() -> None:
-    """Query.get, which answers the second request of a configuration, is deprecated and warns at
-    every duplicate (search/driver.py:202, resultsdb/connect.py:68)."""
-    connect = sys.modules["opentuner.resultsdb.connect"]
-    vars(connect)["sessionmaker"] = functools.partial(sessionmaker, query_cls=_Query)
-
-
-def order_by_id() -> None:
-    """Requests of one generation come in no defined order (measurement/driver.py:167), and its
-    results in that of the clock, which may stand still or step back (search/driver.py:220)."""
-    from opentuner.measurement.driver import MeasurementDriver
-    from opentuner.resultsdb import models
-    from opentuner.search import driver
-
-    pending = MeasurementDriver.query_pending_desired_results
-
-    def query_pending_desired_results(self: Any) -> Any:
-        return pending(self).order_by(models.DesiredResult.id)
-
-    MeasurementDriver.query_pending_desired_results = query_pending_desired_results
-    driver.Result = SimpleNamespace(collection_date=models.Result.id)
-
-
 # Aliasing
-
-
-def copy_proposals() -> None:
-    """The database object holds the very dict that a technique goes on changing, so the best
-    configuration handed back is not the one measured (search/driver.py:264)."""
-    from opentuner.search.driver import SearchDriver
-
-    original = SearchDriver.get_configuration
-
-    def get_configuration(self: Any, cfg: dict[str, Any]) -> Any:
-        self.manipulator.normalize(cfg)
-        return original(self, self.manipulator.copy(cfg))
-
-    SearchDriver.get_configuration = get_configuration
 
 
 def mix_into_child() -> None:
@@ -375,12 +308,7 @@ def clamp_on_search_scale() -> None:
 
 MENDS: tuple[Callable[[], None], ...] = (
     leave_logging_alone,
-    demand_database,
     close_cpuinfo,
-    add_requests_to_session,
-    get_by_key,
-    order_by_id,
-    copy_proposals,
     mix_into_child,
     keep_particle_best,
     keep_parameter_order,
@@ -422,20 +350,6 @@ class _OrderedSet(dict[Any, None]):
 
     def __sub__(self, other: Iterable[Any]) -> _OrderedSet:
         return _OrderedSet(item for item in self if item not in other)
-
-
-class _Query(Query[Any]):
-    """A query whose get is the session's."""
-
-    def get(self, ident: Any) -> Any:
-        entity: Any = self.column_descriptions[0]["entity"]
-        return self.session.get(entity, ident)
-
-
-def _add_to_session_of_run(request: Any, tuning_run: Any, *_: Any) -> None:
-    session = None if tuning_run is None else object_session(tuning_run)
-    if session is not None:
-        session.add(request)
 
 
 def _given_a_copy(select: Callable[[Any, list[Any]], list[Any]]) -> Callable[..., list[Any]]:

@@ -33,13 +33,13 @@ class TestRows:
     def _read_results(self) -> dict[str, Any]:
         """The run's results by their configuration's digest; no pickle is read."""
         query = (
-            select(Configuration.hash, Result.id, Result.state, Result.time)
+            select(Configuration.hash, Result.id, Result.state, Result.time, Result.collection_date)
             .join(Result, Result.configuration_id == Configuration.id)
             .where(Result.tuning_run_id == self._run_id)
         )
         return {
-            digest: Result(id=row_id, state=state, time=time_s)
-            for digest, row_id, state, time_s in self._session.execute(query)
+            digest: Result(id=row_id, state=state, time=time_s, collection_date=date)
+            for digest, row_id, state, time_s, date in self._session.execute(query)
         }
 
     def id_of(self, configuration: Any) -> int:

@@ -1,10 +1,6 @@
-"""What is settled before CUDA's driver is asked: does a launch fit, and how arguments lie."""
+"""What is settled before a driver is asked: does a binary, or a launch, fit the device?"""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-
-import numpy as np
 
 from harness.backends.base import Launch
 from harness.records import Build, DeviceLimits
@@ -34,21 +30,6 @@ def why_unloadable(build: Build, limits: DeviceLimits) -> str | None:
             f"but the device has {limits.max_local_bytes:,}"
         )
     return None
-
-
-def pack_arguments(values: Sequence[np.generic]) -> bytes:
-    """Kernel arguments as the driver takes them: each at a multiple of its own size.
-
-    That is the layout of C, and of CUDA's complex numbers (float2, double2), whose alignment
-    is their size. Structures (numpy.void) are aligned as numpy says.
-    """
-    packed = bytearray()
-    for value in values:
-        structure = isinstance(value, np.void)
-        alignment = value.dtype.alignment if structure else value.dtype.itemsize
-        packed += b"\0" * (-len(packed) % alignment)
-        packed += value.tobytes()
-    return bytes(packed)
 
 
 def three(shape: tuple[int, ...]) -> tuple[int, int, int]:

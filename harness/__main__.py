@@ -1,0 +1,15 @@
+"""python -m harness: which commands there are."""
+
+import sys
+
+print(
+    """usage: python -m harness.COMMAND ...
+
+    harness.check      validate spaces, say their sizes, compile their defaults
+    harness.tune       tune a kernel over its inputs
+    harness.analyse    print again what a results database holds
+    harness.merge      put databases of several machines together
+
+Each has --help; README.md begins with the whole of it."""
+)
+sys.exit(2)
