@@ -163,9 +163,17 @@ class Campaign:
         """
         if given not in self._stored:
             known, space = self._store.known(self.plan(given)), self.space(given)
-            legal = {c: stored for c, stored in known.items() if space.is_legal(c)}
-            self._stored[given] = legal
+            self._stored[given] = {
+                config: stored
+                for config, stored in known.items()
+                if space.is_legal(config) and not self._had_less_time(stored.measurement)
+            }
         return self._stored[given]
+
+    def _had_less_time(self, measurement: Measurement) -> bool:
+        """Whether it ran into a deadline that has been put off since."""
+        timeout_s = self.spec.measure.timeout_s
+        return measurement.outcome is Outcome.TIMEOUT and measurement.wall_s < timeout_s
 
     def _measured(self, given: Input) -> dict[Config, Measurement]:
         return {config: stored.measurement for config, stored in self._known(given).items()}

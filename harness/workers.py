@@ -284,11 +284,13 @@ class _DeviceProcess:
 
 def _failed(job: Job, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:
     """What it means for a configuration that its process was lost, or did not take the data."""
+    wall_s = 0.0
     if isinstance(error, LaunchFailed):
         outcome, message = Outcome.LAUNCH_FAILED, str(error)
     elif error.hung:
-        outcome = Outcome.TIMEOUT
+        outcome, wall_s = Outcome.TIMEOUT, timeout_s
         message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
     else:
         outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
-    return Measurement(job.config, job.input, outcome, build=job.binary.build, message=message)
+    build = job.binary.build
+    return Measurement(job.config, job.input, outcome, build=build, message=message, wall_s=wall_s)

@@ -141,7 +141,6 @@ def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
         ({"UNROLL": "9" * 10_000}, ":2: UNROLL is '9999"),
         ({"CACHE": 0}, ":2: CACHE is '0', which is none of its values: false, true"),
         ({"LAYOUT": ""}, ":2: LAYOUT is '', which is none of its values: row, column, block"),
-        ({"LAYOUT": "a\0b"}, "recording.csv:2: is not CSV text: it holds a NUL byte; save"),
         ({"outcome": "good"}, ":2: outcome is 'good'; there are ok, illegal,"),
     ],
     ids=str,
@@ -157,6 +156,14 @@ def test_cell_that_does_not_fit_says_where(
     assert len(str(error.value)) < 400
 
 
+def test_cell_with_a_nul_byte_is_refused_with_its_line(path: Path, spec: Spec) -> None:
+    # Put in by hand: the csv module of Python 3.10 does not write it either.
+    write_csv(path, [{**CELLS, "LAYOUT": "row"}])
+    path.write_bytes(path.read_bytes().replace(b"row", b"r\0w"))
+    with pytest.raises(RecordingError, match=r"recording\.csv:2: is not CSV text: .* NUL byte"):
+        read_recording(path, spec)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -164,10 +171,11 @@ def test_cell_that_does_not_fit_says_where(
         (b"m;n;BLOCK;time_s\n1;2;3;4\n", "among the columns m;n;BLOCK;time_s; columns are sep"),
         (b"m,n,BLOCK\n", ":1: lacks TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s among"),
         (b"\xff\xfe\x00m", "is not CSV text"),
+        (b"m,n\0\n", ":1: is not CSV text: it holds a NUL byte; save the recording as UTF-8"),
         (b'm,n,"BLOCK\n' + b"x" * 200_000, "is not CSV text: field larger than field limit"),
         (b'm,n,"BLOCK', "is not CSV text: unexpected end of data"),
     ],
-    ids=["empty", "semicolons", "columns", "binary", "unclosed", "cut"],
+    ids=["empty", "semicolons", "columns", "binary", "NUL", "unclosed", "cut"],
 )
 def test_text_that_is_no_recording_is_one_clear_error(
     path: Path, spec: Spec, text: bytes, told: str

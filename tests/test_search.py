@@ -18,7 +18,7 @@ from opentuner.search.manipulator import (
 from opentuner.search.technique import the_registry
 
 from harness.errors import HostModuleError, UsageError
-from harness.records import Config, DeviceLimits, Input
+from harness.records import Config, DeviceLimits, Input, Measurement, Outcome
 from harness.search import resolve_techniques, techniques
 from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator
@@ -309,6 +309,27 @@ def test_another_parallelism_is_another_run(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "r.db") as database:
         counts = database.execute("select count(*) from tests group by run_id").fetchall()
     assert counts == [(40,)] * 4
+
+
+def test_what_ran_into_a_deadline_is_tried_again_with_a_later_one(tmp_path: Path) -> None:
+    spec, database = make_spec(tmp_path), tmp_path / "r.db"
+
+    class Hanging(FormulaMeasurer):
+        def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
+            found = super().measure(space, given, config, best_s)
+            if not config["CACHE"]:
+                return found
+            return Measurement(config, given, Outcome.TIMEOUT, message="it hung", wall_s=3.0)
+
+    asked = []
+    for timeout_s in (3.0, 3.0, 5.0):
+        measurer = Hanging()
+        changed = spec.with_measure({"timeout_s": timeout_s})
+        with opened(changed, database, measurer) as (campaign, _):
+            campaign.run()
+        asked.append(measurer.asked)
+    assert asked[1] == []
+    assert asked[2] == [(given, config) for given, config in asked[0] if config["CACHE"]]
 
 
 def test_finals_are_measured_again_for_other_repeats(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
         while search.pending and not self.interface.is_time_up():
             desired = search.pending.pop(0)
             result = self.rows.earlier.get(desired.configuration.hash)
-            if result is None:
+            if result is None or not self.interface.is_known(desired):
                 result = self._measured(desired)
             else:
                 result.configuration = desired.configuration

@@ -113,6 +113,10 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         """Whether no test may begin any more."""
         return self._stop_at is not None and time.monotonic() >= self._stop_at
 
+    def is_known(self, desired: Any) -> bool:
+        """Whether a configuration was measured and need not be again."""
+        return Config(desired.configuration.data) in self._known
+
     def pre_process(self) -> None:
         """A generation is about to be measured: let its builds start now."""
         pending = self.driver.tuning_run_main.search_driver.pending
