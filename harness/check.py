@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -17,7 +18,8 @@ from rich.text import Text
 from harness.builds import Builds
 from harness.command import run_command
 from harness.display import format_time, make_console
-from harness.errors import UsageError
+from harness.errors import HostModuleError, UsageError
+from harness.host import make_case
 from harness.inspection import (
     ONLY_A_DEVICE_TELLS,
     Inspection,
@@ -45,7 +47,7 @@ the space's own folder. YAML language servers then complete and check while you 
   python -m harness.check --schema > space.schema.json
   # yaml-language-server: $schema=../space.schema.json
 
-Exit code: 0 if all is well, 1 if a default does not compile, 2 for a fault in a space or in
+Exit code: 0 if all is well, 1 if a default does not compile or a host module fails, 2 for a fault in a space or in
 the command.
 """
 
@@ -59,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.check",
         description="Validate spaces, say what they hold, and compile their configurations. "
-        "No kernel is run; with --arch no GPU is needed.",
+        "No kernel is run, but the host module is; with --arch no GPU is needed.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -112,6 +114,8 @@ def _check(args: argparse.Namespace) -> int:
         for spec, of_spec in zip(specs, inspections, strict=True):
             _describe(console, spec)
             verdicts = [_report(console, inspection) for inspection in of_spec]
+            if not args.no_compile:
+                verdicts.append(_report_host(console, spec))
             if not all(verdicts):
                 failed.append(spec.name)
             for target in targets:
@@ -120,6 +124,23 @@ def _check(args: argparse.Namespace) -> int:
             console.print()
     _print(console, _summary(specs, failed, inspections))
     return 1 if failed else 0
+
+
+def _report_host(console: Console, spec: Spec) -> bool:
+    """Run the host module on the smallest input; whether it gave what it must."""
+    smallest = min(spec.inputs, key=lambda given: math.prod(map(_size, given.values())))
+    try:
+        case = make_case(spec.host, smallest)
+    except HostModuleError as error:
+        _print(console, f"  host module FAILED: {error}")
+        return False
+    told = f"arguments {', '.join(case.arguments)}; outputs {', '.join(case.expected)}"
+    _print(console, f"  host module on ({smallest}): {told}")
+    return True
+
+
+def _size(value: Value) -> float:
+    return float(value) if isinstance(value, (int, float)) else 1.0
 
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:

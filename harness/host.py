@@ -65,12 +65,12 @@ def make_case(path: Path, given: Input, seed: int = 0) -> Case:
     module = _module(path)
     digest = hashlib.sha256(f"{seed}:{given.json}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    arguments = _called(path, "arguments", module.arguments, dict(given), rng)
+    arguments = _called(path, given, "arguments", module.arguments, dict(given), rng)
     for name, value in arguments.items():
         _check_argument(path, name, value)
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
-    expected = _called(path, "reference", module.reference, dict(arguments))
+    expected = _called(path, given, "reference", module.reference, dict(arguments))
     arrays = {name: np.asarray(value) for name, value in expected.items()}
     for name, array in arrays.items():
         _check_expected(path, name, array, arguments)
@@ -104,11 +104,12 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _called(path: Path, name: str, function: Any, *values: Any) -> dict[str, Any]:
+def _called(path: Path, given: Input, name: str, function: Any, *values: Any) -> dict[str, Any]:
     try:
         result = function(*values)
     except (Exception, SystemExit) as error:
-        raise HostModuleError(f"{path}: {name}() raised {_told(path, error)}") from error
+        text = f"{name}() raised {_told(path, error)} on the input ({given})"
+        raise HostModuleError(f"{path}: {text}") from error
     if not isinstance(result, dict) or not result:
         kind = type(result).__name__
         raise HostModuleError(f"{path}: {name}() must return a dict of arrays, but got {kind}")
@@ -117,9 +118,9 @@ def _called(path: Path, name: str, function: Any, *values: Any) -> dict[str, Any
 
 def _told(path: Path, error: BaseException) -> str:
     """The error, and the line of the host module where it came up."""
-    line, trace = 0, error.__traceback__
+    line, trace, own = 0, error.__traceback__, path.resolve()
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
+        if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
             line = trace.tb_lineno
         trace = trace.tb_next
     return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")

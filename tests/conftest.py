@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,9 @@ import pytest
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Builds of tests are cached in a folder of their own, which worker processes inherit."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HARNESS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.delenv("POCL_CACHE_DIR", raising=False)
+        cache = tmp_path_factory.mktemp("cache")
+        patch.setenv("HARNESS_CACHE_DIR", str(cache))
+        # PoCL looks at this once a process, whatever later tests set.
+        (cache / "pocl").mkdir()
+        patch.setenv("POCL_CACHE_DIR", str(cache / "pocl"))
         yield
-    os.environ.pop("POCL_CACHE_DIR", None)

@@ -71,8 +71,9 @@ kernel void scale(global float *x, int n) {
 }
 """
 HOST = """\
-def arguments(features, rng): ...
-def reference(arguments): ...
+import numpy as np
+def arguments(features, rng): return {"x": np.zeros(4, np.float32)}
+def reference(arguments): return {"x": arguments["x"]}
 """
 
 
@@ -126,6 +127,14 @@ SM_90 = Target(
 )
 
 # ------------------------------------------------------------------------- what a space holds
+
+
+def test_a_host_module_that_fails_is_told_with_its_line_and_input(write, capsys):
+    path = write()
+    (path.parent / "scale.py").write_text(HOST.replace("(4, np", "(features['N'], np"))
+    assert main([str(path), "--backend", "opencl"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "arguments() raised KeyError: 'N' (line 2) on the input (n=16)" in told
 
 
 def test_valid_space_is_described_without_compiling(write, capsys):
