@@ -47,8 +47,8 @@ the space's own folder. YAML language servers then complete and check while you 
   python -m harness.check --schema > space.schema.json
   # yaml-language-server: $schema=../space.schema.json
 
-Exit code: 0 if all is well, 1 if a default does not compile or a host module fails, 2 for a fault in a space or in
-the command.
+Exit code: 0 if all is well, 1 if a default does not compile or a host module fails, 2 for a
+fault in a space or in the command.
 """
 
 
