@@ -2,7 +2,8 @@
 
 Replays recorded measurements, so that nothing is compiled and nothing launched, through the
 whole path: OpenTuner proposes, the results database stores every sample, and every test is
-committed to disk before the next one. Run it from anywhere:
+committed to disk before the next one. What a real measurer adds (a round trip to the device's
+process, the comparison with the reference) is not in it. Run it where harness is installed:
 
     python benchmarks/overhead.py
 

@@ -17,8 +17,12 @@ def run_command(
     parser: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     command: Callable[[argparse.Namespace], int],
+    when_interrupted: str = "",
 ) -> int:
-    """Parse and run; a HarnessError is told without a traceback and gives exit code 2."""
+    """Parse and run; a HarnessError is told without a traceback and gives exit code 2.
+
+    `when_interrupted` says what Ctrl-C has left behind.
+    """
     args = parser.parse_args(arguments)
     try:
         return command(args)
@@ -30,7 +34,7 @@ def run_command(
         _tell(f"error: {error}")
         return EXIT_ERROR
     except KeyboardInterrupt:
-        _tell("interrupted: what was measured is kept; the same command goes on from there")
+        _tell(f"interrupted{when_interrupted}")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone; there is nobody left to tell.

@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     parser = _parser()
     parser.set_defaults(given=list(sys.argv[1:] if arguments is None else arguments))
-    return run_command(parser, arguments, _tune)
+    kept = ": what was measured is kept; the same command goes on from there"
+    return run_command(parser, arguments, _tune, kept)
 
 
 def _parser() -> argparse.ArgumentParser:

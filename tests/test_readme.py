@@ -44,7 +44,7 @@ def test_a_command_of_the_readme_parses(
     module = importlib.import_module(command[0])
     parsed: list[argparse.Namespace] = []
 
-    def parse_only(parser: argparse.ArgumentParser, arguments: list[str], _command: object) -> int:
+    def parse_only(parser: argparse.ArgumentParser, arguments: list[str], *_: object) -> int:
         parsed.append(parser.parse_args(arguments))
         return 0
 

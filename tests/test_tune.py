@@ -322,7 +322,7 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file
 ) -> None:
     pytest.importorskip("pyopencl")
     database = tmp_path / "r.db"
-    first = _start(_command(tmp_path, "--repeats", "1000", "--precision", "0"))
+    first = _start(_command(tmp_path, "--repeats", "5000", "--precision", "0"))
     _wait_for_measurements(first, database, 2)
     second = subprocess.run(
         _command(tmp_path), capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
