@@ -639,3 +639,13 @@ def test_input_of_another_space_is_another_row(place: Path) -> None:
         given = Input({"n": 1})
         assert store.input_id("one", given) == store.input_id("one", Input({"n": 1}))
         assert store.input_id("one", given) != store.input_id("two", given)
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs Linux's /proc")
+def test_a_folder_that_takes_no_files_is_not_told_as_a_busy_database() -> None:
+    with (
+        pytest.raises(ResultsError, match="cannot be written") as error,
+        writing("/proc/harness-test.db"),
+    ):
+        pytest.fail("it was opened")
+    assert not isinstance(error.value, DatabaseBusy)

@@ -89,6 +89,11 @@ def _locked(place: str) -> Iterator[None]:
         lock = FileLock(_lock_file(place))
         lock.acquire(timeout=0)
     except Timeout:
+        if not _lock_file(place).exists():  # some file systems refuse it as if it were held
+            raise ResultsError(
+                f"{shown_place(place)} cannot be written: its folder takes no files; choose "
+                "another --database"
+            ) from None
         raise DatabaseBusy(_who_holds(place)) from None
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
