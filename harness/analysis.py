@@ -13,7 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.records import Config, Input, Measurement, Outcome
-from harness.timing import Ratio, count_within_noise, is_within_noise, time_ratio
+from harness.timing import (
+    Ratio,
+    count_within_noise,
+    is_within_noise,
+    paired_ratio,
+    time_ratio,
+)
 from harness.tree import (
     FEWEST_INPUTS,
     Judgement,
@@ -182,10 +188,18 @@ def _told(slowdown: float) -> str:
 
 
 def verdict(tree: Judgement, single: Judgement) -> str:
-    """Whether choosing by input is worth it, in a sentence."""
+    """Whether choosing by input is worth it, in a sentence, judged input by input."""
     if math.isinf(single.mean) and math.isfinite(tree.mean):
         return "Choosing by input works on unseen inputs where one configuration for all fails."
-    if tree.mean < single.mean:
-        gain = single.mean / tree.mean - 1
-        return f"Choosing by input beats one configuration for all by {gain:.1%} on unseen inputs."
-    return "Choosing by input does not beat one configuration for all here; use that one."
+    if math.isinf(tree.mean):
+        return "Choosing by input fails on some unseen input; use one configuration for all."
+    gain = paired_ratio(single.slowdown, tree.slowdown)
+    told = f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}] over {gain.count} unseen inputs"
+    if not gain.is_clear:
+        return (
+            f"Choosing by input against one configuration for all: {told}, within noise. "
+            "More inputs would tell them apart."
+        )
+    if gain.value < 1:
+        return f"Choosing by input loses to one configuration for all ({told}); use that one."
+    return f"Choosing by input beats one configuration for all: {told}."

@@ -162,7 +162,7 @@ def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
     assert rows["default"] == ["2.00", "2.00"]
     tree = [line for line in lines if "tree, on inputs it has not seen" in line]
     assert float(tree[0].split()[-2]) < 1.5
-    assert lines[-1].startswith("Choosing by input beats one configuration for all by")
+    assert lines[-1].startswith("Choosing by input beats one configuration for all: ")
 
 
 def test_a_default_that_failed_is_told_as_failed() -> None:
@@ -175,12 +175,19 @@ def test_a_default_that_failed_is_told_as_failed() -> None:
 
 
 def test_the_verdict_says_whether_choosing_by_input_is_worth_it() -> None:
-    good, fair = Judgement("tree", (1.0, 1.0)), Judgement("single", (1.2, 1.2))
-    broken = Judgement("single", (1.0, math.inf))
-    assert verdict(good, fair) == (
-        "Choosing by input beats one configuration for all by 20.0% on unseen inputs."
+    good, fair = Judgement("t", (1.0, 1.1, 1.0)), Judgement("s", (1.5, 1.6, 1.5))
+    broken = Judgement("s", (1.0, math.inf, 1.0))
+    assert verdict(good, fair).startswith(
+        "Choosing by input beats one configuration for all: 1.48x"
     )
-    for tree, single in ((fair, good), (good, good), (broken, broken), (broken, good)):
-        assert verdict(tree, single).startswith("Choosing by input does not beat")
-    assert "inf" not in verdict(good, broken)
+    assert verdict(fair, good).startswith("Choosing by input loses to one configuration for all (")
     assert "one configuration for all fails" in verdict(good, broken)
+    assert "fails on some unseen input" in verdict(broken, good)
+
+
+def test_a_gain_that_a_few_inputs_do_not_bear_out_is_within_noise() -> None:
+    tree, single = Judgement("t", (1.0, 2.0, 1.0, 1.9)), Judgement("s", (2.2, 1.0, 1.9, 1.0))
+    assert tree.mean < single.mean
+    told = verdict(tree, single)
+    assert "within noise" in told
+    assert "beats" not in told
