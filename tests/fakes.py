@@ -210,3 +210,24 @@ def read_journal(journal: Path) -> Iterator[tuple[str, float, float]]:
     for line in journal.read_text().splitlines():
         what, begin, end = line.split()
         yield what, float(begin), float(end)
+
+
+FAKE_SPACE = """\
+name: fake
+kernel: {function: twice, source: twice.cl, host: twice.py}
+parameters:
+  V: {type: integer, min: 1, max: 8, default: 1}
+launch: {group: [4], grid: [1]}
+inputs: {features: [n], values: [{n: 4}, {n: 5}]}
+measure: {repeats: 4, min_repeats: 3}
+"""
+FAKE_HOST = """\
+import numpy as np
+
+def arguments(features, rng):
+    x = rng.random(features["n"])
+    return {"x": x, "y": np.zeros_like(x)}
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+"""

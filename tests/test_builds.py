@@ -17,7 +17,7 @@ from harness.records import Config, Input, Measurement, Outcome
 from harness.space import Space
 from harness.spec import Spec, load_spec
 from harness.workers import LocalMeasurer
-from tests.fakes import FakeBackend, read_journal
+from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
 from tests.planted import FAULTS, GIVEN, space_of
 
 
@@ -91,25 +91,6 @@ def test_options_are_part_of_what_is_built(edited: Path) -> None:
         measurer.close()
 
 
-FAKE_SPACE = """\
-name: fake
-kernel: {function: twice, source: twice.cl, host: twice.py}
-parameters:
-  V: {type: integer, min: 1, max: 8, default: 1}
-launch: {group: [4], grid: [1]}
-inputs: {features: [n], values: [{n: 4}, {n: 5}]}
-measure: {repeats: 4, min_repeats: 3}
-"""
-FAKE_HOST = """\
-import numpy as np
-
-def arguments(features, rng):
-    x = rng.random(features["n"])
-    return {"x": x, "y": np.zeros_like(x)}
-
-def reference(arguments):
-    return {"y": 2 * arguments["x"]}
-"""
 FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
 
 

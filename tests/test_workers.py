@@ -17,7 +17,7 @@ from harness.records import Environment, Input, Measurement, Outcome, StopReason
 from harness.space import Space
 from harness.spec import Spec, load_spec
 from harness.workers import LocalMeasurer, Measurer
-from tests.fakes import FakeBackend
+from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend
 from tests.planted import FAULTS, GIVEN, SOON_S, fault, space_of
 
 
@@ -204,25 +204,6 @@ def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
 
 # ------------------------------------------------------------------ a device that takes no more
 
-SPACE = """\
-name: fake
-kernel: {function: twice, source: twice.cl, host: twice.py}
-parameters:
-  V: {type: integer, min: 1, max: 8, default: 1}
-launch: {group: [4], grid: [1]}
-inputs: {features: [n], values: [{n: 4}, {n: 5}]}
-measure: {repeats: 4, min_repeats: 3}
-"""
-HOST = """\
-import numpy as np
-
-def arguments(features, rng):
-    x = rng.random(features["n"])
-    return {"x": x, "y": np.zeros_like(x)}
-
-def reference(arguments):
-    return {"y": 2 * arguments["x"]}
-"""
 FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
 
 
@@ -231,8 +212,8 @@ def fake(tmp_path: Path) -> Iterator[Callable[..., tuple[LocalMeasurer, Space]]]
     """Opens measurers of a fake device with these traits, and closes them."""
     # The path makes the source another one for each test: nothing is in the cache.
     (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
-    (tmp_path / "twice.py").write_text(HOST)
-    (tmp_path / "fake.yaml").write_text(SPACE)
+    (tmp_path / "twice.py").write_text(FAKE_HOST)
+    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
     spec = load_spec(tmp_path / "fake.yaml")
     with contextlib.ExitStack() as opened:
 
