@@ -353,12 +353,16 @@ def _trials_table(inspection: Inspection, trials: Sequence[Trial]) -> Table:
 
 
 def _table_notes(inspection: Inspection) -> str:
-    why_no_occupancy = inspection.target.why_no_occupancy
-    return (
+    spec = inspection.spec
+    told = (
         "The default comes first. Registers, memory and spills: the most of any function of the "
-        f"source. Group: work-items of a group on the input ({inspection.spec.inputs[0]})."
-        + (f" No occupancy: {why_no_occupancy}." if why_no_occupancy else "")
+        "source. "
     )
+    if spec.launch is None:
+        return told + "No group and no occupancy: the host module tells the launches, from data."
+    why_no_occupancy = inspection.target.why_no_occupancy
+    told += f"Group: work-items of a group on the input ({spec.inputs[0]})."
+    return told + (f" No occupancy: {why_no_occupancy}." if why_no_occupancy else "")
 
 
 def _cells(trial: Trial) -> Iterator[str]:

@@ -105,6 +105,7 @@ def _renewed(device: Device, prepared: _Prepared) -> bool:
         device.bind(prepared.case.arguments)
     except LaunchFailed:
         return False
+    prepared.case.bound_anew()
     prepared.fresh = True
     return True
 

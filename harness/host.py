@@ -6,8 +6,15 @@ A host module defines
     reference(arguments) -> dict of the expected arrays, by argument name: the outputs
 
 and, where a kernel reads and overwrites the same array, INOUT = ("name", ...): such arrays
-are restored before every launch. It is a person's own code and runs as such; reference() gets
-the arguments read-only.
+are restored before every run. Where a run takes several launches (`launch: host` in the space),
+
+    launches(arguments, config) -> Launch and Read objects, one after the other
+
+and, where the configuration chooses how the data lie in memory,
+
+    arrange(arguments, config) -> dict of the arrays that lie otherwise than in arguments()
+
+It is a person's own code and runs as such; the arguments that it gets back are read-only.
 """
 
 from __future__ import annotations
@@ -15,46 +22,86 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.backends.base import Argument
+from harness.backends.base import Launch as Launch  # host modules take it from here
 from harness.errors import HostModuleError
-from harness.records import Input
+from harness.records import Config, Input
 from harness.verify import COMPARABLE, never_right
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
+class Read:
+    """A step between launches: `array = yield Read("name")` gives launches() a copy of an array
+    argument as it now is on the device, which may decide what is launched next."""
+
+    name: str
+
+
+Steps = Generator[Launch | Read, Array | None, None]
+
+
+@dataclass
 class Case:
-    """One input made concrete: the arguments, the expected outputs, what a launch overwrites."""
+    """One input made concrete: the arguments, the expected outputs, what a run overwrites."""
 
     arguments: Mapping[str, Argument]
     expected: Mapping[str, Array]
     inout: tuple[str, ...]
+    host: HostModule | None = None
+    _placed: dict[str, Array] = field(default_factory=dict)
 
-    def before_first(self) -> dict[str, Array]:
-        """What every output holds before the verified launch: in-out arrays their own content,
+    def launches(self, config: Config) -> Steps:
+        """The steps of one run, where the host module tells them; raises HostModuleError."""
+        assert self.host is not None
+        return self.host.launches(self.arguments, config)
+
+    def arranged(self, config: Config) -> dict[str, Array]:
+        """The arrays that lie otherwise under this configuration; raises HostModuleError."""
+        if self.host is None:
+            return {}
+        return self.host.arrange(self.arguments, config, frozenset(self.expected))
+
+    def to_place(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
+        """What must be written for the device to hold this arrangement and no other."""
+        wanted = {name: self._array(name) for name in self._placed} | dict(arranged)
+        moved = {
+            name: array
+            for name, array in wanted.items()
+            if self._placed.get(name, self._array(name)) is not array
+        }
+        self._placed.update(moved)
+        return moved
+
+    def bound_anew(self) -> None:
+        """The device holds the arguments as arguments() gave them, and no arrangement."""
+        self._placed.clear()
+
+    def before_first(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
+        """What every output holds before a verified run: in-out arrays their own content,
         the others what is right nowhere, so that an element never written shows."""
-        return self.restored() | {
+        return self.restored(arranged) | {
             name: never_right(expected, self._array(name).dtype)
             for name, expected in self.expected.items()
             if name not in self.inout
         }
 
-    def restored(self) -> dict[str, Array]:
+    def restored(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
         """The original content of what the kernel reads and overwrites."""
-        return {name: self._array(name) for name in self.inout}
+        return {name: arranged.get(name, self._array(name)) for name in self.inout}
 
     def _array(self, name: str) -> Array:
-        return np.asarray(self.arguments[name])
+        return cast(Array, self.arguments[name])
 
 
 def make_case(path: Path, given: Input, seed: int = 0) -> Case:
@@ -62,102 +109,198 @@ def make_case(path: Path, given: Input, seed: int = 0) -> Case:
 
     Raises HostModuleError for whatever is wrong with the module or with what it returns.
     """
-    module = _module(path)
+    host = HostModule(path)
     digest = hashlib.sha256(f"{seed}:{given.json}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    arguments = _called(path, given, "arguments", module.arguments, dict(given), rng)
-    for name, value in arguments.items():
-        _check_argument(path, name, value)
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
-    expected = _called(path, given, "reference", module.reference, dict(arguments))
-    arrays = {name: np.asarray(value) for name, value in expected.items()}
-    for name, array in arrays.items():
-        _check_expected(path, name, array, arguments)
-    return Case(arguments, arrays, _inout(path, module, arguments))
+    return host.case(given, rng)
 
 
-def _inout(path: Path, module: ModuleType, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    names = getattr(module, "INOUT", ())
-    if not isinstance(names, (tuple, list)):
-        raise HostModuleError(f'{path}: INOUT must be a tuple such as ("y",), but got {names!r}')
-    for name in names:
-        if not isinstance(arguments.get(name), np.ndarray):
-            raise HostModuleError(f"{path}: INOUT names `{name}`, which is no array argument")
-    return tuple(names)
+class HostModule:
+    """A person's module, loaded; whatever goes wrong in it is told as a HostModuleError."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._module = self._loaded()
 
-def _module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"harness_host_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise HostModuleError(f"{path}: is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their own module up by its name.
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise HostModuleError(f"{path}: {_told(path, error)}") from error
-    for name in ("arguments", "reference"):
-        if not callable(getattr(module, name, None)):
-            raise HostModuleError(f"{path}: must define the function `{name}`")
-    return module
+    def case(self, given: Input, rng: np.random.Generator) -> Case:
+        """Arguments and reference of an input, checked."""
+        where = f"on the input ({given})"
+        arguments = self._dict("arguments", where, dict(given), rng)
+        for name, value in arguments.items():
+            self._check_argument("arguments", name, value)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+        expected = self._dict("reference", where, dict(arguments))
+        arrays = {name: np.asarray(value) for name, value in expected.items()}
+        for name, array in arrays.items():
+            self._check_expected(name, array, arguments)
+        return Case(arguments, arrays, self._inout(arguments), self)
 
+    def launches(self, arguments: Mapping[str, Argument], config: Config) -> Steps:
+        """What launches() gives, step by step, each checked before it is taken."""
+        where = f"with ({config})"
+        steps = self._called("launches", where, dict(arguments), dict(config))
+        if not isinstance(steps, Iterable):
+            kind = type(steps).__name__
+            raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
+        iterator = iter(steps)
+        answer: Array | None = None
+        launched = False
+        while True:
+            try:
+                step = iterator.send(answer) if isinstance(iterator, Generator) else next(iterator)
+            except StopIteration:
+                break
+            except (Exception, SystemExit) as error:
+                raise self._fault(f"launches() raised {self._told(error)} {where}") from error
+            self._check_step(step, arguments)
+            launched = launched or isinstance(step, Launch)
+            answer = yield step
+        if not launched:
+            raise self._fault(f"launches() gave nothing to launch {where}")
 
-def _called(path: Path, given: Input, name: str, function: Any, *values: Any) -> dict[str, Any]:
-    try:
-        result = function(*values)
-    except (Exception, SystemExit) as error:
-        text = f"{name}() raised {_told(path, error)} on the input ({given})"
-        raise HostModuleError(f"{path}: {text}") from error
-    if not isinstance(result, dict) or not result:
-        kind = type(result).__name__
-        raise HostModuleError(f"{path}: {name}() must return a dict of arrays, but got {kind}")
-    return result
+    def arrange(
+        self, arguments: Mapping[str, Argument], config: Config, outputs: frozenset[str]
+    ) -> dict[str, Array]:
+        """What arrange() gives, checked; nothing where the module has no such function."""
+        if not callable(getattr(self._module, "arrange", None)):
+            return {}
+        where = f"with ({config})"
+        found = self._called("arrange", where, dict(arguments), dict(config))
+        if not isinstance(found, dict):
+            raise self._fault(f"arrange() must return a dict, but got {type(found).__name__}")
+        return {
+            name: self._arranged(name, array, arguments.get(name), outputs)
+            for name, array in found.items()
+        }
 
+    # ------------------------------------------------------------- calling the module
 
-def _told(path: Path, error: BaseException) -> str:
-    """The error, and the line of the host module where it came up."""
-    line, trace, own = 0, error.__traceback__, path.resolve()
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+    def _loaded(self) -> ModuleType:
+        path = self._path
+        spec = importlib.util.spec_from_file_location(f"harness_host_{path.stem}", path)
+        if spec is None or spec.loader is None:
+            raise self._fault("is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        # Dataclasses look their own module up by its name.
+        sys.modules[spec.name] = module
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            raise self._fault(self._told(error)) from error
+        for name in ("arguments", "reference"):
+            if not callable(getattr(module, name, None)):
+                raise self._fault(f"must define the function `{name}`")
+        return module
 
+    def _called(self, name: str, where: str, *values: object) -> Any:
+        function = getattr(self._module, name, None)
+        if not callable(function):
+            raise self._fault(f"must define the function `{name}`")
+        try:
+            return function(*values)
+        except (Exception, SystemExit) as error:
+            raise self._fault(f"{name}() raised {self._told(error)} {where}") from error
 
-def _check_argument(path: Path, name: str, value: Any) -> None:
-    if not isinstance(value, (np.ndarray, np.generic)):
-        raise HostModuleError(
-            f"{path}: arguments() gives `{name}` the type {type(value).__name__}; use numpy "
-            "arrays, and numpy scalars such as np.int32(n), whose width the kernel expects"
-        )
-    if value.dtype.kind not in COMPARABLE + "V" or not value.dtype.isnative:
-        raise HostModuleError(
-            f"{path}: arguments() gives `{name}` the dtype {value.dtype}, which no kernel reads; "
-            "use numbers, or structures of numbers, in the machine's byte order"
-        )
-    if isinstance(value, np.ndarray) and (value.size == 0 or not value.flags.c_contiguous):
-        raise HostModuleError(
-            f"{path}: the array `{name}` is empty or not contiguous; pass a C-contiguous copy"
-        )
+    def _dict(self, name: str, where: str, *values: object) -> dict[str, Any]:
+        result = self._called(name, where, *values)
+        if not isinstance(result, dict) or not result:
+            kind = type(result).__name__
+            raise self._fault(f"{name}() must return a dict of arrays, but got {kind}")
+        return result
 
+    def _fault(self, text: str) -> HostModuleError:
+        return HostModuleError(f"{self._path}: {text}")
 
-def _check_expected(path: Path, name: str, expected: Array, arguments: Mapping[str, Any]) -> None:
-    argument = arguments.get(name)
-    if not isinstance(argument, np.ndarray):
-        there = ", ".join(k for k, v in arguments.items() if isinstance(v, np.ndarray))
-        raise HostModuleError(
-            f"{path}: reference() gives `{name}`, which is no array argument; there are {there}"
-        )
-    if expected.shape != argument.shape:
-        raise HostModuleError(
-            f"{path}: reference() gives `{name}` the shape {expected.shape}, but the "
-            f"argument has {argument.shape}"
-        )
-    for array in (expected, argument):
-        if array.dtype.kind not in COMPARABLE:
-            raise HostModuleError(
-                f"{path}: the output `{name}` has the dtype {array.dtype}; only numbers can be "
-                "compared"
+    def _told(self, error: BaseException) -> str:
+        """The error, and the line of the host module where it came up."""
+        line, trace, own = 0, error.__traceback__, self._path.resolve()
+        while trace is not None:
+            if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+
+    # --------------------------------------------------------- checking what it returns
+
+    def _check_argument(self, function: str, name: str, value: object) -> None:
+        if not isinstance(value, (np.ndarray, np.generic)):
+            raise self._fault(
+                f"{function}() gives `{name}` the type {type(value).__name__}; use numpy "
+                "arrays, and numpy scalars such as np.int32(n), whose width the kernel expects"
             )
+        if value.dtype.kind not in COMPARABLE + "V" or not value.dtype.isnative:
+            raise self._fault(
+                f"{function}() gives `{name}` the dtype {value.dtype}, which no kernel reads; "
+                "use numbers, or structures of numbers, in the machine's byte order"
+            )
+        if isinstance(value, np.ndarray) and (value.size == 0 or not value.flags.c_contiguous):
+            raise self._fault(
+                f"{function}() gives `{name}` as an array that is empty or not contiguous; pass a "
+                "C-contiguous copy (np.ascontiguousarray)"
+            )
+
+    def _check_expected(self, name: str, expected: Array, arguments: Mapping[str, Any]) -> None:
+        argument = arguments.get(name)
+        if not isinstance(argument, np.ndarray):
+            there = ", ".join(k for k, v in arguments.items() if isinstance(v, np.ndarray))
+            raise self._fault(
+                f"reference() gives `{name}`, which is no array argument; there are {there}"
+            )
+        if expected.shape != argument.shape:
+            raise self._fault(
+                f"reference() gives `{name}` the shape {expected.shape}, but the "
+                f"argument has {argument.shape}"
+            )
+        for array in (expected, argument):
+            if array.dtype.kind not in COMPARABLE:
+                raise self._fault(
+                    f"the output `{name}` has the dtype {array.dtype}; only numbers can be compared"
+                )
+
+    def _inout(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        names = getattr(self._module, "INOUT", ())
+        if not isinstance(names, (tuple, list)):
+            raise self._fault(f'INOUT must be a tuple such as ("y",), but got {names!r}')
+        for name in names:
+            if not isinstance(arguments.get(name), np.ndarray):
+                raise self._fault(f"INOUT names `{name}`, which is no array argument")
+        return tuple(names)
+
+    def _check_step(self, step: object, arguments: Mapping[str, Argument]) -> None:
+        """A step of launches() is a Launch or a Read, and names arguments that there are."""
+        if isinstance(step, Launch):
+            named = [given for given in step.arguments if not isinstance(given, np.generic)]
+        elif isinstance(step, Read):
+            named = [step.name]
+            if not isinstance(arguments.get(step.name, np.empty(0)), np.ndarray):
+                raise self._fault(f"launches() reads `{step.name}`, which is no array")
+        else:
+            kind = type(step).__name__
+            raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
+        for name in named:
+            if name not in arguments:
+                there = ", ".join(arguments)
+                raise self._fault(f"launches() names `{name}`, but the arguments are {there}")
+
+    def _arranged(
+        self, name: str, array: object, argument: Argument | None, outputs: frozenset[str]
+    ) -> Array:
+        if not isinstance(argument, np.ndarray):
+            raise self._fault(f"arrange() gives `{name}`, which is no array argument")
+        if name in outputs:
+            raise self._fault(
+                f"arrange() gives `{name}`, which is verified: an output lies as reference() "
+                "gives it"
+            )
+        self._check_argument("arrange", name, array)
+        if not isinstance(array, np.ndarray) or (array.size, array.dtype) != (
+            argument.size,
+            argument.dtype,
+        ):
+            raise self._fault(
+                f"arrange() gives `{name}` another size or dtype than arguments() does, "
+                f"{argument.dtype}{list(argument.shape)}; make it there as large as it may get"
+            )
+        # The same bytes in the shape that the device knows it by.
+        return array.reshape(argument.shape)

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.backends.base import Program
 from harness.backends.choose import Backend, choose
@@ -23,7 +24,7 @@ from harness.occupancy import Occupancy, multiprocessor, occupancy
 from harness.programs import make_program
 from harness.records import Build, Config, DeviceLimits, Input, Value
 from harness.space import Space
-from harness.spec import Spec
+from harness.spec import LaunchPlan, Spec
 
 ARCHITECTURE_LIMITS = DeviceLimits(
     max_group_size=1024,
@@ -109,7 +110,8 @@ def unjudged(spec: Spec, target: Target) -> list[str]:
         for c in spec.constraints
         if _needs_device(c.expression)
     ]
-    named += [f"the grid size `{size.text}`" for size in spec.launch.grid if _needs_device(size)]
+    grid = spec.launch.grid if spec.launch else ()
+    named += [f"the grid size `{size.text}`" for size in grid if _needs_device(size)]
     return [
         f"{what} needs a device, since only that tells {ONLY_A_DEVICE_TELLS}: it is not judged "
         f"for {target.name}, so that configurations may be counted and compiled that it forbids"
@@ -123,17 +125,21 @@ def target_space(spec: Spec, target: Target, given: Input) -> Space:
     Raises UsageError where the size of the group depends on what only a device tells.
     """
     if not target.has_device:
-        for size in spec.launch.group:
-            if _needs_device(size):
-                raise UsageError(
-                    f"{spec.path}: the group size `{size.text}` needs a device, since only that "
-                    f"tells {ONLY_A_DEVICE_TELLS}; leave --arch out where one is"
-                )
         kept = tuple(c for c in spec.constraints if not _needs_device(c.expression))
-        grid = tuple(Expression("1") if _needs_device(s) else s for s in spec.launch.grid)
-        launch = dataclasses.replace(spec.launch, grid=grid)
+        launch = spec.launch and _without_device(spec.launch, spec.path)
         spec = dataclasses.replace(spec, constraints=kept, launch=launch)
     return Space.of(spec, given, target.limits, target.backend.compiler)
+
+
+def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:
+    for size in launch.group:
+        if _needs_device(size):
+            raise UsageError(
+                f"{path}: the group size `{size.text}` needs a device, since only that "
+                f"tells {ONLY_A_DEVICE_TELLS}; leave --arch out where one is"
+            )
+    grid = tuple(Expression("1") if _needs_device(s) else s for s in launch.grid)
+    return dataclasses.replace(launch, grid=grid)
 
 
 def _needs_device(expression: Expression) -> bool:
@@ -261,7 +267,7 @@ class Inspection:
         failure = self.why_default_illegal() if config == self._space.default else None
         try:
             build = self._builds.finish(self._program(config)).build
-            group_size = math.prod(self._space.launch(config, self.spec.function, ()).group)
+            group_size = self._group_size(config)
         except (BuildFailed, ExpressionError) as error:
             return Trial(config, failure=str(error))
         resident = self._occupancy(build, group_size)
@@ -270,8 +276,16 @@ class Inspection:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
         return Trial(config, build, group_size, resident, failure or "")
 
-    def _occupancy(self, build: Build, group_size: int) -> Occupancy | None:
+    def _group_size(self, config: Config) -> int | None:
+        """None where the host module tells the launches: it needs the input's data for that."""
+        if self.spec.launch is None:
+            return None
+        return math.prod(self._space.launch(config, self.spec.functions[0], ()).group)
+
+    def _occupancy(self, build: Build, group_size: int | None) -> Occupancy | None:
         if self.target.nvcc is None or build.registers is None or self.target.why_no_occupancy:
+            return None
+        if group_size is None:
             return None
         shared_bytes = build.shared_bytes or 0
         return occupancy(self.target.nvcc.arch, group_size, build.registers, shared_bytes)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.backends.base import Binary, Device, Launch
 from harness.errors import LaunchFailed
-from harness.host import Case
+from harness.host import Array, Case
 from harness.records import (
     Config,
     Input,
@@ -28,7 +28,10 @@ from harness.verify import Tolerance, verify
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that one measurement needs beside the device and the input's data."""
+    """Everything that one measurement needs beside the device and the input's data.
+
+    Without `launches`, the host module tells those of a run.
+    """
 
     config: Config
     input: Input
@@ -93,6 +96,7 @@ class _Trial:
     case: Case
     job: Job
     module: object = None
+    arranged: Mapping[str, Array] = field(default_factory=dict)
     warmup_s: list[float] = field(default_factory=list)
     samples_s: list[float] = field(default_factory=list)
     failure: Measurement | None = None
@@ -101,6 +105,7 @@ class _Trial:
     def begin(self) -> None:
         """Load, and verify a first launch; what the driver still compiles then is not timed."""
         self.module = self.device.load(self.job.binary)
+        self.arranged = self.case.arranged(self.job.config)
         self.warmup_s.append(self._verified_launch("at the first launch"))
 
     def end(self) -> None:
@@ -110,9 +115,7 @@ class _Trial:
 
     def _verified_launch(self, when: str) -> float:
         """One launch into outputs that are right nowhere, and its verification."""
-        for name, array in self.case.before_first().items():
-            self.device.write(name, array)
-        elapsed_s = self._launch()
+        elapsed_s = self._run(self.case.before_first(self.arranged))
         self.check(when)
         return elapsed_s
 
@@ -141,18 +144,42 @@ class _Trial:
                 return reason
 
     def _restored_launch(self) -> float:
-        for name, array in self.case.restored().items():
-            self.device.write(name, array)
-        return self._launch()
+        return self._run(self.case.restored(self.arranged))
 
-    def _launch(self) -> float:
-        elapsed_s = self.device.launch(self.module, self.job.launches)
+    def _run(self, restored: Mapping[str, Array]) -> float:
+        """One run on restored data; the seconds that the device spent in its launches."""
+        for name, array in (self.case.to_place(self.arranged) | dict(restored)).items():
+            self.device.write(name, array)
+        if self.job.launches:
+            elapsed_s = self.device.launch(self.module, self.job.launches)
+        else:
+            elapsed_s = math.fsum(self._host_told())
         if not 0 < elapsed_s < math.inf:
             raise LaunchFailed(
                 f"the device's clock told {elapsed_s} s for a launch; it must be above 0 s. "
                 "Is the launch empty, or shorter than the clock's step?"
             )
         return elapsed_s
+
+    def _host_told(self) -> Iterator[float]:
+        """The times of the launches that the host module tells, those between two reads at once."""
+        steps, answer = self.case.launches(self.job.config), None
+        waiting: list[Launch] = []
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration:
+                break
+            answer = None
+            if isinstance(step, Launch):
+                waiting.append(step)
+                continue
+            if waiting:
+                yield self.device.launch(self.module, waiting)
+            waiting = []
+            answer = self.device.read(step.name)
+        if waiting:
+            yield self.device.launch(self.module, waiting)
 
     def succeeded(self, reason: StopReason) -> Measurement:
         """The measurement of a configuration that went through."""

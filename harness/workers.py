@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from harness.backends.base import Binary, Program
+from harness.backends.base import Binary, Launch, Program
 from harness.backends.choose import Backend
 from harness.builds import Builds
 from harness.device_process import DeviceFacts, describe, prepare, run, run_interleaved
@@ -159,7 +159,7 @@ class LocalMeasurer:
         try:
             binary = self._built(space, config)
             names = self._device.argument_names(given)
-            launch = space.launch(config, self._spec.function, names)
+            launches = self._launches(space, config, names)
         except BuildFailed as error:
             return Measurement(config, given, Outcome.BUILD_FAILED, message=str(error))
         except LaunchFailed as error:
@@ -169,7 +169,13 @@ class LocalMeasurer:
         verify = self._spec.verify
         sampling = Sampling(**self._spec.measure.model_dump(exclude={"timeout_s"}))
         tolerance = Tolerance(verify.rtol, verify.atol)
-        return Job(config, given, binary, (launch,), tolerance, sampling, best_s)
+        return Job(config, given, binary, launches, tolerance, sampling, best_s)
+
+    def _launches(self, space: Space, config: Config, names: Sequence[str]) -> tuple[Launch, ...]:
+        """The one launch that the space tells; none where the host module tells them."""
+        if self._spec.launch is None:
+            return ()
+        return (space.launch(config, self._spec.functions[0], names),)
 
     def _expect(self, space: Space, config: Config) -> Program:
         program = make_program(self._spec, space, config, self._language)

@@ -68,6 +68,10 @@
 #define LOAD4_LOCAL(pointer, i) (((const float4 *)(pointer))[i])
 #define RSQRT(x) rsqrtf(x)
 
+/* A read through the read-only cache, of what no thread of the launch writes: where old
+ * programs used textures. OpenCL has no such word; there it is a plain read. */
+#define LOAD_READONLY(pointer, i) __ldg((pointer) + (i))
+
 #else /* ---------------------------------------------------------------------- OpenCL C */
 
 #define KERNEL __kernel void
@@ -96,6 +100,7 @@
 #define LOAD4(pointer, i) (((__global const float4 *)(pointer))[i])
 #define LOAD4_LOCAL(pointer, i) (((__local const float4 *)(pointer))[i])
 #define RSQRT(x) rsqrt(x)
+#define LOAD_READONLY(pointer, i) ((pointer)[i])
 
 #endif
 #endif

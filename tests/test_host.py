@@ -62,7 +62,7 @@ def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write: Write) -
 
 def test_outputs_are_right_nowhere_before_the_first_launch(write: Write) -> None:
     case = make_case(write(GOOD), GIVEN)
-    before = case.before_first()
+    before = case.before_first({})
     assert list(before) == ["y"]
     worst = verify(before, case.expected, Tolerance()).worst
     assert worst is not None
@@ -71,12 +71,12 @@ def test_outputs_are_right_nowhere_before_the_first_launch(write: Write) -> None
 
 def test_array_that_is_read_and_overwritten_is_restored(write: Write) -> None:
     case = make_case(write(GOOD + 'INOUT = ("y",)\n'), GIVEN)
-    np.testing.assert_array_equal(case.before_first()["y"], np.zeros(4))
-    assert list(case.restored()) == ["y"]
+    np.testing.assert_array_equal(case.before_first({})["y"], np.zeros(4))
+    assert list(case.restored({})) == ["y"]
 
 
 def test_outputs_that_are_only_written_need_no_restoring(write: Write) -> None:
-    assert make_case(write(GOOD), GIVEN).restored() == {}
+    assert make_case(write(GOOD), GIVEN).restored({}) == {}
 
 
 def test_dataclass_in_a_host_module_works(write: Write) -> None:
@@ -99,8 +99,8 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
         (replaced("np.int32(n)", "n"), r"`n` the type int; use numpy"),
         (replaced("rng.random(n)", "rng.random(n).astype('>f8')"), r"the dtype >f8.*byte order"),
         (replaced("rng.random(n)", "np.array([None])"), r"`x` the dtype object"),
-        (replaced("rng.random(n)", "rng.random(2 * n)[::2]"), r"`x` is empty or not contiguous"),
-        (replaced("rng.random(n)", "np.zeros(0)"), r"`x` is empty or not contiguous"),
+        (replaced("rng.random(n)", "rng.random(2 * n)[::2]"), r"`x`.* is empty or not contiguous"),
+        (replaced("rng.random(n)", "np.zeros(0)"), r"`x`.* is empty or not contiguous"),
         (replaced('{"y":', '{"n":'), r"gives `n`, which is no array argument; there are x, y"),
         (replaced('{"y": 2', '{"z": 2'), r"gives `z`, which is no array argument; there are x, y"),
         (replaced('arguments["x"]}', 'arguments["x"][:3]}'), r"shape \(3,\).*has \(4,\)"),

@@ -185,7 +185,7 @@ def test_every_committed_space_loads(path: Path) -> None:
 
 def test_spec_carries_what_the_file_says() -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
-    assert (spec.name, spec.function, spec.features) == ("mvmul", "mvmul", ("m", "n"))
+    assert (spec.name, spec.functions, spec.features) == ("mvmul", ("mvmul",), ("m", "n"))
     assert [p.name for p in spec.parameters] == ["THRD", "LU", "X_CACHE"]
     assert [p.default for p in spec.parameters] == [256, 1, 1]
     assert spec.sources["cuda"] is spec.sources["opencl"]

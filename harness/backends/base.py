@@ -46,13 +46,14 @@ class Program:
 class Launch:
     """One kernel launch: `group` work-items per dimension, `grid` groups per dimension.
 
-    `arguments` names what is passed, in the kernel's order.
+    `arguments` are what is passed, in the kernel's order: the names of bound arguments, or
+    numpy scalars by value.
     """
 
     function: str
     group: tuple[int, ...]
     grid: tuple[int, ...]
-    arguments: tuple[str, ...]
+    arguments: tuple[str | np.generic, ...]
 
     def __post_init__(self) -> None:
         if len(self.group) != len(self.grid) or not 1 <= len(self.group) <= 3:

@@ -310,7 +310,7 @@ class CudaDevice:
             raise LaunchFailed(reason)
         function = self._function(module, launch.function)
         self._check_function(function, launch)
-        packed = pack_arguments([self._passed(name, launch) for name in launch.arguments])
+        packed = pack_arguments([self._passed(given, launch) for given in launch.arguments])
         return _Prepared(function, three(launch.grid), three(launch.group), packed)
 
     def _function(self, module: _Loaded, name: str) -> Any:
@@ -332,13 +332,15 @@ class CudaDevice:
                 f"its {registers} registers and its launch bounds the kernel takes {most:,}"
             )
 
-    def _passed(self, name: str, launch: Launch) -> np.generic:
-        if name not in self._arguments:
+    def _passed(self, given: str | np.generic, launch: Launch) -> np.generic:
+        if isinstance(given, np.generic):
+            return given
+        if given not in self._arguments:
             raise LaunchFailed(
-                f"{launch.function} takes an argument {name}, but bound are "
+                f"{launch.function} takes an argument {given}, but bound are "
                 f"{', '.join(self._arguments) or 'none'}"
             )
-        value = self._arguments[name]
+        value = self._arguments[given]
         return np.uintp(int(value.memory)) if isinstance(value, _Bound) else value
 
     def _enqueue(self, prepared: _Prepared) -> tuple[Any, Any]:

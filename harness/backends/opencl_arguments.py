@@ -49,17 +49,27 @@ def why_unfit(
     """
     if len(launch.arguments) != len(wanted):
         return (
-            f"{launch.function} takes {len(wanted)} arguments, but the host module's arguments() "
-            f"gives {len(launch.arguments)}: {', '.join(launch.arguments) or 'none'}"
+            f"{launch.function} takes {len(wanted)} arguments, but the host module gives "
+            f"{len(launch.arguments)}: {', '.join(map(str, launch.arguments)) or 'none'}"
         )
-    for place, (name, want) in enumerate(zip(launch.arguments, wanted, strict=True), start=1):
-        if name not in arrays and name not in scalars:
+    for place, (argument, want) in enumerate(zip(launch.arguments, wanted, strict=True), start=1):
+        array, scalar = _dtypes(argument, arrays, scalars)
+        if array is None and scalar is None:
             there = ", ".join((*arrays, *scalars)) or "none"
-            return f"{launch.function} takes an argument {name}, but bound are {there}"
-        reason = _why_other(want, arrays.get(name), scalars.get(name))
+            return f"{launch.function} takes an argument {argument}, but bound are {there}"
+        reason = _why_other(want, array, scalar)
         if reason:
-            return f"argument {place} of {launch.function}, {name}, {reason}"
+            return f"argument {place} of {launch.function}, {argument}, {reason}"
     return None
+
+
+def _dtypes(
+    argument: str | np.generic, arrays: Mapping[str, DType], scalars: Mapping[str, DType]
+) -> tuple[DType | None, DType | None]:
+    """The argument's dtype as an array and as a number; one of them at most is there."""
+    if isinstance(argument, np.generic):
+        return None, argument.dtype
+    return arrays.get(argument), scalars.get(argument)
 
 
 def _why_other(want: Wanted, array: DType | None, scalar: DType | None) -> str | None:

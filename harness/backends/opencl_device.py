@@ -195,7 +195,10 @@ class OpenClDevice:
         reason = why_unfit(launch, wanted, given, scalars)
         if reason:
             raise LaunchFailed(reason)
-        return [self._buffers.get(n, self._scalars.get(n)) for n in launch.arguments]
+        return [
+            a if isinstance(a, np.generic) else self._buffers.get(a, self._scalars.get(a))
+            for a in launch.arguments
+        ]
 
     def _kernel(self, module: _Loaded, function: str) -> _Kernel:
         if function not in module.kernels:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import ExpressionError
 from harness.expression import FUNCTIONS, WORDS, Expression
 from harness.records import LIMIT_NAMES, Input, shown
-from harness.sources import Source
 from harness.spec.document import Document, Place
-from harness.spec.files import section
+from harness.spec.files import Files, section
 from harness.spec.messages import nearest, told_at
 from harness.spec.model import SpaceFile
 
@@ -51,7 +50,7 @@ def check_names(document: Document, model: SpaceFile) -> None:
     reserved = dict.fromkeys(LIMIT_NAMES, "a device limit")
     reserved |= dict.fromkeys(FUNCTIONS, "a function of expressions")
     reserved |= dict.fromkeys((*WORDS, *keyword.kwlist), "a word of expressions")
-    reserved[model.kernel.function] = "the kernel's function"
+    reserved |= dict.fromkeys(model.kernel.functions, "the kernel's function")
     taken = dict(reserved)
     for index, feature in enumerate(model.inputs.features):
         _claim(document, taken, feature, "an input feature", ("inputs", "features", index))
@@ -132,17 +131,22 @@ def check_use(
     document: Document,
     parameters: Sequence[Parameter],
     expressions: Expressions,
-    sources: Mapping[str, Source],
+    files: Files,
 ) -> None:
-    """A parameter must stand in a source or a launch size, else tuning it changes nothing."""
-    in_launch = {name for _, size in expressions.launch_sizes() for name in size.names}
-    files = ", ".join(sorted({source.path.name for source in sources.values()}))
+    """A parameter must stand in a source, in a launch size or, as a text, in the host module
+    that tells the launches; else tuning it changes nothing."""
+    used = {name for _, size in expressions.launch_sizes() for name in size.names}
+    from_host = document.data.get("launch") == "host"
+    used |= files.host_words if from_host else frozenset()
+    elsewhere = files.host.name if from_host else "a launch size"
+    sources = files.sources.values()
+    there = ", ".join(sorted({source.path.name for source in sources}))
     for parameter in parameters:
         name, place = parameter.name, ("parameters", parameter.name)
-        in_source = any(source.mentions(name) for source in sources.values())
-        if parameter.role != "flag" and name not in in_launch and not in_source:
+        in_source = any(source.mentions(name) for source in sources)
+        if parameter.role != "flag" and name not in used and not in_source:
             text = (
-                f"nothing uses it: `{name}` stands neither in {files} nor in a launch size, so "
+                f"nothing uses it: `{name}` stands neither in {there} nor in {elsewhere}, so "
                 "tuning it would change nothing; spell it as the source does, or remove it"
             )
             document.fault(place, told_at(place, text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,13 @@ class Files:
     host: Path
     host_text: str
 
+    @property
+    def host_words(self) -> frozenset[str]:
+        """The texts in the host module, such as the "BLOCK" of `config["BLOCK"]`."""
+        nodes = ast.walk(ast.parse(self.host_text))
+        constants = (node.value for node in nodes if isinstance(node, ast.Constant))
+        return frozenset(value for value in constants if isinstance(value, str))
+
 
 def check_files(document: Document, folder: Path) -> Files | None:
     """The source and the host module exist, are text, and define what they must.
@@ -33,7 +40,7 @@ def check_files(document: Document, folder: Path) -> Files | None:
     kernel = section(document, "kernel")
     named = dict(_named_sources(kernel.get("source")))
     read = {
-        name: _source(document, place, folder / name, kernel.get("function"))
+        name: _source(document, place, folder / name, _functions(kernel.get("function")))
         for place, name in dict.fromkeys(named.values())
     }
     sources = {language: source for language, (_, name) in named.items() if (source := read[name])}
@@ -59,15 +66,27 @@ def _named_sources(given: object) -> Iterator[tuple[str, tuple[Place, str]]]:
             yield language, (("kernel", "source", language), given[language])
 
 
-def _source(document: Document, place: Place, path: Path, function: object) -> Source | None:
+def _functions(given: object) -> list[tuple[Place, str]]:
+    """Each kernel with its place in the file."""
+    place: Place = ("kernel", "function")
+    if isinstance(given, str):
+        return [(place, given)]
+    listed = enumerate(given if isinstance(given, list) else ())
+    return [((*place, index), name) for index, name in listed if isinstance(name, str)]
+
+
+def _source(
+    document: Document, place: Place, path: Path, functions: Sequence[tuple[Place, str]]
+) -> Source | None:
     try:
         source = read_source(path)
     except (OSError, ValueError) as error:
         _note(document, place, f"{path} {_reason(error, path)}")
         return None
-    if isinstance(function, str) and not source.mentions(function):
-        text = f"`{function}` does not occur in {path}; name the kernel as the source does"
-        _note(document, ("kernel", "function"), text)
+    for where, function in functions:
+        if not source.mentions(function):
+            text = f"`{function}` does not occur in {path}; name the kernel as the source does"
+            _note(document, where, text)
     return source
 
 
@@ -104,6 +123,7 @@ def _host_text(document: Document, path: Path) -> str | None:
         _note(document, place, f"{path} {_reason(error, path)}")
     else:
         _check_functions(document, path, _defined(module))
+        _check_launches(document, path, _defined(module))
         return text
     return None
 
@@ -114,6 +134,21 @@ def _check_functions(document: Document, path: Path, defined: set[str]) -> None:
             there = ", ".join(sorted(defined)) or "nothing"
             text = f"{path} must define the function `{function}`, but defines {there}"
             _note(document, ("kernel", "host"), text)
+
+
+def _check_launches(document: Document, path: Path, defined: set[str]) -> None:
+    """Either the space gives launch sizes or the host module tells the launches."""
+    place: Place = ("launch",)
+    launch, functions = document.data.get("launch"), section(document, "kernel").get("function")
+    if launch == "host" and "launches" not in defined:
+        text = f"`host` needs the function `launches` in {path}, which defines "
+        _note(document, place, text + ", ".join(sorted(defined)))
+    if isinstance(launch, dict) and "launches" in defined:
+        text = f"{path} defines launches(), which tells the launches only with `launch: host`; "
+        _note(document, place, text + "write that, or remove the function")
+    if isinstance(launch, dict) and isinstance(functions, list):
+        text = "several kernels need `launch: host`, and launches() in the host module"
+        _note(document, ("kernel", "function"), text)
 
 
 def _defined(module: ast.Module) -> set[str]:

@@ -89,12 +89,12 @@ class Spec:
     path: Path
     name: str
     title: str
-    function: str
+    functions: tuple[str, ...]  # several only where the host module tells the launches
     sources: Mapping[str, Source]  # by language: cuda, opencl
     host: Path
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
-    launch: LaunchPlan
+    launch: LaunchPlan | None  # None: launches() of the host module tells
     features: tuple[str, ...]
     inputs: tuple[Input, ...]
     verify: Verify
@@ -122,10 +122,11 @@ class Spec:
 
         Two spaces that agree here may share measurements, whatever their ranges are.
         """
-        parts: list[str] = [self.function, self.host_text]
+        parts: list[str] = [*self.functions, self.host_text]
         for language, source in sorted(self.sources.items()):
             parts += [language, source.text, *source.includes.values()]
-        parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
+        if self.launch is not None:
+            parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
         parts += [p.option or "" for p in self.parameters]
         parts.append(self.verify.model_dump_json())
         return _sha256(parts)
@@ -162,7 +163,7 @@ def load_spec(path: Path) -> Spec:
     checks.check_names(document, model)
     checks.check_defaults(document, parameters)
     if not document.faults:
-        checks.check_use(document, parameters, expressions, files.sources)
+        checks.check_use(document, parameters, expressions, files)
         check_solutions(document, parameters, expressions, inputs)
     if document.faults:
         raise SpecError(document.faults)
@@ -182,7 +183,7 @@ def _spec(
         path=path,
         name=model.name,
         title=model.title,
-        function=model.kernel.function,
+        functions=model.kernel.functions,
         sources=files.sources,
         host=files.host,
         parameters=parameters,
@@ -190,7 +191,7 @@ def _spec(
             Constraint(expression, document.line_of(("constraints", index)))
             for index, expression in expressions.constraints.items()
         ),
-        launch=LaunchPlan(tuple(expressions.group.values()), tuple(expressions.grid.values())),
+        launch=None if model.launch == "host" else _plan(expressions),
         features=tuple(model.inputs.features),
         inputs=inputs,
         verify=model.verify,
@@ -198,6 +199,10 @@ def _spec(
         search=model.search,
         host_text=files.host_text,
     )
+
+
+def _plan(expressions: Expressions) -> LaunchPlan:
+    return LaunchPlan(tuple(expressions.group.values()), tuple(expressions.grid.values()))
 
 
 def _validated(document: Document) -> SpaceFile | None:

@@ -36,7 +36,7 @@ _BOUNDS = {
 }
 
 # Where pydantic puts the tag of a union's member into its locations.
-_TAG_POSITIONS = {"parameters": 2, "flags": 3}
+_TAG_POSITIONS = {"parameters": 2, "flags": 3, "launch": 1}
 
 _SHOWN_NAMES = 12
 _SHOWN_TEXT = 60
@@ -141,6 +141,10 @@ def _told_singly(error: ErrorDetails) -> str:
         "literal_error": _no_word(found, re.findall("'([^']*)'", context.get("expected", ""))),
         "source_type": "must be a file's name or `{cuda: .., opencl: ..}`, "
         f"but got {_found(found)}",
+        "function_type": "must be the kernel's name, or a list of names with `launch: host`, "
+        f"but got {_found(found)}",
+        "launch_type": "must be `{group: [..], grid: [..]}`, or `host` where launches() of the "
+        f"host module tells the launches, but got {_found(found)}",
         "flag_type": "must be `boolean`, `{min: .., max: ..}` or `{values: [..]}`, "
         f"but got {_found(found)}",
     }.get(kind, f"{error['msg']}, but got {_found(found)}")

@@ -233,12 +233,34 @@ Source = Annotated[
 ]
 
 
+def _function_type(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "name"
+    return "names" if isinstance(value, list) else None
+
+
+Functions = Annotated[
+    Annotated[Name, Tag("name")]
+    | Annotated[
+        Annotated[list[Name], Field(min_length=1), AfterValidator(_distinct)], Tag("names")
+    ],
+    Discriminator(
+        _function_type, custom_error_type="function_type", custom_error_message="no function"
+    ),
+]
+
+
 class Kernel(_Part):
     """What is tuned. Paths are relative to the space file."""
 
-    function: Name = Field(description="the kernel's name in the source")
+    function: Functions = Field(description="the kernel's name in the source")
     source: Source = Field(description="one file for CUDA and OpenCL, or one for each")
     host: StrictStr = Field(description="Python file with arguments() and reference()")
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The kernels that a run launches."""
+        return (self.function,) if isinstance(self.function, str) else tuple(self.function)
 
 
 class Flags(_Part):
@@ -269,6 +291,18 @@ class LaunchModel(_Part):
                 "expression that contains a comma needs quotes"
             )
         return self
+
+
+def _launch_type(value: Any) -> str | None:
+    if value == "host":
+        return "host"
+    return "sizes" if isinstance(value, dict) else None
+
+
+Launch = Annotated[
+    Annotated[Literal["host"], Tag("host")] | Annotated[LaunchModel, Tag("sizes")],
+    Discriminator(_launch_type, custom_error_type="launch_type", custom_error_message="no launch"),
+]
 
 
 class Inputs(_Part):
@@ -354,7 +388,7 @@ class SpaceFile(_Part):
         max_length=MAX_CONSTRAINTS,
         description="conditions that every legal configuration satisfies",
     )
-    launch: LaunchModel = Field(description="sizes of the group and of the grid")
+    launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
     inputs: Inputs = Field(description="what the kernel is run on")
     verify: Verify = Field(default_factory=Verify, description="when a result is right")
     measure: Measure = Field(default_factory=Measure, description="how long to time")

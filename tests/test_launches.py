@@ -1,0 +1,210 @@
+"""Runs of several launches, and data that lie as the configuration says: told by a host module."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.backends.base import Program
+from harness.errors import HostModuleError
+from harness.host import Case, Launch, Read, make_case
+from harness.measure import Job, measure, measure_interleaved
+from harness.records import Config, Input, Outcome
+from harness.timing import Sampling
+from harness.verify import Tolerance
+from tests.fakes import Array, FakeCompiler, FakeDevice
+
+HOST = """\
+import numpy as np
+from harness.host import Launch, Read
+
+INOUT = ("x",)
+
+def arguments(features, rng):
+    x = np.arange(1, 5, dtype=np.float32)
+    return {"x": x, "y": np.zeros(4, np.float32), "most": np.zeros(1, np.float32)}
+
+def reference(arguments):
+    return {"y": arguments["x"] * 16}
+
+def launches(arguments, config):
+    reached = 0
+    while reached < 16:
+        yield Launch("double", (4,), (1,), ("x", "most"))
+        if config["STEPS"] == 2:
+            yield Launch("double", (4,), (1,), ("x", "most"))
+        reached = (yield Read("most"))[0] / 4
+    yield Launch("copy", (4,), (1,), ("x", "y"))
+"""
+
+
+def double(x: Array, most: Array) -> None:
+    """x *= 2; most is the largest there is."""
+    x *= 2
+    most[0] = x.max()
+
+
+def copy(x: Array, y: Array) -> None:
+    """y = x"""
+    y[...] = x
+
+
+KERNELS = {"double": double, "copy": copy}
+BINARY = FakeCompiler().compile(Program("kernel double\nkernel copy", (), ()))
+
+
+def case_of(folder: Path, text: str = HOST) -> Case:
+    path = folder / "host.py"
+    path.write_text(text)
+    return make_case(path, Input({"n": 4}))
+
+
+def device_of(case: Case, times_s: tuple[float, ...] = ()) -> FakeDevice:
+    device = FakeDevice(times_s, KERNELS)
+    device.bind(case.arguments)
+    return device
+
+
+def job_of(**values: int) -> Job:
+    sampling = Sampling(repeats=3, min_repeats=2, precision=0.0)
+    return Job(Config(values), Input({"n": 4}), BINARY, (), Tolerance(), sampling)
+
+
+def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    device = device_of(case)
+    found = measure(device, case, job_of(STEPS=1))
+    assert found.outcome is Outcome.OK, found.message
+    assert found.timing is not None
+    # Four doublings and a copy, for each run: a verified one, the samples, another verified one.
+    assert len(device.launched) == 5 * (1 + found.timing.count + 1)
+
+
+def test_time_of_a_run_is_the_sum_of_its_launches(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    found = measure(device_of(case, (1.0, 2.0, 4.0, 8.0, 16.0) * 9), case, job_of(STEPS=1))
+    assert found.timing is not None
+    assert set(found.timing.samples_s) == {31.0}
+
+
+def test_configuration_chooses_the_launches(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    both = [job_of(STEPS=1), job_of(STEPS=2)]
+    found = measure_interleaved(device_of(case), case, both, rounds=2)
+    assert [m.outcome for m in found] == [Outcome.OK, Outcome.OK]
+
+
+def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
+    text = HOST.replace('"copy", (4,), (1,), ("x", "y")', '"copy", (4,), (1,), (np.int32(3), "y")')
+    case = case_of(tmp_path, text)
+    steps = case.launches(Config({"STEPS": 1}))
+    step: Launch | Read = next(steps)
+    while not (isinstance(step, Launch) and step.function == "copy"):
+        step = steps.send(np.full(1, 64.0) if isinstance(step, Read) else None)
+    assert step.arguments == (np.int32(3), "y")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('Read("most")', 'Read("moss")', "names `moss`, but the arguments are x, y, most"),
+        ('("x", "y"))', '("x", "z"))', "names `z`"),
+        ('yield Launch("copy"', 'yield ("copy"', "must yield Launch and Read objects, but got"),
+        ("reached = 0\n", "reached = 1 / 0\n", r"ZeroDivisionError.* \(line 14\) with \(STEPS=1\)"),
+        ("while reached < 16:", "return\n    while True:", "gave nothing to launch"),
+        ("def launches", "def lunches", "must define the function `launches`"),
+    ],
+)
+def test_what_is_wrong_with_launches_is_told(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    assert old in HOST
+    case = case_of(tmp_path, HOST.replace(old, new))
+    with pytest.raises(HostModuleError, match=reason):
+        measure(device_of(case), case, job_of(STEPS=1))
+
+
+# ------------------------------------------------------------------------------- arrange
+
+ARRANGED = """\
+import numpy as np
+from harness.host import Launch
+
+def arguments(features, rng):
+    return {"pairs": np.arange(8, dtype=np.float32).reshape(4, 2), "y": np.zeros(4, np.float32)}
+
+def reference(arguments):
+    return {"y": arguments["pairs"][:, 0]}
+
+def launches(arguments, config):
+    function = "firsts_packed" if config["PACKED"] else "firsts"
+    yield Launch(function, (4,), (1,), ("pairs", "y"))
+
+def arrange(arguments, config):
+    return {} if config["PACKED"] else {"pairs": np.ascontiguousarray(arguments["pairs"].T)}
+"""
+
+
+def firsts_packed(pairs: Array, y: Array) -> None:
+    """The first of each pair, pairs packed."""
+    y[...] = pairs.reshape(4, 2)[:, 0]
+
+
+def firsts(pairs: Array, y: Array) -> None:
+    """The first of each pair, firsts before seconds."""
+    y[...] = pairs.reshape(2, 4)[0]
+
+
+def arranged_device(case: Case) -> FakeDevice:
+    device = FakeDevice((), {"firsts": firsts, "firsts_packed": firsts_packed})
+    device.bind(case.arguments)
+    return device
+
+
+def arranged_job(packed: int) -> Job:
+    binary = FakeCompiler().compile(Program("kernel firsts\nkernel firsts_packed", (), ()))
+    return dataclasses.replace(job_of(PACKED=packed), binary=binary)
+
+
+def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -> None:
+    case = case_of(tmp_path, ARRANGED)
+    device = arranged_device(case)
+    found = [measure(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
+    assert [m.outcome for m in found] == [Outcome.OK] * 6
+
+
+def test_configurations_in_turn_find_the_data_as_each_arranges_them(tmp_path: Path) -> None:
+    case = case_of(tmp_path, ARRANGED)
+    jobs = [arranged_job(1), arranged_job(0)]
+    found = measure_interleaved(arranged_device(case), case, jobs, rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK] * 2
+
+
+def test_arrangement_that_is_there_already_is_not_written_again(tmp_path: Path) -> None:
+    case = case_of(tmp_path, ARRANGED)
+    arranged = case.arranged(Config({"PACKED": 0}))
+    assert list(case.to_place(arranged)) == ["pairs"]
+    assert case.to_place(arranged) == {}
+    case.bound_anew()
+    assert list(case.to_place(arranged)) == ["pairs"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("{} if", "{'y': arguments['y']} if", "gives `y`, which is verified"),
+        ("{} if", "{'z': arguments['y']} if", "gives `z`, which is no array argument"),
+        ("{} if", "{'pairs': arguments['y']} if", "another size or dtype"),
+        ("{} if", "None if", "must return a dict, but got NoneType"),
+        ("{} if", "{'pairs': arguments['pairs'].T} if", "not contiguous"),
+    ],
+)
+def test_what_is_wrong_with_arrange_is_told(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    case = case_of(tmp_path, ARRANGED.replace(old, new))
+    with pytest.raises(HostModuleError, match=reason):
+        case.arranged(Config({"PACKED": 1}))
