@@ -27,6 +27,7 @@ class DeviceFacts:
     limits: DeviceLimits
     shares_cpu: bool
     compiler: str
+    arch: str | None  # of NVIDIA's GPUs, such as sm_90
 
 
 @dataclass
@@ -59,9 +60,11 @@ def _opened_compiler(backend: Backend) -> Compiler:
 
 def describe(backend: Backend) -> DeviceFacts:
     """Open the device and tell what it is; raises BackendUnavailable."""
-    device, compiler = _opened(backend), _opened_compiler(backend).identity
-    environment = dataclasses.replace(device.environment, compiler=compiler)
-    return DeviceFacts(environment, device.limits, device.shares_cpu, compiler)
+    device, compiler = _opened(backend), _opened_compiler(backend)
+    environment = dataclasses.replace(device.environment, compiler=compiler.identity)
+    return DeviceFacts(
+        environment, device.limits, device.shares_cpu, compiler.identity, compiler.arch
+    )
 
 
 def compile_program(backend: Backend, program: Program) -> Binary:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.backends.base import Binary, Device, Launch
 from harness.errors import LaunchFailed
 from harness.host import Array, Case
+from harness.occupancy import observe_occupancy
 from harness.records import (
     Config,
     Input,
@@ -40,6 +41,12 @@ class Job:
     tolerance: Tolerance
     sampling: Sampling
     best_s: float | None = None
+    arch: str | None = None  # of NVIDIA's, for the occupancy
+
+    def observed(self, groups: Iterable[tuple[int, ...]] = ()) -> dict[str, float]:
+        """What is known of the build beside its time, with its launches' groups and these."""
+        sizes = map(math.prod, (*(launch.group for launch in self.launches), *groups))
+        return observe_occupancy(self.arch, self.binary.build, sizes)
 
 
 def measure(device: Device, case: Case, job: Job) -> Measurement:
@@ -97,6 +104,7 @@ class _Trial:
     job: Job
     module: object = None
     arranged: Mapping[str, Array] = field(default_factory=dict)
+    groups: set[tuple[int, ...]] = field(default_factory=set)  # that the host module launched
     warmup_s: list[float] = field(default_factory=list)
     samples_s: list[float] = field(default_factory=list)
     failure: Measurement | None = None
@@ -173,6 +181,7 @@ class _Trial:
             answer = None
             if isinstance(step, Launch):
                 waiting.append(step)
+                self.groups.add(step.group)
                 continue
             if waiting:
                 yield self.device.launch(self.module, waiting)
@@ -191,6 +200,7 @@ class _Trial:
             build=self.job.binary.build,
             warmup_s=tuple(self.warmup_s),
             wall_s=time.perf_counter() - self.started,
+            observed=self.job.observed(self.groups),
         )
 
     def failed(self, error: LaunchFailed | _WrongResult) -> Measurement:
@@ -205,4 +215,5 @@ class _Trial:
             message=str(error) or "the device refused the launch and said nothing",
             warmup_s=tuple(self.warmup_s),
             wall_s=time.perf_counter() - self.started,
+            observed=self.job.observed(self.groups),
         )

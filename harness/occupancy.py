@@ -21,8 +21,11 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+
+from harness.records import Build
 
 WARP_SIZE = 32
 MAX_GROUP_SIZE = 1024
@@ -63,6 +66,7 @@ def _before_8(max_threads: int, max_groups: int, shared_bytes: int) -> Multiproc
 # shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MULTIPROCESSORS = {
     "7.0": _before_8(2048, 32, 96 * 1024),
+    "7.2": _before_8(2048, 32, 96 * 1024),
     "7.5": _before_8(1024, 16, 64 * 1024),
     "8.0": Multiprocessor(2048, 32, 164 * 1024),
     "8.6": Multiprocessor(1536, 16, 100 * 1024),
@@ -71,6 +75,7 @@ MULTIPROCESSORS = {
     "9.0": Multiprocessor(2048, 32, 228 * 1024),
     "10.0": Multiprocessor(2048, 32, 228 * 1024),
     "10.3": Multiprocessor(2048, 32, 228 * 1024),
+    "11.0": Multiprocessor(1536, 24, 228 * 1024),
     "12.0": Multiprocessor(1536, 24, 100 * 1024),
     "12.1": Multiprocessor(1536, 24, 100 * 1024),
 }
@@ -156,6 +161,29 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     groups = min(bound for bound in bounds.values() if bound is not None)
     limiters = tuple(limiter for limiter, bound in bounds.items() if bound == groups)
     return Occupancy(groups, groups * warps, sm.max_warps, limiters)
+
+
+def observe_occupancy(
+    arch: str | None, build: Build, group_sizes: Iterable[int]
+) -> dict[str, float]:
+    """What is recorded of a build's occupancy: the least of its launches, whose blocks have
+    `group_sizes` threads, as `occupancy` (0 to 1) and `active_warps` a multiprocessor.
+
+    Registers and shared memory are the most of any function of the source. Nothing is observed
+    where they, or the multiprocessor, are not known: of OpenCL, and of other architectures.
+    """
+    if arch is None or build.registers is None:
+        return {}
+    try:
+        multiprocessor(arch)
+    except ValueError:
+        return {}
+    sizes = set(group_sizes)
+    found = [occupancy(arch, s, build.registers, build.shared_bytes or 0) for s in sizes]
+    if not found:
+        return {}
+    least = min(found, key=lambda one: one.active_warps)
+    return {"occupancy": least.fraction, "active_warps": float(least.active_warps)}
 
 
 def _groups_by_registers(warps: int, registers: int) -> int | None:

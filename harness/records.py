@@ -209,6 +209,7 @@ class Measurement:
     """One configuration, measured on one input.
 
     A timing is present exactly when the outcome is ok; everything else has a message.
+    `observed` is what else was found on the way, by name, such as the occupancy.
     """
 
     config: Config
@@ -220,6 +221,7 @@ class Measurement:
     message: str = ""
     warmup_s: tuple[float, ...] = ()
     wall_s: float = 0.0
+    observed: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.OK) != (self.timing is not None):
@@ -231,6 +233,9 @@ class Measurement:
             raise ValueError(f"the outcome {self.outcome} needs a message that says why")
         if self.worst is not None and self.outcome is not Outcome.WRONG_RESULT:
             raise ValueError(f"a worst element belongs to a wrong result, but got {self.outcome}")
+        for name, value in self.observed.items():
+            if not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, but got {value}")
 
     @property
     def time_s(self) -> float:

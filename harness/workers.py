@@ -169,7 +169,8 @@ class LocalMeasurer:
         verify = self._spec.verify
         sampling = Sampling(**self._spec.measure.model_dump(exclude={"timeout_s"}))
         tolerance = Tolerance(verify.rtol, verify.atol)
-        return Job(config, given, binary, launches, tolerance, sampling, best_s)
+        arch = self._facts.arch
+        return Job(config, given, binary, launches, tolerance, sampling, best_s, arch)
 
     def _launches(self, space: Space, config: Config, names: Sequence[str]) -> tuple[Launch, ...]:
         """The one launch that the space tells; none where the host module tells them."""
@@ -298,5 +299,12 @@ def _failed(job: Job, error: ProcessLost | LaunchFailed, timeout_s: float) -> Me
         message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
     else:
         outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
-    build = job.binary.build
-    return Measurement(job.config, job.input, outcome, build=build, message=message, wall_s=wall_s)
+    return Measurement(
+        job.config,
+        job.input,
+        outcome,
+        build=job.binary.build,
+        message=message,
+        wall_s=wall_s,
+        observed=job.observed(),
+    )

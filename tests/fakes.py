@@ -48,6 +48,7 @@ class FakeCompiler:
     """Compiles what names known kernels."""
 
     identity = IDENTITY
+    arch: str | None = None
 
     def compile(self, program: Program) -> Binary:
         """The text itself, or BuildFailed with its `#error`."""

@@ -165,6 +165,20 @@ def test_merged_runs_name_nothing_of_opentuner(out: Path, one: Path) -> None:
     assert query(out, "SELECT 1 FROM sqlite_master WHERE name = 'configuration'") == []
 
 
+def test_observations_are_merged_once(out: Path, one: Path) -> None:
+    seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
+    write(one, seen)
+    merge(out, one)
+    merge(out, one)
+    assert measurements(out) == [seen]
+
+
+def test_database_of_the_first_version_is_merged(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    tamper(one, "DROP TABLE observations; UPDATE schema_version SET version = 1")
+    assert merge(out, one)[0].measurements == 1
+
+
 def test_own_runs_stay_as_they_are(out: Path, one: Path) -> None:
     write(out, make_ok(1))
     before = query(out, "SELECT * FROM runs UNION ALL SELECT * FROM runs")
@@ -263,7 +277,7 @@ DAMAGES = [
     "DELETE FROM samples",
     "UPDATE tests SET measurement_id = 99",
     "UPDATE tests SET ordinal = 'first'",
-    "UPDATE schema_version SET version = 2",
+    "UPDATE schema_version SET version = 99",
     "DROP TABLE tests",
     "ALTER TABLE tests DROP COLUMN requestor",
     "ALTER TABLE runs RENAME TO gone; CREATE VIEW runs AS SELECT * FROM gone",

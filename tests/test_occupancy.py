@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.occupancy import MULTIPROCESSORS, Limiter, multiprocessor, occupancy
+from harness.occupancy import (
+    MULTIPROCESSORS,
+    Limiter,
+    multiprocessor,
+    observe_occupancy,
+    occupancy,
+)
+from harness.records import Build
 
 ARCHS = ["sm_" + capability.replace(".", "") for capability in MULTIPROCESSORS]
 
@@ -94,3 +101,20 @@ def test_more_resources_never_raise_occupancy(arch, group_size, registers, share
     assert found.limiters
     assert occupancy(arch, group_size, registers + 8, shared_bytes).fraction <= found.fraction
     assert occupancy(arch, group_size, registers, shared_bytes + 512).fraction <= found.fraction
+
+
+def test_least_occupancy_of_a_runs_launches_is_observed():
+    build = Build("k", "", "nvcc", 0.1, registers=32, shared_bytes=0)
+    both = observe_occupancy("sm_90", build, [64, 1024])
+    assert both == observe_occupancy("sm_90", build, [1024, 64])
+    alone = [observe_occupancy("sm_90", build, [size])["occupancy"] for size in (64, 1024)]
+    assert both["occupancy"] == min(alone)
+    assert both["active_warps"] == both["occupancy"] * 64
+
+
+@pytest.mark.parametrize(
+    ("arch", "registers", "sizes"), [(None, 32, [64]), ("sm_90", None, [64]), ("sm_90", 32, [])]
+)
+def test_nothing_is_observed_where_something_is_not_known(arch, registers, sizes):
+    build = Build("k", "", "nvcc", 0.1, registers=registers, shared_bytes=0)
+    assert observe_occupancy(arch, build, sizes) == {}

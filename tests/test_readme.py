@@ -108,7 +108,7 @@ def test_the_query_answers_for_the_kernel_as_it_now_is(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
         campaign.run()
-    edited = dataclasses.replace(spec, function="edited")
+    edited = dataclasses.replace(spec, functions=("edited",))
     slower = FormulaMeasurer(lambda given, config: 10 * formula_s(given, config))
     with opened(edited, tmp_path / "r.db", slower) as (campaign, _):
         campaign.run()

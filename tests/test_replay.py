@@ -320,7 +320,7 @@ def test_other_parameters_are_refused(database: Path, spec: Spec) -> None:
 
 def test_other_program_is_refused(database: Path, spec: Spec) -> None:
     record(database, spec, timed(CONFIG, 1e-3))
-    changed = dataclasses.replace(spec, function="another")
+    changed = dataclasses.replace(spec, functions=("another",))
     with pytest.raises(RecordingError, match="holds measurements of formula, none of formula"):
         read_recording(database, changed)
 

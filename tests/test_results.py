@@ -120,6 +120,21 @@ def test_measurement_is_read_back_equal(place: Path, measurement: Measurement) -
     assert [row.measurement for row in read_back(place)] == [measurement]
 
 
+def test_what_was_observed_is_read_back(place: Path) -> None:
+    seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5, "active_warps": 32.0})
+    write(place, seen, make_ok(2))
+    assert [row.measurement.observed for row in read_back(place)] == [seen.observed, {}]
+
+
+def test_database_of_the_first_version_is_read_and_brought_up_to_date(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "DROP TABLE observations; UPDATE schema_version SET version = 1")
+    assert [row.measurement for row in read_back(place)] == [make_ok(1)]
+    seen = dataclasses.replace(make_ok(2), observed={"occupancy": 0.5})
+    write(place, seen, plan=make_plan(technique="B"))
+    assert [row.measurement for row in read_back(place)] == [make_ok(1), seen]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -191,7 +206,7 @@ def test_a_campaign_is_of_one_program_in_one_environment(place: Path) -> None:
 
 
 def test_an_edited_kernel_begins_a_campaign_of_its_own(place: Path) -> None:
-    edited = dataclasses.replace(SPEC, function="mvmul_edited")
+    edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
     with opened(place) as store:
         begin_search(store, make_plan(campaign=3))
         assert store.choose_campaign(edited, ENVIRONMENT, fresh=False) == 4

@@ -78,6 +78,10 @@ class Compiler(Protocol):
     def identity(self) -> str:
         """Compiler, version and target: two that differ never share a build."""
 
+    @property
+    def arch(self) -> str | None:
+        """The NVIDIA architecture that is compiled for, such as `sm_90`; None for others."""
+
     def compile(self, program: Program) -> Binary:
         """Compile, or raise BuildFailed with the compiler's log."""
 

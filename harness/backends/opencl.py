@@ -118,6 +118,11 @@ class OpenClCompiler:
         """Platform version, device and driver version."""
         return identity_of(self._device)
 
+    @property
+    def arch(self) -> None:
+        """OpenCL tells no architecture."""
+        return None
+
     def compile(self, program: Program) -> Binary:
         """Build for the device; raises BuildFailed with the driver's log."""
         started = time.perf_counter()

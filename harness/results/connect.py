@@ -200,8 +200,8 @@ def _prepare(engine: Engine, place: str) -> None:
         _use_write_ahead_log(engine)
     with engine.begin() as connection:
         schema.metadata.create_all(connection)
-        if connection.execute(select(schema.schema_version)).first() is None:
-            connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
+        connection.execute(schema.schema_version.delete())
+        connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
         connection.execute(schema.writers.delete())  # of a writer that was killed
         connection.execute(
             schema.writers.insert().values(
@@ -231,13 +231,18 @@ def _check_version(engine: Engine, place: str, may_be_new: bool = False) -> None
             there = f"; it has the tables {', '.join(tables[:5])}" if tables else ""
             raise ResultsError(f"{shown_place(place)} holds no results of harness{there}")
         return
-    with engine.connect() as connection:
-        version = connection.execute(select(schema.schema_version.c.version)).scalar()
-    if version != schema.VERSION and not (version is None and may_be_new):
+    version = _version(engine)
+    known = range(1, schema.VERSION + 1)
+    if version not in known and not (version is None and may_be_new):
         raise ResultsError(
             f"{shown_place(place)} has schema version {version}, this harness knows "
-            f"{schema.VERSION}; use the harness that wrote it, or another --database"
+            f"{known[0]} to {known[-1]}; use the harness that wrote it, or another --database"
         )
+
+
+def _version(engine: Engine) -> int | None:
+    with engine.connect() as connection:
+        return connection.execute(select(schema.schema_version.c.version)).scalar()
 
 
 def _table_names(engine: Engine, place: str) -> list[str]:
@@ -249,6 +254,8 @@ def _table_names(engine: Engine, place: str) -> list[str]:
 
 def _check_tables(engine: Engine, place: str) -> None:
     """A view in place of a table would be code of the file's author."""
-    missing = sorted(set(schema.metadata.tables) - set(_table_names(engine, place)))
+    version = _version(engine) or schema.VERSION
+    expected = {n for n in schema.metadata.tables if schema.TABLES_SINCE.get(n, 1) <= version}
+    missing = sorted(expected - set(_table_names(engine, place)))
     if missing:
         raise ResultsError(f"{shown_place(place)} is damaged: it lacks the table {missing[0]}")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError
 
 from harness.errors import ResultsError
@@ -39,6 +39,7 @@ _NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
     schema.runs: ("uuid",),
     schema.builds: ("environment_id", "key"),
     schema.measurements: ("uuid",),
+    schema.observations: ("measurement_id", "name"),
     schema.tests: ("run_id", "ordinal"),
 }
 """What makes rows of two databases the same; tables that others refer to come first."""
@@ -160,7 +161,9 @@ class _Merge:
 
 
 def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:
-    """A table's rows in the order of their ids, checked."""
+    """A table's rows in the order of their ids, checked; none of a table that is younger."""
+    if not inspect(source).has_table(table.name):
+        return
     found = source.execute(select(table).order_by(table.c.id)).mappings()
     for partition in found.partitions(_CHUNK):
         rows = [dict(row) for row in partition]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, inspect, select
 
 from harness.errors import ResultsError
 from harness.records import (
@@ -113,8 +113,8 @@ def read_measurements(
     chosen = _selection(key, stages)
     query = chosen.with_only_columns(*_COLUMNS).order_by(schema.measurements.c.id)
     with refusing_damage(connection):
-        samples = _samples(connection, chosen)
-        return [_row(row, samples) for row in connection.execute(query).mappings()]
+        samples, observed = _samples(connection, chosen), _observed(connection, chosen)
+        return [_row(row, samples, observed) for row in connection.execute(query).mappings()]
 
 
 def last_turn(rows: Iterable[Row]) -> list[Measurement]:
@@ -124,10 +124,14 @@ def last_turn(rows: Iterable[Row]) -> list[Measurement]:
     return [row.measurement for row in finals if row.turn == finals[-1].turn]
 
 
-def _row(row: Mapping[Any, Any], samples: Mapping[int, list[float]]) -> Row:
+def _row(
+    row: Mapping[Any, Any],
+    samples: Mapping[int, list[float]],
+    observed: Mapping[int, dict[str, float]],
+) -> Row:
     row_id = row["measurement_id"]
     try:
-        measurement = _measurement(row, samples.get(row_id, []))
+        measurement = _measurement(row, samples.get(row_id, []), observed.get(row_id, {}))
         return Row(row_id, row["stage"], measurement, row["turn"])
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"measurement {row_id}: {error}") from None
@@ -197,7 +201,23 @@ def _samples(connection: Connection, chosen: Select[Any]) -> dict[int, list[floa
     return samples
 
 
-def _measurement(row: Mapping[Any, Any], samples_s: Sequence[float]) -> Measurement:
+def _observed(connection: Connection, chosen: Select[Any]) -> dict[int, dict[str, float]]:
+    table = schema.observations
+    if not inspect(connection).has_table(table.name):
+        return {}  # a database of the first version
+    ids = chosen.subquery()
+    query = select(table.c.measurement_id, table.c.name, table.c.value).join(
+        ids, table.c.measurement_id == ids.c.id
+    )
+    observed: dict[int, dict[str, float]] = {}
+    for measurement_id, name, value in connection.execute(query):
+        observed.setdefault(measurement_id, {})[name] = value
+    return observed
+
+
+def _measurement(
+    row: Mapping[Any, Any], samples_s: Sequence[float], observed: Mapping[str, float]
+) -> Measurement:
     return Measurement(
         Config(row["parameters"]),
         Input(row["features"]),
@@ -208,6 +228,7 @@ def _measurement(row: Mapping[Any, Any], samples_s: Sequence[float]) -> Measurem
         row["message"],
         tuple(row["warmup_s"]),
         row["wall_s"],
+        observed,
     )
 
 

@@ -7,6 +7,7 @@ measurement that answered it. Times are seconds, sizes bytes, dates ISO 8601 in 
 
 History of the schema, newest last:
     1   first release
+    2   observations; older databases gain the empty table when they are next written to
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1
+VERSION = 2
+
+TABLES_SINCE = {"observations": 2}
+"""The version that brought a table; the others are of the first."""
 
 metadata = MetaData()
 
@@ -167,6 +171,16 @@ samples = Table(
     Column("ordinal", Integer, primary_key=True),
     Column("time_s", Float, nullable=False),
     sqlite_with_rowid=False,  # half the size
+)
+
+observations = Table(  # what else was found while a configuration was built or run
+    "observations",
+    metadata,
+    _id(),
+    Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
+    Column("name", String(64), nullable=False),  # such as occupancy; units stand in names
+    Column("value", Float, nullable=False),
+    UniqueConstraint("measurement_id", "name"),
 )
 
 tests = Table(  # OpenTuner's result.id -> the measurement that answered it

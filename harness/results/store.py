@@ -234,6 +234,10 @@ class Store:
                 for ordinal, time_s in enumerate(timing.samples_s)
             ]
             self._connection.execute(_insert_into(schema.samples), rows)
+        for name, value in m.observed.items():
+            self._insert(
+                schema.observations, measurement_id=measurement_id, name=name, value=float(value)
+            )
         return measurement_id
 
     def add_test(
