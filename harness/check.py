@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import math
 import sys
@@ -18,7 +17,7 @@ from harness.command import run_command
 from harness.describe import counted, describe_space, describe_trials, print_line
 from harness.display import make_console
 from harness.errors import HostModuleError, UsageError
-from harness.host import Case, Launch, make_case
+from harness.host import Case, Read, make_case
 from harness.inspection import Inspection, Target, architecture_target, device_target
 from harness.records import Config, Value
 from harness.spec import SpaceFile, Spec, load_specs
@@ -131,11 +130,13 @@ def _launches_told(spec: Spec, case: Case) -> str:
     """The default's first launches, those that need nothing read from a device."""
     default = Config({p.name: p.default for p in spec.parameters})
     case.arranged(default)
-    steps = list(itertools.islice(case.launches(default), _LISTED_LAUNCHES + 1))
-    until_read = itertools.takewhile(lambda step: isinstance(step, Launch), steps)
-    first = [s for s in until_read if isinstance(s, Launch)][:_LISTED_LAUNCHES]
-    told = ", ".join(f"{s.function} {_shape(s.grid)} groups of {_shape(s.group)}" for s in first)
-    return f"; launches {told}{', ...' if len(steps) > len(first) else ''}"
+    told: list[str] = []
+    for step in case.launches(default):
+        if isinstance(step, Read) or len(told) == _LISTED_LAUNCHES:
+            told.append("...")
+            break
+        told.append(f"{step.function} {_shape(step.grid)} groups of {_shape(step.group)}")
+    return f"; launches {', '.join(told)}"
 
 
 def _shape(extents: tuple[int, ...]) -> str:

@@ -34,7 +34,8 @@
 #ifdef __CUDACC__ /* ---------------------------------------------------------- CUDA C++ */
 
 /* KERNEL_SIZED also promises the block's size: a compiler that knows it can hold its
- * registers to what such a block may have. */
+ * registers to what such a block may have. nvcc then ignores -maxrregcount: a kernel for
+ * which that is tuned is a KERNEL. */
 #define KERNEL extern "C" __global__ void
 #define KERNEL_SIZED(x, y, z) KERNEL __launch_bounds__((x) * (y) * (z))
 #define DEVICE static __device__ __forceinline__

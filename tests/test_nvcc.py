@@ -202,6 +202,7 @@ def test_truncated_cubin_has_no_machine_code(built):
 REPORT = """\
 kernel.cu(5): warning #177-D: variable "s" was declared but never referenced
 ptxas warning : For profile sm_90 adjusting per thread register count of 16 to lower bound of 24
+ptxas info    : Overriding maximum register limit 256 for 'fine' with  32 of maxrregcount option
 ptxas info    : 4 bytes gmem
 ptxas info    : Compiling entry function '_Z1cILi3EEvPi' for 'sm_90'
 ptxas info    : Function properties for _Z1cILi3EEvPi

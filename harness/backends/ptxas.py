@@ -25,7 +25,7 @@ _USED = re.compile(r"^ptxas info\s*: Used (\d+) registers")
 _SHARED = re.compile(r"\b(\d+)(?:\+\d+)? bytes smem")
 _ROUTINE = re.compile(
     r"^ptxas info\s*: (\d+ bytes gmem|Compiling entry function|Function properties|Used \d|"
-    r"Compile time)|^\s+\d+ bytes stack frame,"
+    r"Compile time|Overriding maximum register limit)|^\s+\d+ bytes stack frame,"
 )
 
 

@@ -1,0 +1,112 @@
+"""The kernel suite: right in the corners of every space, and shown to be checked by a planted
+fault. `tests/data/suite/NAME.yaml` names, for each kernel, the corners, inputs that no block
+divides, and one wrong operator or bound that the reference must catch."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.backends.choose import Backend, choose
+from harness.builds import Builds
+from harness.inspection import architecture_target, target_space
+from harness.programs import make_program
+from harness.records import Config, Input, Measurement, Outcome
+from harness.space import Space
+from harness.spec import Spec, load_spec
+from harness.workers import LocalMeasurer
+
+ROOT = Path(__file__).parents[1]
+CASES = sorted((ROOT / "tests/data/suite").glob("*.yaml"))
+ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
+SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
+
+
+@dataclass(frozen=True)
+class SuiteCase:
+    """What is tried of one kernel."""
+
+    name: str
+    configs: tuple[dict[str, Any], ...]
+    inputs: tuple[Input, ...]
+    mutation: dict[str, str]
+
+    def config(self, space: Space, number: int) -> Config:
+        """A corner; parameters that it does not name keep their defaults."""
+        return Config({**space.default, **self.configs[number]})
+
+
+@pytest.fixture(params=CASES, ids=[path.stem for path in CASES])
+def case(request: pytest.FixtureRequest) -> SuiteCase:
+    path: Path = request.param
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    inputs = tuple(Input(given) for given in data["inputs"])
+    return SuiteCase(path.stem, tuple(data["configs"]), inputs, data["mutation"])
+
+
+@pytest.fixture(scope="module")
+def opencl() -> Backend:
+    pytest.importorskip("pyopencl")
+    return choose("opencl")
+
+
+def spec_of(case: SuiteCase, root: Path = ROOT) -> Spec:
+    return load_spec(root / "spaces" / f"{case.name}.yaml").with_measure(SHORT)
+
+
+def measured(case: SuiteCase, spec: Spec, backend: Backend) -> Iterator[Measurement]:
+    """Every corner on every input."""
+    with closing(LocalMeasurer(spec, backend)) as measurer:
+        for given in case.inputs:
+            space = Space.of(spec, given, measurer.limits, measurer.compiler)
+            for number in range(len(case.configs)):
+                config = case.config(space, number)
+                assert space.why_illegal(config) is None, f"{config} on ({given})"
+                yield measurer.measure(space, given, config, None)
+
+
+def test_every_space_has_its_case() -> None:
+    assert {path.stem for path in CASES} == {p.stem for p in (ROOT / "spaces").glob("*.yaml")}
+
+
+def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
+    assert len(case.configs) >= 3
+    assert len(case.inputs) >= 3
+
+
+def test_corners_verify_on_inputs_that_no_block_divides(case: SuiteCase, opencl: Backend) -> None:
+    found = list(measured(case, spec_of(case), opencl))
+    told = [f"{m.config} on ({m.input}): {m.outcome}: {m.message}" for m in found]
+    assert [m.outcome for m in found] == [Outcome.OK] * len(found), "\n".join(told)
+
+
+def test_planted_fault_is_caught(case: SuiteCase, opencl: Backend, tmp_path: Path) -> None:
+    for folder in ("kernels", "spaces"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__py*"))
+    source = tmp_path / "kernels" / case.mutation["file"]
+    text = source.read_text(encoding="utf-8")
+    assert text.count(case.mutation["from"]) == 1
+    source.write_text(text.replace(case.mutation["from"], case.mutation["to"]), encoding="utf-8")
+    found = measured(case, spec_of(case, tmp_path), opencl)
+    assert any(m.outcome is Outcome.WRONG_RESULT for m in found), case.mutation["why"]
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_corners_compile_without_a_warning(case: SuiteCase, arch: str) -> None:
+    spec, target = spec_of(case), architecture_target(arch)
+    space = target_space(spec, target, case.inputs[0])
+    configs = [case.config(space, number) for number in range(len(case.configs))]
+    assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
+    programs = [make_program(spec, space, config, target.language) for config in configs]
+    with closing(Builds(target.backend, target.identity)) as builds:
+        for program in programs:
+            builds.start(program)
+        logs = [builds.finish(program).build.log for program in programs]
+    assert logs == [""] * len(logs)
