@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from functools import cached_property
 
 from harness.analysis import InputReport, choose_finalists, fastest, report_input
 from harness.errors import HostModuleError, UsageError
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Value
+from harness.inputs import nearest_first
+from harness.prediction import PairColumns
+from harness.progress import Display
+from harness.records import Config, Input, Measurement, Outcome, StopReason
 from harness.results import RunPlan, Store, Stored
-from harness.search import Progress, SearchOptions, search_input
+from harness.search import (
+    MAX_FREE_IN_A_ROW,
+    Ended,
+    Progress,
+    Searched,
+    SearchOptions,
+    search_input,
+)
 from harness.space import Space
 from harness.spec import Spec
+from harness.validation import Goal, Part, Validation, describe_validation, validate
 from harness.workers import Measurer
 
 MAX_SEEDS = 4
-
-
-class Display(Protocol):
-    """Where progress is told; the terminal, plain lines, or nothing."""
-
-    def begin_stage(self, title: str, steps: int) -> None:
-        """A stage with this many steps begins."""
-
-    def step(self, text: str) -> None:
-        """One step of a stage has ended."""
-
-    def test(self, progress: Progress) -> None:
-        """A test of a search has ended."""
-
-    def warn(self, text: str) -> None:
-        """Something went wrong that does not end the run."""
 
 
 class Campaign:
@@ -48,15 +43,24 @@ class Campaign:
         options: SearchOptions,
         display: Display,
         fresh: bool = False,
+        target: float | None = None,
     ) -> None:
-        """`fresh` begins a new campaign: nothing that was measured before is used again."""
+        """`fresh` begins a new campaign: nothing that was measured before is used again.
+
+        With a `target` the inputs are not searched but sampled, until a tree predicts times
+        with this median relative error (harness.validation).
+        """
         self.spec = spec
         self._measurer = measurer
         self._store = store
         self._options = options
         self._display = display
         self._stored: dict[Input, dict[Config, Stored]] = {}
+        self._target = target
         self._runs: dict[Input, int] = {}
+        self._drawn: dict[tuple[Part, Input], int] = {}
+        self.searched: dict[Input, Searched] = {}
+        self.validation: Validation | None = None
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
         self.replayed = 0  # tests that the database answered
         self.number = store.choose_campaign(spec, measurer.environment, fresh)
@@ -81,7 +85,12 @@ class Campaign:
         )
 
     def check_seeds(self) -> None:
-        """Raise UsageError for a person's seed that is legal on no input."""
+        """Raise UsageError for a person's seed that is legal on no input, or of no use."""
+        if self._options.seeds and self._options.is_self_contained:
+            raise UsageError(
+                f"--seed-configuration does not go with {self._options.techniques[0]} alone, "
+                "which tests nothing but its own proposals; add another --technique"
+            )
         for seed in self._options.seeds:
             reasons = [self.space(given).why_illegal(seed) for given in self.spec.inputs]
             if None not in reasons:
@@ -92,12 +101,11 @@ class Campaign:
 
     def run(self) -> list[InputReport]:
         """Search, cross-measure, re-measure; every finished measurement is kept at once."""
-        searched: list[Input] = []
-        for number, given in enumerate(self.spec.inputs, start=1):
-            with self._told(given):
-                self._search(number, given, searched)
-                searched.append(given)
-        if not self._is_time_up():
+        if self._target is None:
+            self._search_all()
+        else:
+            self._validate(self._target)
+        if not self.is_time_up():
             self._cross_measure()
         return self._finals()
 
@@ -111,40 +119,67 @@ class Campaign:
             self.left_out[given] = f"left out: {error}"
             self._display.warn(f"({given}) is left out: {error}")
 
-    def _is_time_up(self) -> bool:
+    def is_time_up(self) -> bool:
+        """Whether nothing more may be searched."""
         stop_at = self._options.stop_at
         return stop_at is not None and time.monotonic() >= stop_at
 
     # ----------------------------------------------------------------- search
 
+    def _search_all(self) -> None:
+        searched: list[Input] = []
+        for number, given in enumerate(self.spec.inputs, start=1):
+            with self._told(given):
+                self._search(number, given, searched)
+                searched.append(given)
+
     def _search(self, number: int, given: Input, searched: Sequence[Input]) -> None:
         space = self.space(given)
-        winners = self._winners_of(nearest_first(given, searched))
-        seeds = [space.default, *self._options.seeds, *winners]
-        legal = [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
+        seeds = self._seeds(given, space, searched)
         title = f"[{number}/{len(self.spec.inputs)}] {given}"
         self._display.begin_stage(title, space.budget(self._options.test_limit))
-        if space.count == 0:
-            reason = space.why_illegal(space.default)
-            self.left_out[given] = (
-                f"no configuration is legal on this device; the default: {reason}"
-            )
+        if self._is_empty(given, space):
             return
         options = self._options
         if options.results_log is not None and len(self.spec.inputs) > 1:
             log = options.results_log
             numbered = log.with_name(f"{log.stem}-{number:02d}{log.suffix}")
             options = dataclasses.replace(options, results_log=numbered)
-        self._runs[given] = search_input(
+        found = search_input(
             self._store,
             self._measurer,
             space,
             self.plan(given),
             options,
-            legal,
+            seeds,
             self._known(given),
             self._count,
         )
+        self._runs[given], self.searched[given] = found.run_id, found
+        if found.ended is Ended.REFUSED:
+            self._display.warn(
+                f"({given}) has {found.tests} of {options.test_limit} samples: after them "
+                f"{MAX_FREE_IN_A_ROW} configurations in a row were refused"
+            )
+
+    def _seeds(self, given: Input, space: Space, searched: Sequence[Input]) -> list[Config]:
+        """Where a search starts: the default, a person's own, winners of inputs like this one.
+
+        A technique that has the run to itself starts where it says."""
+        if self._options.is_self_contained:
+            return []
+        winners = self._winners_of(nearest_first(given, searched))
+        seeds = [space.default, *self._options.seeds, *winners]
+        return [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
+
+    def _is_empty(self, given: Input, space: Space) -> bool:
+        """Whether nothing is legal; why is then noted."""
+        if space.count == 0:
+            reason = space.why_illegal(space.default)
+            self.left_out[given] = (
+                f"no configuration is legal on this device; the default: {reason}"
+            )
+        return space.count == 0
 
     def _count(self, progress: Progress) -> None:
         self.replayed += progress.replayed
@@ -181,13 +216,77 @@ class Campaign:
     def _best(self, given: Input) -> Measurement | None:
         return fastest(self._measured(given).values())
 
+    # -------------------------------------------------------------- validation
+
+    @cached_property
+    def columns(self) -> PairColumns:
+        """What a tree over configurations and inputs sees."""
+        return PairColumns(self.space(self.spec.inputs[0]).parameters, self.spec.inputs)
+
+    def _validate(self, target: float) -> None:
+        counts = {}
+        for given in self.spec.inputs:
+            space = self.space(given)
+            if not self._is_empty(given, space):
+                estimated, _ = space.estimate_count(random.Random(self._options.seed))
+                counts[given] = estimated if space.count is None else float(space.count)
+        limit = self._options.test_limit * len(self.spec.inputs)
+        self.validation = validate(self, counts, Goal(target, limit, self._options.seed))
+
+    def begin_samples(self, title: str, samples: int) -> None:
+        """A part of a validation begins."""
+        self._display.begin_stage(title, samples)
+
+    def draw_samples(
+        self, part: Part, given: Input, draws: int, held_out: frozenset[Config]
+    ) -> list[Measurement]:
+        """The first `draws` configurations that UniformRandom asks for on an input, in order.
+
+        Each part is a run of its own, which each call continues.
+        """
+        found: list[Measurement] = []
+        earlier = self._drawn.get((part, given), 0)
+
+        def note(progress: Progress) -> None:
+            found.append(progress.measurement)
+            if len(found) > earlier:
+                self.replayed += progress.replayed
+                self._display.step(str(given))
+
+        options = dataclasses.replace(
+            self._options,
+            test_limit=draws,
+            counts_all=True,
+            salt=f":{part.value}",
+            held_out=held_out,
+        )
+        plan = dataclasses.replace(
+            self.plan(given),
+            technique=f"{self.plan(given).technique} ({part.value})",
+            test_limit=draws,
+        )
+        with self._told(given):
+            self._runs[given] = search_input(
+                self._store,
+                self._measurer,
+                self.space(given),
+                plan,
+                options,
+                (),
+                self._known(given),
+                note,
+            ).run_id
+        self._drawn[part, given] = len(found)
+        return found
+
     # ------------------------------------------------------------------ cross
 
     def _cross_measure(self) -> None:
-        """Measure every input's winner on every other input, where it is legal and missing."""
-        winners = dict.fromkeys(
-            best.config for given in self.spec.inputs if (best := self._best(given)) is not None
-        )
+        """Measure every input's winner on every other input, where it is legal and missing; and
+        the default, where the technique did not start from it."""
+        best = map(self._best, self.spec.inputs)
+        default = self.space(self.spec.inputs[0]).default
+        winners = dict.fromkeys([default, *(m.config for m in best if m is not None)])
         missing = [
             (given, config)
             for given in self.spec.inputs
@@ -196,7 +295,7 @@ class Campaign:
             and config not in self._known(given)
             and self.space(given).is_legal(config)
         ]
-        self._display.begin_stage("winners on the other inputs", len(missing))
+        self._display.begin_stage("default and winners on the other inputs", len(missing))
         for given, config in missing:
             with self._told(given):
                 self._measure_cross(given, config)
@@ -222,7 +321,8 @@ class Campaign:
     def _note(self, report: InputReport) -> str:
         """What kept an input from being measured, or measured again."""
         if not report.measured:
-            return self.left_out.get(report.given, "not measured: the time was up")
+            why = "the time was up" if self.is_time_up() else "no sample fell on it"
+            return self.left_out.get(report.given, f"not measured: {why}")
         return self.left_out.get(report.given, report.note)
 
     def _final(self, given: Input) -> InputReport:
@@ -253,6 +353,28 @@ class Campaign:
         self._store.commit()
         return found
 
+    # ---------------------------------------------------------------- telling
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a larger budget would change nothing, since the technique has ended."""
+        if self.validation is not None:
+            return not self.validation.may_go_on
+        ends = [found.ended for found in self.searched.values()]
+        return self._options.is_self_contained and not {Ended.LIMIT, Ended.TIME} & set(ends)
+
+    def describe_tests(self) -> Iterator[str]:
+        """What a technique that has the run to itself came to, in lines; nothing of others."""
+        if self.validation is not None:
+            yield from describe_validation(self.validation)
+        elif self._options.is_self_contained and self.searched:
+            tests = sum(found.tests for found in self.searched.values())
+            yield (
+                f"{self._options.techniques[0]} tested {tests / len(self.searched):.1f} "
+                f"configurations an input, {tests} in all; the default and the winners of other "
+                "inputs are measured beside them and not counted."
+            )
+
     def measured(self) -> dict[Input, dict[Config, Measurement]]:
         """Of every input, each configuration's measurement by the search."""
         return {given: self._measured(given) for given in self.spec.inputs}
@@ -269,18 +391,3 @@ def _is_whole(measurement: Measurement, rounds: int) -> bool:
     """Whether a final was measured to its end, and as often as is asked for now."""
     timing = measurement.timing
     return timing is not None and (timing.count == rounds or timing.stopped is StopReason.RECORDED)
-
-
-def nearest_first(given: Input, others: Sequence[Input]) -> Iterator[Input]:
-    """Other inputs, the most alike first: by the distance of their features' logarithms."""
-    return iter(sorted(others, key=lambda other: feature_distance(given, other)))
-
-
-def feature_distance(one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
-    """The Euclidean distance of the features, those above zero by their logarithms."""
-    return math.dist([_scaled(v) for v in one.values()], [_scaled(v) for v in other.values()])
-
-
-def _scaled(value: Value) -> float:
-    number = float(value) if isinstance(value, (int, float)) else 0.0
-    return math.log2(number) if number > 0 else number

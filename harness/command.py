@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 
@@ -23,7 +25,9 @@ def run_command(
 
     `when_interrupted` says what Ctrl-C has left behind.
     """
-    args = parser.parse_args(arguments)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(_unknown(unknown, parser))
     try:
         return command(args)
     except SpecError as error:
@@ -40,6 +44,15 @@ def run_command(
         # The reader of our output has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
+
+
+def _unknown(words: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """What is not understood; of an option, the nearest that there is."""
+    option = words[0].partition("=")[0]
+    there = re.findall(r"--?[a-z][a-z-]*", parser.format_usage())
+    near = difflib.get_close_matches(option, there, 1) if option.startswith("-") else []
+    hint = f"did you mean {near[0]}?" if near else "--help lists the options"
+    return f"unrecognized arguments: {' '.join(words)}; {hint}"
 
 
 def _tell(text: str) -> None:

@@ -152,7 +152,7 @@ def opened(
     spec: Spec, database: Path, measurer: FormulaMeasurer, fresh: bool = False, **options: Any
 ) -> Iterator[tuple[Campaign, Tests]]:
     """A campaign on a database, and the tests that its display has seen."""
-    names = options.pop("technique", ["auto"])
+    names, target = options.pop("technique", ["auto"]), options.pop("target", None)
     chosen = {"test_limit": 40, "seed": 0, "label": "test", "parallelism": 4} | options
     with writing(str(database)) as engine:
         store = Store(engine)
@@ -160,6 +160,6 @@ def opened(
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:
-            yield Campaign(spec, measurer, store, search, tests, fresh), tests
+            yield Campaign(spec, measurer, store, search, tests, fresh, target), tests
         finally:
             store.sessions.remove()

@@ -19,10 +19,12 @@ DOORS = {
     "pydantic_core": ("harness/spec/",),
     "pyopencl": ("harness/backends/opencl.py",),
     "pycuda": ("harness/backends/cuda.py",),
-    "sklearn": ("harness/tree.py",),
+    "sklearn": ("harness/tree.py", "harness/prediction.py"),
     "pebble": ("harness/processes.py",),
     "filelock": ("harness/results/",),
     "platformdirs": ("harness/cachefolder.py",),
+    "tree_sitter": ("harness/discover/syntax.py",),
+    "tree_sitter_cuda": ("harness/discover/syntax.py",),
 }
 
 
@@ -58,7 +60,7 @@ def _loaded_by(module: str, libraries: tuple[str, ...]) -> list[str]:
 
 
 def test_importing_the_spec_loads_no_gpu_stack() -> None:
-    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "rich")
+    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "rich", "tree_sitter")
     assert _loaded_by("harness.spec", heavy) == []
 
 

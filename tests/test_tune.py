@@ -183,6 +183,8 @@ def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixtu
         (["--recording", "none.csv"], "none.csv: No such file"),
         (["--precision", "7"], "precision"),
         (["--results-log", "no/such/best.log"], "the folder no/such does not exist"),
+        (["--validate", "0.2", "-t", "PureRandom"], "alone, got PureRandom"),
+        (["--results-log", "best.log", "--validate"], "does not go with --validate"),
     ],
 )
 def test_a_command_line_that_cannot_be_carried_out_is_one_error(
@@ -204,6 +206,7 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
         (["--stop-after", "-5"], "seconds above 0"),
         (["--database", ""], "printable characters"),
         (["--label", "a\nb"], "printable characters"),
+        (["--validate", "space.yaml"], "a share between 0 and 1"),
     ],
 )
 def test_a_value_that_an_option_cannot_take_says_what_it_takes(
@@ -243,6 +246,73 @@ def test_a_seed_configuration_may_leave_out_flags_of_other_compilers(
 def test_a_missing_space_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert tune.main([]) == 2
     assert "name a space" in capsys.readouterr().err
+
+
+def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
+    told = capsys.readouterr().out
+    assert "HillClimb tested " in told
+    again = told.rsplit("To search on: python -m harness.tune ", 1)[1]
+    assert shlex.split(again) == [*replayed, "--seed", "2", "--technique", "auto"]
+    assert {row[0] for row in _rows(replayed, "select requestor from tests")} == {"HillClimb"}
+
+
+@pytest.mark.parametrize("option", ["--validate=0.01", "--validate"])
+def test_a_validation_tells_its_curve_and_why_it_ended(
+    option: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, option, "--test-limit", "10"]) == 0
+    told = capsys.readouterr().out
+    assert "on 96 reserved samples" in told
+    assert "9 in 10 below" in told
+    assert "The limit of 40 samples was spent before the target was reached." in told
+    again = shlex.split(told.rsplit("To search on: python -m harness.tune ", 1)[1])
+    assert again == [*replayed, option, "--test-limit", "20"]
+
+
+def test_inputs_that_are_selected_are_tuned_and_no_others(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--inputs", "n < 4096 and m > 64"]
+    assert tune.main([*replayed, *chosen]) == 0
+    told = capsys.readouterr().out
+    features = [json.loads(str(row[0])) for row in _rows(replayed, "select features from inputs")]
+    assert features == [{"m": 4096, "n": 64}, {"m": 1024, "n": 64}]
+    again = shlex.split(told.rsplit("To search on: python -m harness.tune ", 1)[1])
+    assert again == [*replayed, *chosen, "--test-limit", "40"]
+    assert tune.main(replayed) == 0
+    assert "40 tests were answered from the database" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ("size_n > 3", "`size_n` is not a feature of"),
+        ("nn > 3", "did you mean n?"),
+        ("n > 5000", "there m goes from 64 to 4096, n goes from 64 to 4096"),
+        ("n >", "cannot be read"),
+        ("n / (m - 64) > 1e400", "--inputs: "),
+    ],
+)
+def test_a_condition_on_inputs_that_selects_none_is_one_error(
+    condition: str, told: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "--inputs", condition]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
+
+
+def test_an_unknown_option_is_answered_with_the_nearest(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for given, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
+        with pytest.raises(SystemExit) as exit_:
+            tune.main([*replayed, given])
+        assert exit_.value.code == 2
+        assert f"did you mean {near}?" in capsys.readouterr().err
 
 
 def test_nothing_is_written_into_the_working_folder(

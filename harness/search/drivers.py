@@ -30,6 +30,7 @@ from opentuner.tuningrunmain import TuningRunMain
 from harness.records import Config
 from harness.search.manipulator import Cfg
 from harness.search.rows import TestRows
+from harness.search.techniques import SelfContained
 
 _IDLE_GENERATIONS = 3
 UNMEASURED = "unmeasured"
@@ -60,7 +61,8 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         self._configurations: dict[str, Any] = {}
         self._results: dict[str, Any] = {}
         self._requests: dict[str, Any] = {}
-        self._asked: set[Config] = set()
+        self.taken: set[Config] = set()  # asked for, or not to be: what is left may be drawn
+        self.has_ended = False  # a self-contained technique has nothing more to ask
         self._repeated: list[tuple[Any, Any]] = []
         self._idle = 0
         self.pending: list[Any] = []
@@ -119,9 +121,12 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
             return self._request(self.seed_cfgs.pop(), "seed")
         if self._idle >= _IDLE_GENERATIONS:
             self._idle = 0
-            drawn = self.manipulator.draw_unmeasured(self._asked)
+            drawn = self.manipulator.draw_unmeasured(self.taken)
             return self._request(drawn, UNMEASURED) if drawn else None
-        return self.root_technique.desired_result() or None
+        desired = self.root_technique.desired_result()
+        # False says that it waits for results, None that it asks for nothing.
+        self.has_ended = desired is None and isinstance(self.root_technique, SelfContained)
+        return desired or None
 
     def _request(self, cfg: Cfg, requestor: str) -> Any:
         return DesiredResult(
@@ -137,7 +142,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         if first is not desired:
             self._repeated.append((desired, first))
             return False
-        self._asked.add(Config(desired.configuration.data))
+        self.taken.add(Config(desired.configuration.data))
         self.test_count += 1
         self.pending.append(desired)
         return True

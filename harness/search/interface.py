@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from opentuner import MeasurementInterface
@@ -26,7 +27,7 @@ class Progress:
     """A test that has just ended: its place in the run, and the best so far."""
 
     plan: RunPlan
-    ordinal: int  # 1-based
+    ordinal: int  # 1-based; a refusal that does not count has that of the test before it
     total: int
     measurement: Measurement
     best: Measurement | None
@@ -34,6 +35,20 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
+
+MAX_FREE_IN_A_ROW = 200
+"""So many refusals in a row end a search that does not count them: with one in twenty that can
+run, it happens by chance once in 30,000 times."""
+
+
+class Ended(str, Enum):
+    """Why a search ended."""
+
+    LIMIT = "limit"
+    TIME = "time"
+    EXHAUSTED = "exhausted"
+    REFUSED = "refused"
+    TECHNIQUE = "technique"
 
 
 class SpecInputs(FixedInputManager):  # type: ignore[misc]
@@ -72,9 +87,12 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         seeds: Sequence[Config],
         known: dict[Config, Stored],
         stop_at: float | None,
+        free_outcomes: frozenset[Outcome],
         report: Report,
+        salt: str = "",
     ) -> None:
-        """`stop_at` is a time.monotonic() after which no test begins."""
+        """`stop_at` is a time.monotonic() after which no test begins; a test that ends in one of
+        `free_outcomes` does not count against the limit; `salt` sets draws of two runs apart."""
         self._plan = plan
         self._run_id = run_id
         self._space = space
@@ -82,6 +100,8 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._store = store
         self._seeds = list(seeds)
         self._stop_at = stop_at
+        self._free_outcomes = free_outcomes
+        self._free_in_a_row = 0
         self._report = report
         self._known = known
         self._latest: tuple[Measurement, int | None] | None = None
@@ -93,7 +113,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
             project_name="harness",
             program_name=plan.spec.name,
             program_version=plan.spec.space_sha256,
-            manipulator=SpaceManipulator(space, random.Random(_seed_of(plan))),
+            manipulator=SpaceManipulator(space, random.Random(_seed_of(plan) + salt)),
             objective=MinimizeTime(),  # without it OpenTuner ignores the input manager
             input_manager=SpecInputs(plan),
         )
@@ -103,11 +123,20 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         return [dict(config) for config in reversed(self._seeds)]
 
     def extra_convergence_criteria(self, result: Any) -> bool:
-        """Stop when time is up or when every legal configuration was measured."""
+        """Stop when there is nothing more to test, beside the test limit."""
+        ended = (Ended.TIME, Ended.EXHAUSTED, Ended.REFUSED, Ended.TECHNIQUE)
+        return self.why_ended() in ended
+
+    def why_ended(self) -> Ended:
+        """Why nothing more is tested; LIMIT also where something may be."""
+        search = self.driver.tuning_run_main.search_driver
         if self.is_time_up():
-            return True
-        tested: int = self.driver.tuning_run_main.search_driver.test_count
-        return self._space.count is not None and tested >= self._space.count
+            return Ended.TIME
+        if self._space.count is not None and len(search.taken) >= self._space.count:
+            return Ended.EXHAUSTED
+        if self._free_in_a_row >= MAX_FREE_IN_A_ROW:
+            return Ended.REFUSED
+        return Ended.TECHNIQUE if search.has_ended else Ended.LIMIT
 
     def is_time_up(self) -> bool:
         """Whether no test may begin any more."""
@@ -157,13 +186,27 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._note(self._known[Config(result.configuration.data)].measurement, replayed=True)
 
     def _note(self, measurement: Measurement, replayed: bool) -> None:
-        self._ordinal += 1
+        self._count(measurement.outcome)
         if measurement.outcome is Outcome.OK and (
             self.best is None or measurement.time_s < self.best.time_s
         ):
             self.best = measurement
         total = self._space.budget(self._plan.test_limit)
         self._report(Progress(self._plan, self._ordinal, total, measurement, self.best, replayed))
+
+    def _count(self, outcome: Outcome) -> None:
+        """Count a test, or take it back from those that the driver counted when it was asked."""
+        if outcome in self._free_outcomes:
+            self._free_in_a_row += 1
+            self.driver.tuning_run_main.search_driver.test_count -= 1
+        else:
+            self._free_in_a_row = 0
+            self._ordinal += 1
+
+    @property
+    def tests(self) -> int:
+        """How many tests have counted, replayed ones included."""
+        return self._ordinal
 
     def save_final_config(self, config: Any) -> None:
         """The caller reads the results; there is nothing to save here."""

@@ -66,9 +66,9 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         # In a large space whose legal share is tiny no draw may hit it; the baseline is legal.
         return dict(drawn[0]) if drawn else self.seed_config()
 
-    def draw_unmeasured(self, measured: Collection[Config]) -> Cfg | None:
+    def draw_unmeasured(self, taken: Collection[Config]) -> Cfg | None:
         """A legal configuration that is not among these, uniformly; None where there is none."""
-        drawn = self.space.sample(self.rng, 1, measured)
+        drawn = self.space.sample(self.rng, 1, taken)
         return dict(drawn[0]) if drawn else None
 
     def copy(self, config: Cfg) -> Cfg:

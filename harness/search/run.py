@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,12 @@ from opentuner.resultsdb.models import Base, TuningRun, _Meta
 
 from harness.environment import notes
 from harness.errors import UsageError
-from harness.records import Config
+from harness.records import Config, Outcome
 from harness.results import RunPlan, Store, Stored
 from harness.search.drivers import DurableRun
-from harness.search.interface import Report, TuningInterface
+from harness.search.interface import Ended, Report, TuningInterface
 from harness.search.mends import offered_techniques
+from harness.search.techniques import own_techniques, sole_technique
 from harness.space import Space
 from harness.workers import Measurer
 
@@ -32,7 +32,10 @@ _BAIL_GENERATIONS = 20
 @dataclass(frozen=True)
 class SearchOptions:
     """How each input is searched. `stop_at` is a time.monotonic(), `parallelism` how many
-    proposals a generation has, whose builds run side by side, `seeds` a person's own."""
+    proposals a generation has, whose builds run side by side, `seeds` a person's own.
+
+    `counts_all` counts what a self-contained technique otherwise does not; `salt` sets the random
+    numbers of two searches with one seed apart; nothing of `held_out` is drawn."""
 
     techniques: tuple[str, ...]
     test_limit: int
@@ -42,11 +45,28 @@ class SearchOptions:
     stop_at: float | None = None
     results_log: Path | None = None
     seeds: tuple[Config, ...] = ()
+    counts_all: bool = False
+    salt: str = ""
+    held_out: frozenset[Config] = frozenset()
+
+    @property
+    def is_self_contained(self) -> bool:
+        """Whether one technique has each run to itself: no seeds, and its own end."""
+        return sole_technique(self.techniques) is not None
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search that has ended: its run's id, how many tests counted, and why it ended."""
+
+    run_id: int
+    tests: int
+    ended: Ended
 
 
 def techniques() -> tuple[str, ...]:
     """The names that --technique takes."""
-    return offered_techniques()
+    return tuple(sorted({*offered_techniques(), *own_techniques()}))
 
 
 def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
@@ -77,8 +97,8 @@ def search_input(
     seeds: Sequence[Config],
     known: dict[Config, Stored],
     report: Report,
-) -> int:
-    """Search one input until its budget is spent or its space exhausted; returns its run's id.
+) -> Searched:
+    """Search one input until its budget is spent, its space exhausted or its technique done.
 
     `known` holds what was measured before and need not be again; what is measured joins it.
     With an equal plan, a run that was interrupted goes on: the same seed proposes the same
@@ -95,13 +115,16 @@ def search_input(
         _starts(begun.seeds, options.seeds, space),
         known,
         options.stop_at,
+        _free_outcomes(options),
         report,
+        options.salt,
     )
     earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
     run = DurableRun(interface, interface.args, store.session, earlier)
-    random.seed(f"{plan.seed}:{plan.given.json}")
+    random.seed(f"{plan.seed}:{plan.given.json}{options.salt}")
     np.random.seed(random.getrandbits(32))
     run.init()
+    run.search_driver.taken |= options.held_out
     store.tie_run(begun.id, run.tuning_run.id)
     store.commit()
     try:
@@ -110,9 +133,15 @@ def search_input(
         store.session.rollback()
         store.end_run(begun.id, "interrupted")
         raise
-    cut_short = options.stop_at is not None and time.monotonic() >= options.stop_at
-    store.end_run(begun.id, "interrupted" if cut_short else "complete")
-    return begun.id
+    ended = interface.why_ended()
+    store.end_run(begun.id, "interrupted" if ended is Ended.TIME else "complete")
+    return Searched(begun.id, interface.tests, ended)
+
+
+def _free_outcomes(options: SearchOptions) -> frozenset[Outcome]:
+    """What does not count against the test limit."""
+    sole = sole_technique(options.techniques)
+    return frozenset() if sole is None or options.counts_all else sole.free_outcomes
 
 
 def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:

@@ -1,0 +1,62 @@
+"""Inputs: which of them are tuned, and how alike they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.errors import ExpressionError, UsageError
+from harness.expression import Expression
+from harness.records import Input, Value, shown
+from harness.spec import Spec
+
+
+def select_inputs(spec: Spec, condition: str) -> Spec:
+    """The spec with those of its inputs for which a condition over their features holds.
+
+    Raises UsageError for a condition that cannot be computed, or that holds for none.
+    """
+    try:
+        expression = Expression(condition)
+        _must_know(expression, spec)
+        kept = tuple(given for given in spec.inputs if expression.holds(given))
+    except ExpressionError as error:
+        raise UsageError(f"--inputs: {error}") from None
+    if not kept:
+        raise UsageError(
+            f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs of "
+            f"{spec.path}; there {', '.join(_ranges(spec))}"
+        )
+    return dataclasses.replace(spec, inputs=kept)
+
+
+def _must_know(expression: Expression, spec: Spec) -> None:
+    for name in sorted(expression.names - set(spec.features)):
+        near = difflib.get_close_matches(name, spec.features, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(spec.features)}"
+        raise UsageError(f"--inputs: `{name}` is not a feature of {spec.path}; {hint}")
+
+
+def _ranges(spec: Spec) -> Iterator[str]:
+    """What each feature reaches over, such as `m goes from 16 to 65536`."""
+    for name in spec.features:
+        numbers = [v for given in spec.inputs if isinstance(v := given[name], (int, float))]
+        one, other = shown(min(numbers)), shown(max(numbers))
+        yield f"{name} is {one}" if one == other else f"{name} goes from {one} to {other}"
+
+
+def nearest_first(given: Input, others: Sequence[Input]) -> Iterator[Input]:
+    """Other inputs, the most alike first: by the distance of their features' logarithms."""
+    return iter(sorted(others, key=lambda other: feature_distance(given, other)))
+
+
+def feature_distance(one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
+    """The Euclidean distance of the features, those above zero by their logarithms."""
+    return math.dist([_scaled(v) for v in one.values()], [_scaled(v) for v in other.values()])
+
+
+def _scaled(value: Value) -> float:
+    number = float(value) if isinstance(value, (int, float)) else 0.0
+    return math.log2(number) if number > 0 else number

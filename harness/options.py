@@ -1,0 +1,189 @@
+"""The options of harness.tune, and the command that goes on from a run."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from harness.backends.choose import BACKENDS
+from harness.results import shown_place
+from harness.validation import DEFAULT_TARGET
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.tune",
+        description="Tune a kernel over its inputs; every result is verified, every sample kept. "
+        "The same command again goes on where it stopped.",
+        allow_abbrev=False,  # the command that goes on from here knows options by their names
+    )
+    parser.add_argument("space", nargs="?", type=Path, help="the space, a YAML file")
+    parser.add_argument(
+        "--inputs",
+        type=_text,
+        metavar="EXPR",
+        help="only the inputs for which this holds, such as 'n <= 4096 and m > 10'",
+    )
+    _add_machine_options(parser.add_argument_group("where it runs"))
+    _add_search_options(parser.add_argument_group("search (OpenTuner's options)"))
+    _add_measurement_options(parser.add_argument_group("measurement, over the space's own"))
+    _add_result_options(parser.add_argument_group("results"))
+    return parser
+
+
+def _add_machine_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="auto",
+        help="auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on the CPU",
+    )
+    group.add_argument(
+        "--recording",
+        type=Path,
+        metavar="FILE",
+        help="for --backend replay: a results database or a CSV file of measurements",
+    )
+
+
+def _add_search_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--test-limit", type=_count, metavar="N", help="tests per input; with --validate as a mean"
+    )
+    group.add_argument("--stop-after", type=_duration, metavar="SECONDS", help="for all inputs")
+    group.add_argument(
+        "--technique", "-t", action="append", metavar="NAME", help="may be given several times"
+    )
+    group.add_argument(
+        "--validate",
+        nargs="?",
+        type=_share,
+        const=DEFAULT_TARGET,
+        metavar="TARGET",
+        help="sample uniformly until a tree predicts times it has not seen with this median "
+        f"relative error (default {DEFAULT_TARGET:g})",
+    )
+    group.add_argument("--list-techniques", "-lt", action="store_true", help="list them and exit")
+    group.add_argument(
+        "--seed-configuration",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a configuration to start from, as a JSON object; may be given several times",
+    )
+    group.add_argument(
+        "--parallelism",
+        type=_count,
+        default=4,
+        metavar="N",
+        help="proposals a generation, built side by side (default 4)",
+    )
+    group.add_argument("--seed", type=_seed, default=0, help="of the random numbers (default 0)")
+
+
+def _add_measurement_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--repeats", type=_count, metavar="N", help="timed launches at most")
+    group.add_argument(
+        "--precision",
+        type=float,
+        metavar="P",
+        help="stop sampling when the interval of the mean is +- P of it",
+    )
+    group.add_argument(
+        "--give-up-at",
+        type=float,
+        metavar="F",
+        help="stop sampling what is surely F times slower than the best",
+    )
+
+
+def _add_result_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--database",
+        type=_text,
+        metavar="PLACE",
+        help="SQLite file or SQLAlchemy URL (default results/NAME.db)",
+    )
+    group.add_argument("--label", type=_text, default="unnamed", help="name of the tuning run")
+    group.add_argument("--fresh", action="store_true", help="use nothing measured before")
+    group.add_argument(
+        "--results-log",
+        type=Path,
+        metavar="FILE",
+        help="seconds and time of each new best; one file an input",
+    )
+    group.add_argument("--quiet", action="store_true", help="only the result, no progress")
+
+
+_LARGEST = 10**9
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, got {text!r}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdigit() or int(text) > _LARGEST:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 10^9, got {text!r}")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"must be seconds above 0, got {text!r}")
+    return seconds
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(
+            f"must be a share between 0 and 1, got {text!r}; with the default write it last"
+        )
+    return share
+
+
+def _text(text: str) -> str:
+    if not text or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"must be a text of printable characters, got {text!r}")
+    return text
+
+
+_ONLY_ONCE = ("--fresh", "--test-limit", "--stop-after")
+_TECHNIQUE = ("--technique", "-t", "--validate")
+_FLAGS = ("--fresh",)
+
+
+def kept_options(args: argparse.Namespace, with_technique: bool = True) -> Iterator[str]:
+    """The arguments as they were given, for the command that goes on from here."""
+    dropped = _ONLY_ONCE if with_technique else _ONLY_ONCE + _TECHNIQUE
+    for word in _without(args.given, dropped):
+        if args.database and args.database in word:
+            yield word.replace(args.database, shown_place(args.database))
+        else:
+            yield word
+
+
+def _without(words: Collection[str], dropped: Collection[str]) -> Iterator[str]:
+    """The words without these options and their values."""
+    is_value = False
+    for word in words:
+        option, assigned, _ = word.partition("=")
+        was_value, is_value = is_value and not word.startswith("-"), False
+        if option in dropped or (word.startswith("-t") and "-t" in dropped):
+            is_value = not assigned and option in dropped and option not in _FLAGS
+        elif not was_value:
+            yield word

@@ -1,0 +1,40 @@
+"""The project's own search techniques, one a file, registered beside OpenTuner's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opentuner.search import technique
+
+from harness.search.techniques.hill_climb import HillClimb
+from harness.search.techniques.self_contained import SelfContained
+from harness.search.techniques.uniform_random import REFUSALS, UniformRandom
+
+OWN: tuple[SelfContained, ...] = (HillClimb(), UniformRandom())
+"""Each is copied at the start of a run."""
+
+for _technique in OWN:
+    technique.register(_technique)
+
+
+def own_techniques() -> tuple[str, ...]:
+    """Their names."""
+    return tuple(own.name for own in OWN)
+
+
+def sole_technique(names: Sequence[str]) -> SelfContained | None:
+    """The technique that these names give a run to by itself; None where there is none."""
+    if len(set(names)) != 1:
+        return None
+    return next((own for own in OWN if own.name == names[0]), None)
+
+
+__all__ = [
+    "OWN",
+    "REFUSALS",
+    "HillClimb",
+    "SelfContained",
+    "UniformRandom",
+    "own_techniques",
+    "sole_technique",
+]
