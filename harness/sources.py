@@ -7,8 +7,11 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from harness.directives import Directive, scan
+from harness.pragmas import is_ours, is_unroll, unroll_names
 from harness.records import Value
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
@@ -29,19 +32,66 @@ class Source:
         return (os.path.abspath(self.path.parent),)
 
     def mentions(self, word: str) -> bool:
-        """Whether the word stands anywhere in the source or its includes."""
+        """Whether the word stands in the source or its includes, or names a pragma's loop."""
         pattern = re.compile(rf"\b{re.escape(word)}\b")
-        return any(pattern.search(text) for text in (self.text, *self.includes.values()))
+        texts = (self.text, *self.includes.values())
+        return word in self._unrolls.values() or any(pattern.search(text) for text in texts)
 
     def with_macros(self, macros: Mapping[str, Value]) -> str:
         """The source with `#define` lines before it; line numbers stay those of the file.
 
         Lines, not -D options: nvcc's own headers come before them, so that a parameter may
-        be called U or N without breaking those.
+        be called U or N without breaking those. Where the source itself defines one of them,
+        whatever was defined before, the value stands there as well; and its pragmas for us,
+        which no compiler knows, become `#pragma unroll`s or empty lines.
         """
         lines = [f"#define {name} {_literal(value)}" for name, value in macros.items()]
         name = self.path.name.replace("\\", "\\\\").replace('"', '\\"')
-        return "\n".join([*lines, f'#line 1 "{name}"', self.text])
+        return "\n".join([*lines, f'#line 1 "{name}"', self._tuned(macros)])
+
+    @cached_property
+    def _directives(self) -> tuple[Directive, ...]:
+        return scan(self.text).directives
+
+    @cached_property
+    def _unrolls(self) -> Mapping[int, str]:
+        """The parameters of unrolled loops, by the offset of their pragma."""
+        return unroll_names(self._directives)
+
+    def _tuned(self, macros: Mapping[str, Value]) -> str:
+        parts, position = [], 0
+        for start, end, text in self._edits(macros):
+            parts += [self.text[position:start], text]
+            position = end
+        return "".join([*parts, self.text[position:]])
+
+    def _edits(self, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
+        """What to replace, in order: from where, to where, and by what; as many lines as before."""
+        replaces_next = False
+        for directive in self._directives:
+            lines = "\n" * self.text.count("\n", directive.start, directive.end)
+            if is_ours(directive):
+                factor = macros.get(self._unrolls.get(directive.start, ""))
+                # 0 leaves the choice to the compiler; so does a space without this parameter.
+                told = f"#pragma unroll {_literal(factor)}" if factor else ""
+                yield directive.start, directive.end, told + lines
+                replaces_next = factor is not None
+            elif replaces_next and directive.adjoins and is_unroll(directive):
+                yield directive.start, directive.end, lines
+            elif directive.is_constant and directive.word in macros:
+                replaces_next = False
+                if directive.word not in directive.undefined:
+                    yield self._value_edit(directive, _literal(macros[directive.word]))
+            else:
+                replaces_next = False
+
+    def _value_edit(self, directive: Directive, literal: str) -> tuple[int, int, str]:
+        """Put a value into a `#define`, up to a comment behind it."""
+        head, *body = directive.operands
+        if not body:
+            return head.end, head.end, f" {literal}"
+        start, end = body[0].start, body[-1].end
+        return start, end, literal + "\\\n" * self.text.count("\n", start, end)
 
 
 def _literal(value: Value) -> str:

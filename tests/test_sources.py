@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.records import Value
 from harness.sources import Source, read_source, read_text
 
 
@@ -113,3 +114,98 @@ def test_unreadable_file_is_an_oserror(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(PermissionError):
         read_source(path)
+
+
+# ---------------------------------------------------------------- what the compiler gets
+
+
+PRAGMAS = """\
+#pragma erange 64,512,2
+#define BLOCK 256 // threads
+#pragma constraint BLOCK >= \\
+    64
+#define TILE (4 + \\
+    4)
+#ifndef LANES
+#define LANES 4
+#endif
+/* #define BLOCK 3 */
+#define BLOCK_TWICE (2 * BLOCK)
+void f(int *y) {
+#pragma unroll_range 1,8
+#pragma unroll 2
+    for (int i = 0; i < 8; i++) y[i] = BLOCK;
+#pragma unroll_values INNER 0,4 /* one
+    line */
+    while (*y) y++;
+}
+"""
+
+
+def _body(text: str, macros: dict[str, Value]) -> list[str]:
+    """The lines that stand for those of the file."""
+    program = Source(Path("a.cl"), text, {}).with_macros(macros)
+    return program.split('#line 1 "a.cl"\n')[1].split("\n")
+
+
+def test_values_and_unrolls_stand_in_the_source_on_the_same_lines() -> None:
+    macros: dict[str, Value] = {"BLOCK": 64, "TILE": 2, "LANES": 8, "UNROLL_1": 4, "INNER": 0}
+    changed = {
+        1: "",
+        2: "#define BLOCK 64 // threads",
+        3: "",
+        4: "",
+        5: "#define TILE 2\\",
+        6: "",
+        13: "#pragma unroll 4",
+        14: "",
+        16: "",
+        17: "",
+    }
+    lines = PRAGMAS.split("\n")
+    assert _body(PRAGMAS, macros) == [changed.get(n, line) for n, line in enumerate(lines, 1)]
+
+
+def test_every_factor_is_a_text_of_its_own_and_one_forbids() -> None:
+    source = Source(Path("a.cl"), PRAGMAS, {})
+    texts = {source.with_macros({"UNROLL_1": factor, "INNER": 4}) for factor in range(9)}
+    assert len(texts) == 9
+    assert "#pragma unroll 1\n" in source.with_macros({"UNROLL_1": 1, "INNER": 4})
+
+
+def test_a_loop_that_is_no_parameter_keeps_the_unrolling_it_has() -> None:
+    lines = _body(PRAGMAS, {"BLOCK": 64})
+    assert lines[12:14] == ["", "#pragma unroll 2"]
+
+
+def test_a_define_without_a_value_gets_one() -> None:
+    assert _body("#define FAST// c\nint a;", {"FAST": True}) == ["#define FAST 1// c", "int a;"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#ifndef N\n#define N 4\n#endif\nint a[N];\n",
+        "#if !defined(N)\n  #define N 4\n#endif\n",
+        "#define N(x) x\n",
+        "// #define N 4\n",
+        '#include "n.h"\n#pragma unroll 4\n#pragma once\n#pragma OPENCL EXTENSION x : enable\n',
+        "#define M 4\n",
+    ],
+)
+def test_a_source_that_guards_its_macros_is_compiled_as_it_stands(text: str) -> None:
+    program = Source(Path("a.cl"), text, {}).with_macros({"N": 8})
+    assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
+
+
+def test_mvmul_is_compiled_as_it_stands() -> None:
+    source = read_source(Path(__file__).parent.parent / "kernels" / "mvmul.cl")
+    program = source.with_macros({"THRD": 64, "LU": 2, "X_CACHE": 0})
+    assert program.endswith(f'\n#line 1 "mvmul.cl"\n{source.text}')
+
+
+def test_an_unrolled_loop_counts_as_the_use_of_its_parameter() -> None:
+    source = Source(Path("a.cl"), PRAGMAS, {})
+    assert source.mentions("UNROLL_1")
+    assert source.mentions("INNER")
+    assert not source.mentions("UNROLL_2")

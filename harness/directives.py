@@ -1,0 +1,208 @@
+"""C, C++ or OpenCL C text -> its preprocessor lines, as a compiler's first phase sees them.
+
+Comments, texts, line continuations and `#if 0` are respected; nothing is expanded. A scan of
+tokens, not a parser: a parser takes the branches of an `#if` for one program, and this is all
+that stands between a space and its program text, so that reading a space stays light.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""
+      (?P<comment> /\*.*?(?:\*/|\Z) | //(?:\\[ \t]*\n|[^\n])*)
+    | (?P<text> (?:u8|[uUL])?R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)"
+              | (?:u8|[uUL])?(?:"(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?))
+    | (?P<number> \.?[0-9](?:[eEpP][+-]|'?[0-9A-Za-z_.])*)
+    | (?P<word> [A-Za-z_][A-Za-z0-9_]*)
+    | (?P<splice> \\[ \t]*\n)
+    | (?P<newline> \n)
+    | (?P<space> [^\S\n]+)
+    | (?P<other> .)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BLANK = ("comment", "splice", "space")
+
+
+class Token(NamedTuple):
+    """A piece of text: its kind (text, number, word or other), itself, and its offset."""
+
+    kind: str
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return self.start + len(self.text)
+
+
+class Line(NamedTuple):
+    """A logical line that is not blank: continued lines and long comments count as one."""
+
+    tokens: tuple[Token, ...]
+    end: int  # the offset of its newline
+    has_line_comment: bool
+
+    @property
+    def is_directive(self) -> bool:
+        """Whether it is the preprocessor's."""
+        return self.tokens[0].text == "#"
+
+    @property
+    def name(self) -> str:
+        """Of a directive: define, pragma, ifndef, ...; nothing for a lone #."""
+        return self.tokens[1].text if len(self.tokens) > 1 else ""
+
+
+@dataclass(frozen=True)
+class Directive:
+    """A preprocessor line: `name` is define, pragma, ifndef, ...; `line` is counted from 1.
+
+    `start` is the offset of its #, `end` that of the newline that ends it. `undefined` are the
+    macros that are surely undefined there, by the `#if`s around it. `adjoins` says that no code
+    stands between it and the directive before; `next_code` is the offset of the code behind it,
+    None where another directive or nothing follows.
+    """
+
+    name: str
+    operands: tuple[Token, ...]
+    line: int
+    start: int
+    end: int
+    has_line_comment: bool
+    undefined: frozenset[str]
+    adjoins: bool
+    next_code: int | None
+
+    @property
+    def text(self) -> str:
+        """The operands on one line, without comments."""
+        return spaced(self.operands)
+
+    @property
+    def word(self) -> str:
+        """The first operand where that is a name, else nothing."""
+        return self.operands[0].text if self.operands and self.operands[0].kind == "word" else ""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it defines a macro that takes no arguments."""
+        if self.name != "define" or not self.word:
+            return False
+        head, *body = self.operands
+        return not (body and body[0].text == "(" and body[0].start == head.end)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is live in a text: its preprocessor lines, and the tokens of its code."""
+
+    directives: tuple[Directive, ...]
+    code: tuple[Token, ...]
+
+
+def scan(text: str) -> Scan:
+    """Read a text from end to end."""
+    live = [(line, undefined) for line, undefined in _live(_lines(text))]
+    directives = []
+    number, counted = 1, 0
+    for index, (line, undefined) in enumerate(live):
+        if not line.is_directive:
+            continue
+        start = line.tokens[0].start
+        number, counted = number + text.count("\n", counted, start), start
+        after = live[index + 1][0] if index + 1 < len(live) else line
+        directives.append(
+            Directive(
+                line.name,
+                line.tokens[2:],
+                number,
+                start,
+                line.end,
+                line.has_line_comment,
+                undefined,
+                index > 0 and live[index - 1][0].is_directive,
+                None if after.is_directive else after.tokens[0].start,
+            )
+        )
+    code = (token for line, _ in live if not line.is_directive for token in line.tokens)
+    return Scan(tuple(directives), tuple(code))
+
+
+def spaced(tokens: Sequence[Token]) -> str:
+    """Tokens as one line, with a space wherever something blank stood between them."""
+    parts = []
+    for index, token in enumerate(tokens):
+        gap = index > 0 and tokens[index - 1].end < token.start
+        parts.append(" " + token.text if gap else token.text)
+    return "".join(parts)
+
+
+def _lines(text: str) -> Iterator[Line]:
+    tokens: list[Token] = []
+    has_line_comment = False
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup if found.lastgroup != "end" else "text"
+        if kind == "newline":
+            if tokens:
+                yield Line(tuple(tokens), found.start(), has_line_comment)
+            tokens, has_line_comment = [], False
+        elif kind in _BLANK:
+            has_line_comment |= found[0].startswith("//")
+        else:
+            tokens.append(Token(str(kind), found[0], found.start()))
+    if tokens:
+        yield Line(tuple(tokens), len(text), has_line_comment)
+
+
+@dataclass
+class _Branch:
+    """An open `#if`: what is undefined, and whether code is dead, here and in its `#else`."""
+
+    undefined: frozenset[str]
+    undefined_else: frozenset[str]
+    dead: bool
+    dead_else: bool
+
+
+def _live(lines: Iterator[Line]) -> Iterator[tuple[Line, frozenset[str]]]:
+    """The lines outside `#if 0`, with the macros that the `#if`s around them found undefined."""
+    open_: list[_Branch] = []
+    for line in lines:
+        name = line.name if line.is_directive else ""
+        if name in ("elif", "elifdef", "elifndef", "else", "endif") and open_:
+            branch = open_.pop()
+            if name != "endif":
+                ends = name == "else"
+                branch.undefined = branch.undefined_else if ends else frozenset()
+                branch.dead = ends and branch.dead_else
+                open_.append(branch)
+        if not any(branch.dead for branch in open_):
+            yield line, frozenset().union(*(branch.undefined for branch in open_))
+        if name in ("if", "ifdef", "ifndef"):
+            open_.append(_branch(name, spaced(line.tokens[2:])))
+
+
+_DEFINED = r"defined\s*(?:\(\s*(\w+)\s*\)|\s(\w+))"
+
+
+def _branch(name: str, condition: str) -> _Branch:
+    """What an `#if` says. Of a longer condition only its parts joined by && count."""
+    nothing: frozenset[str] = frozenset()
+    if name == "ifdef":
+        return _Branch(nothing, frozenset({condition}), False, False)
+    if name == "ifndef":
+        return _Branch(frozenset({condition}), nothing, False, False)
+    whole = re.fullmatch(_DEFINED, condition)
+    if whole:
+        return _Branch(nothing, frozenset({whole[1] or whole[2]}), False, False)
+    parts = [] if "||" in condition or "?" in condition else condition.split("&&")
+    absent = (re.fullmatch(r"!\s*" + _DEFINED, part.strip()) for part in parts)
+    undefined = frozenset(found[1] or found[2] for found in absent if found)
+    return _Branch(undefined, nothing, condition == "0", condition == "1")

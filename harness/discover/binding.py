@@ -1,0 +1,216 @@
+"""Pragmas -> parameters: each with the `#define` or the loop that it stands above."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.directives import Directive, Scan, spaced
+from harness.errors import Fault, SpecError
+from harness.pragmas import (
+    UNROLLS,
+    Pragma,
+    is_ours,
+    is_unroll,
+    lookalike,
+    number,
+    read_pragma,
+    unroll_names,
+)
+from harness.records import Value
+
+_SHOWN_VALUES = 8
+_LAUNCH_PARTS = {
+    "block", "blk", "blksz", "blocksize", "blockdim", "bdim", "thread", "threads", "thrd",
+    "nthreads", "tile", "group", "workgroup", "wg", "wgs", "lws",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A parameter that a pragma declares, the default that the source gives it, and its role."""
+
+    name: str
+    pragma: Pragma
+    default: Value
+    role: str
+
+    @property
+    def role_is_guess(self) -> bool:
+        """Whether the name alone told the role."""
+        return self.pragma.role is None and self.pragma.kind not in ("select", *UNROLLS)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the pragmas of a source say."""
+
+    tuned: tuple[Tuned, ...]
+    constraints: tuple[Pragma, ...]
+
+
+def read_pragmas(path: str, scan: Scan) -> Declared:
+    """Read and place every pragma of ours; raises SpecError with every fault."""
+    reader = _Reader(path, scan)
+    for index, directive in enumerate(scan.directives):
+        reader.read(index, directive)
+    if reader.faults:
+        raise SpecError(reader.faults)
+    return Declared(tuple(reader.tuned.values()), tuple(reader.constraints))
+
+
+def guessed_role(name: str) -> str:
+    """What a name says of a role: sizes of blocks and tiles are launch, all else is source."""
+    parts = [p.lower().rstrip("0123456789") for p in re.split(r"_|(?<=[a-z])(?=[A-Z])", name)]
+    is_size = parts[-1] in ("x", "y", "z") or any(part in _LAUNCH_PARTS for part in parts)
+    return "launch" if is_size else "source"
+
+
+def constants_of(directives: Sequence[Directive]) -> dict[str, int]:
+    """The macros that are defined once, as a whole number."""
+    found: dict[str, list[int | None]] = {}
+    for directive in directives:
+        if directive.is_constant:
+            value = number(spaced(directive.operands[1:]))
+            found.setdefault(directive.word, []).append(value if type(value) is int else None)
+    return {name: v[0] for name, v in found.items() if len(v) == 1 and v[0] is not None}
+
+
+class _Fault(Exception):
+    """What is wrong with the pragma being read."""
+
+
+class _Reader:
+    """Collects what the pragmas say, and every fault of theirs."""
+
+    def __init__(self, path: str, scan: Scan) -> None:
+        self.tuned: dict[str, Tuned] = {}
+        self.constraints: list[Pragma] = []
+        self.faults: list[Fault] = []
+        self._path = path
+        self._directives = scan.directives
+        self._code = {token.start: token.text for token in scan.code}
+        self._words = {token.text for token in scan.code}
+        self._constants = constants_of(scan.directives)
+        self._unrolls = unroll_names(scan.directives)
+
+    def read(self, index: int, directive: Directive) -> None:
+        """Read one preprocessor line, which may be none of ours."""
+        near = lookalike(directive)
+        if near:
+            told = f"`#pragma {directive.word}` is unknown; did you mean `#pragma {near}`?"
+            self._fault(directive.line, told)
+        if not is_ours(directive):
+            return
+        try:
+            pragma = read_pragma(directive)
+            if pragma.kind == "constraint":
+                self.constraints.append(pragma)
+            elif pragma.kind in UNROLLS:
+                self._add(self._above_loop(index, pragma))
+            else:
+                self._add(self._above_define(index, pragma))
+        except (ValueError, _Fault) as error:
+            self._fault(directive.line, f"`#pragma {printable(directive.text)}`: {error}")
+
+    def _fault(self, line: int, text: str) -> None:
+        self.faults.append(Fault(self._path, line, printable(text)))
+
+    def _add(self, tuned: Tuned) -> None:
+        other = self.tuned.setdefault(tuned.name, tuned)
+        shared = tuned.pragma.kind in UNROLLS and other.pragma.kind in UNROLLS
+        same = (other.default, list(other.pragma.values[:1000]), len(other.pragma.values)) == (
+            tuned.default, list(tuned.pragma.values[:1000]), len(tuned.pragma.values)
+        )  # fmt: skip
+        if other is not tuned and not (shared and same):
+            raise _Fault(
+                f"`{tuned.name}` has a pragma already, on line {other.pragma.line}; "
+                "give one to each parameter"
+            )
+
+    def _above_define(self, index: int, pragma: Pragma) -> Tuned:
+        below = self._adjoining(index)
+        found = next(below, None)
+        guard = found if found and found.name in ("ifndef", "if") else None
+        found = next(below, None) if guard else found
+        if not found or not found.is_constant or (guard and found.word not in found.undefined):
+            name = guard.word if guard and guard.name == "ifndef" else "NAME"
+            raise _Fault(f"expected `#define {name} VALUE` below it, found {self._below(index)}")
+        shown = spaced(found.operands[1:])
+        default: Value = number(shown)
+        if default is None and pragma.kind == "select":
+            default = shown
+        if not _is_value(default, pragma):
+            plain = "; write it without a suffix" if default is None and shown[:1].isdigit() else ""
+            raise _Fault(
+                f"the default, `{shown}` in `#define {found.word}` on line {found.line}, "
+                f"is not one of its values: {_listed(pragma)}{plain}"
+            )
+        kind = "choice" if pragma.kind == "select" else guessed_role(found.word)
+        return Tuned(found.word, pragma, default, pragma.role or kind)
+
+    def _above_loop(self, index: int, pragma: Pragma) -> Tuned:
+        above, default = self._directives[index], pragma.values[0]
+        if 0 in pragma.values:
+            default = 0
+        below = next(self._adjoining(index), None)
+        if below is not None and is_unroll(below):
+            above, default = below, self._factor(below, pragma)
+        if self._code.get(above.next_code or -1) not in ("for", "while", "do"):
+            raise _Fault(f"expected a loop below it, found {self._below(index)}")
+        name = self._unrolls[self._directives[index].start]
+        if pragma.name is None and name in self._words | self._constants.keys():
+            raise _Fault(f"would be {name}, but that is a name of this file already; choose one: "
+                         f"`#pragma {pragma.kind} NAME {pragma.operands}`")  # fmt: skip
+        return Tuned(name, pragma, default, "source")
+
+    def _factor(self, directive: Directive, pragma: Pragma) -> Value:
+        """The default: the factor of the `#pragma unroll` that stands above the loop already."""
+        told = directive.text.removeprefix("unroll").strip(" ()")
+        factor = 1 if directive.word == "nounroll" else self._constants.get(told, number(told))
+        if not _is_value(factor, pragma):
+            raise _Fault(
+                f"the default is that of `#pragma {directive.text}` on line {directive.line}, "
+                f"which is not one of its values: {_listed(pragma)}"
+            )
+        return factor
+
+    def _adjoining(self, index: int) -> Iterator[Directive]:
+        """The preprocessor lines below, up to the first code, constraints left out."""
+        for directive in self._directives[index + 1 :]:
+            if not directive.adjoins:
+                return
+            if not (is_ours(directive) and directive.word == "constraint"):
+                yield directive
+
+    def _below(self, index: int) -> str:
+        """What stands there instead, in words."""
+        directive = self._directives[index]
+        if directive.next_code is not None:
+            return f"code that begins with `{self._code[directive.next_code]}`"
+        for below in self._adjoining(index):
+            if not (below.name in ("ifndef", "if") or is_unroll(below)):
+                return f"`#{below.name} {below.text}` on line {below.line}"
+            if below.next_code is not None:
+                return f"code that begins with `{self._code[below.next_code]}`"
+        return "nothing"
+
+
+def _is_value(value: Value, pragma: Pragma) -> bool:
+    """Whether it is a value, by type as well: 1.0 is not 1."""
+    if isinstance(pragma.values, range):
+        return type(value) is int and value in pragma.values
+    return any(type(v) is type(value) and v == value for v in pragma.values)
+
+
+def _listed(pragma: Pragma) -> str:
+    values = pragma.values
+    if len(values) > _SHOWN_VALUES:
+        return f"{values[0]}, {values[1]}, ..., {values[-1]}"
+    return ", ".join(map(str, values))
+
+
+def printable(text: str) -> str:
+    """A text of the source as one line that commands no terminal and breaks no comment."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,156 @@
+"""A kernel's file -> everything that a space can be made of, and which of its kernels is meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.directives import spaced
+from harness.discover.binding import Declared, constants_of, printable, read_pragmas
+from harness.discover.suggestions import Suggestion, suggest_constants, suggest_loops
+from harness.discover.syntax import Argument, Kernel, find_kernels, find_loops
+from harness.discover.types import NumpyType, numpy_type
+from harness.discover.words import CUDA, OPENCL, Prepared, prepare
+from harness.errors import Fault, SpecError, UsageError
+from harness.expression import Expression
+from harness.pragmas import Pragma
+from harness.records import LIMIT_NAMES
+from harness.sources import read_source
+
+_SHOWN_NAMES = 12
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a source says of one of its kernels."""
+
+    path: Path
+    dialect: str
+    kernel: Kernel
+    declared: Declared
+    suggested: tuple[Suggestion, ...]
+    loops: tuple[str, ...]
+    others: frozenset[str]  # the arguments of the file's other kernels
+    aliases: Mapping[str, str]
+
+    def type_of(self, argument: Argument) -> NumpyType | None:
+        """What an argument's elements are to numpy; None where only the kernel knows."""
+        return numpy_type(argument.type_name, self.aliases, self.dialect)
+
+    @property
+    def counts(self) -> tuple[Argument, ...]:
+        """The arguments that are whole numbers: what inputs are described by."""
+        taken = {t.name for t in self.declared.tuned}
+        return tuple(
+            a
+            for a in self.kernel.arguments
+            if not a.is_pointer and (kind := self.type_of(a)) and kind.is_integer
+            and kind.width == 1 and a.name not in taken
+        )  # fmt: skip
+
+    @property
+    def known_names(self) -> list[str]:
+        """What a constraint may speak of."""
+        tuned = [t.name for t in self.declared.tuned]
+        return [*tuned, *(s.name for s in self.suggested), *(a.name for a in self.counts),
+                *LIMIT_NAMES]  # fmt: skip
+
+    @property
+    def constraints(self) -> tuple[Pragma, ...]:
+        """The constraints on this kernel: those on arguments of another are left out."""
+        elsewhere = self.others.difference(self.known_names)
+        return tuple(
+            c for c in self.declared.constraints
+            if elsewhere.isdisjoint(Expression(c.operands).names)
+        )  # fmt: skip
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that the source is written in."""
+        return (self.dialect,) if self.dialect in (CUDA, OPENCL) else (CUDA, OPENCL)
+
+
+def discover(path: Path, function: str | None) -> Facts:
+    """Read a source; raises UsageError or SpecError for what a space cannot be made of."""
+    text = _text(path)
+    prepared = prepare(text, path.suffix)
+    kernels = find_kernels(prepared)
+    kernel = _chosen(path, kernels, function)
+    declared = read_pragmas(str(path), prepared.scan)
+    tuned = {t.name for t in declared.tuned}
+    options = {v for t in declared.tuned for v in t.pragma.values if isinstance(v, str)}
+    constants = constants_of(prepared.scan.directives)
+    loops = find_loops(prepared, {n: v for n, v in constants.items() if n not in tuned})
+    facts = Facts(
+        path,
+        prepared.dialect,
+        kernel,
+        declared,
+        tuple(suggest_constants(prepared.scan, loops, kernel.sizes, tuned | options)),
+        tuple(suggest_loops(prepared.scan, loops)),
+        frozenset(a.name for other in kernels if other is not kernel for a in other.arguments),
+        _aliases(prepared),
+    )
+    _check_constraints(facts)
+    return facts
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_source(path).text
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} {error}") from None
+
+
+def _chosen(path: Path, kernels: Sequence[Kernel], function: str | None) -> Kernel:
+    there = ", ".join(printable(f"{k.name} (line {k.line})") for k in kernels[:_SHOWN_NAMES])
+    if not kernels:
+        raise UsageError(
+            f"{path} defines no kernel: a function marked __global__ in CUDA, __kernel in a file "
+            "that ends in .cl, or KERNEL where portable.h is included"
+        )
+    if function is None:
+        if len(kernels) > 1:
+            raise UsageError(f"{path} has {len(kernels)} kernels: {there}; choose with --function")
+        return kernels[0]
+    chosen = [k for k in kernels if k.name == function]
+    if not chosen:
+        near = difflib.get_close_matches(function, [k.name for k in kernels], 1)
+        hint = f"did you mean `{near[0]}`? " if near else ""
+        raise UsageError(f"`{function}` is no kernel of {path}; {hint}There is {there}")
+    return chosen[0]
+
+
+def _aliases(prepared: Prepared) -> dict[str, str]:
+    """Macros that stand for words, such as `#define REAL float`."""
+    constants = (d for d in prepared.scan.directives if d.is_constant)
+    return {
+        d.word: spaced(d.operands[1:])
+        for d in constants
+        if len(d.operands) > 1 and all(t.kind == "word" for t in d.operands[1:])
+    }
+
+
+def _check_constraints(facts: Facts) -> None:
+    """Every name in a constraint is a parameter, a whole-number argument or a device's limit."""
+    known = facts.known_names
+    faults = [
+        Fault(str(facts.path), pragma.line, _unknown(facts, pragma, name, known))
+        for pragma in facts.constraints
+        for name in sorted(Expression(pragma.operands).names.difference(known))
+    ]
+    if faults:
+        raise SpecError(faults)
+
+
+def _unknown(facts: Facts, pragma: Pragma, name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known[:_SHOWN_NAMES])}"
+    return (
+        f"`{name}` in `{pragma}` is not a parameter, a whole-number argument of "
+        f"{facts.kernel.name} or a device limit; {hint}"
+    )

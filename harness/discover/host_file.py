@@ -1,0 +1,89 @@
+"""Facts of a kernel -> the skeleton of its host module: arguments as far as they are known.
+
+The reference is a person's to write: one that was guessed would verify nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from harness.discover.binding import printable
+from harness.discover.facts import Facts
+from harness.discover.space_file import features
+from harness.discover.syntax import Argument
+from harness.discover.types import NumpyType
+
+_UNKNOWN = NumpyType("float32")
+
+
+def host_text(facts: Facts) -> str:
+    """The whole module."""
+    return "\n".join((*_head(facts), "", "", *_arguments(facts), "", "", *_reference(facts), ""))
+
+
+def _head(facts: Facts) -> Iterator[str]:
+    name = facts.kernel.name
+    yield f'"""Host side of {name}: what the kernel is given, and what it must return."""'
+    yield ""
+    yield "import numpy as np"
+    if any(a.is_pointer and not a.is_const for a in facts.kernel.arguments):
+        yield ""
+        yield "# FILL IN: arrays of zeros are outputs by guess: give content to what is read,"
+        yield "# and name here what is read and overwritten:"
+        yield '# INOUT = ("y",)'
+
+
+def _arguments(facts: Facts) -> Iterator[str]:
+    yield "def arguments(features, rng):"
+    yield '    """The kernel\'s arguments by name, in its order."""'
+    by_argument = {argument: feature for feature, argument in features(facts).items() if argument}
+    local = {a: f"features[{json.dumps(f)}]" for a, f in by_argument.items()}
+    size = " * ".join(local.values()) or 'features["n"]'
+    pointers = [a for a in facts.kernel.arguments if a.is_pointer]
+    if pointers:
+        yield f"    size = {size}  # FILL IN: the size of each array, where it is another"
+    yield "    return {"
+    for argument in facts.kernel.arguments:
+        yield f"        {json.dumps(argument.name)}: {_argument(facts, argument, local)}"
+    for told in facts.kernel.unreadable:
+        yield f"        # FILL IN: {printable(told)}"
+    yield "    }"
+
+
+def _argument(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
+    """One argument's value, with a mark where something about it is not known."""
+    known = facts.type_of(argument)
+    kind = known or _UNKNOWN
+    mark = "" if known else f"  # FILL IN: the dtype of {printable(argument.type_name)}"
+    if argument.is_pointer:
+        return f"{_array(kind, argument.is_const)},{mark}"
+    if argument.name in local and kind.width == 1:
+        return f"np.{kind.name}({local[argument.name]}),{mark}"
+    mark = mark or "  # FILL IN: its value"
+    if kind.width > 1:
+        return f"np.zeros(1, np.dtype((np.{kind.name}, {kind.width}))),{mark}"
+    return f"np.{kind.name}(1),{mark}"
+
+
+def _array(kind: NumpyType, is_read: bool) -> str:
+    shape = "size" if kind.width == 1 else f"(size, {kind.width})"
+    if not is_read:
+        return f"np.zeros({shape}, np.{kind.name})"
+    if kind.name in ("float32", "float64"):
+        return f"rng.random({shape}, np.{kind.name})"
+    if kind.name == "float16":
+        return f"rng.random({shape}, np.float32).astype(np.float16)"
+    if kind.name == "bool_":
+        return f"rng.integers(0, 2, {shape}).astype(np.bool_)"
+    return f"rng.integers(0, 100, {shape}, np.{kind.name})"
+
+
+def _reference(facts: Facts) -> Iterator[str]:
+    written = [a.name for a in facts.kernel.arguments if a.is_pointer and not a.is_const]
+    told = ", ".join(written) or "what the kernel writes"
+    yield "def reference(arguments):"
+    yield '    """The expected content of every output, by argument name."""'
+    yield f"    # FILL IN: return a dict of the expected arrays: {told}"
+    what = json.dumps(f"FILL IN: reference() must return the expected {told}")
+    yield f"    raise NotImplementedError({what})"

@@ -1,0 +1,267 @@
+"""Facts of a kernel -> the text of its space file, with what a person has to add marked in it.
+
+`# FILL IN:` marks what only a person can know, `# CONFIRM:` what was guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.discover.binding import Tuned, printable
+from harness.discover.facts import Facts
+from harness.discover.suggestions import Suggestion
+from harness.discover.syntax import Argument
+from harness.expression import FUNCTIONS, WORDS, Expression
+from harness.records import LIMIT_NAMES, Value
+
+FILL_IN, CONFIRM = "# FILL IN: ", "# CONFIRM: "
+_WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+_START_SIZES = {1: 1_048_576, 2: 1024}  # elements along each dimension of a first input
+_SMALL = 64
+_ALONG_ROWS = ("n", "width", "w", "cols", "columns", "nx")
+
+
+def space_text(facts: Facts, folder: Path, host: Path) -> str:
+    """The whole file, as it would stand in the folder."""
+    parts = (
+        _head(facts),
+        _kernel(facts, folder, host),
+        _parameters(facts),
+        _constraints(facts),
+        _launch(facts),
+        _inputs(facts),
+        _rest(),
+    )
+    return "\n".join("\n".join(part) + "\n" for part in parts)
+
+
+def to_do(text: str) -> list[str]:
+    """What is left to a person: each mark with its line."""
+    return [
+        f"line {number}: {mark.strip('# ')} {line.partition(mark)[2]}"
+        for number, line in enumerate(text.splitlines(), start=1)
+        for mark in (FILL_IN, CONFIRM)
+        if mark in line
+    ]
+
+
+def feature_name(name: str, taken: Sequence[str]) -> str:
+    """The feature that an argument is called by: expressions keep some words for themselves."""
+    reserved = (*LIMIT_NAMES, *FUNCTIONS, *WORDS, *keyword.kwlist, *taken)
+    return f"{name}_" if name in reserved else name
+
+
+def features(facts: Facts) -> dict[str, str]:
+    """Each feature with the argument it stands for; `n`, which is none, where there is none."""
+    taken = (facts.kernel.name,)
+    return {feature_name(a.name, taken): a.name for a in facts.counts} or {"n": ""}
+
+
+# ---------------------------------------------------------------------- name and kernel
+
+
+def _head(facts: Facts) -> Iterator[str]:
+    name = facts.kernel.name
+    yield f"# The space of {name}, discovered in {printable(facts.path.name)}. FILL IN marks what a"
+    yield "# person has to add, CONFIRM what was guessed. Then: python -m harness.check THIS_FILE"
+    yield f"name: {name}"
+
+
+def _kernel(facts: Facts, folder: Path, host: Path) -> Iterator[str]:
+    signature = ", ".join(map(_argument_told, facts.kernel.arguments))
+    source = quoted(_relative(facts.path, folder))
+    if len(facts.languages) == 1:
+        source = f"{{{facts.languages[0]}: {source}}}"
+    missing = "" if host.exists() else f"  {FILL_IN}write it; --host FILE writes its skeleton"
+    yield "kernel:"
+    yield f"  function: {facts.kernel.name}  # line {facts.kernel.line}: ({printable(signature)})"
+    yield from (f"  {FILL_IN}{told}" for told in _obstacles(facts))
+    yield f"  source: {source}"
+    yield f"  host: {quoted(_relative(host, folder))}{missing}"
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+def _argument_told(argument: Argument) -> str:
+    const = "const " if argument.is_const else ""
+    return f"{const}{argument.type_name} {'*' if argument.is_pointer else ''}{argument.name}"
+
+
+def _obstacles(facts: Facts) -> Iterator[str]:
+    """What about the source itself stands between the kernel and a run."""
+    kernel = facts.kernel
+    if kernel.is_template:
+        yield 'a template has no name to launch: write an extern "C" kernel for one type'
+    elif not kernel.is_named:
+        yield 'the kernel is found by its name only if it is extern "C": declare it so'
+    for argument in kernel.arguments:
+        if argument.is_local:
+            yield (
+                f"{argument.name} is local memory given as an argument, which a host module "
+                "cannot give: declare an array in the kernel"
+            )
+    for told in kernel.unreadable:
+        yield f"`{printable(told)}` is not a plain argument: pass a number or an array"
+
+
+# --------------------------------------------------------------------------- parameters
+
+
+def _parameters(facts: Facts) -> Iterator[str]:
+    active, offered = _suggested(facts)
+    yield "parameters:"
+    if not facts.declared.tuned and not active:
+        yield f"  {FILL_IN}what is tuned: no pragma says so"
+    for tuned in facts.declared.tuned:
+        yield from _tuned_lines(tuned)
+    for suggestion in active:
+        yield f"  # line {suggestion.line}: #define {suggestion.name} {suggestion.default}"
+        yield f"  {_entry(suggestion)}  {CONFIRM}the values and the role, guessed"
+    if offered:
+        yield "  # Constants that could be parameters as well, with values around their own:"
+        yield from (f"  # {_entry(suggestion)}" for suggestion in offered)
+    if facts.loops:
+        yield "  # Loops that could be unrolled otherwise, with the pragma to write above them:"
+        yield from (f"  # {printable(loop)}" for loop in facts.loops)
+
+
+def _suggested(facts: Facts) -> tuple[list[Suggestion], list[Suggestion]]:
+    """Those that stand in the file as parameters, and those that stand there as comments.
+
+    A source without pragmas says by an `#ifndef` which macros are set from outside; sizes of
+    blocks are what is tuned most.
+    """
+    named = {name for c in facts.constraints for name in Expression(c.operands).names}
+    plain = not facts.declared.tuned
+    active = [s for s in facts.suggested if s.name in named or (plain and _is_likely(s))]
+    return active, [s for s in facts.suggested if s not in active]
+
+
+def _is_likely(suggestion: Suggestion) -> bool:
+    return suggestion.is_guarded or suggestion.role == "launch"
+
+
+def _tuned_lines(tuned: Tuned) -> Iterator[str]:
+    yield f"  # line {tuned.pragma.line}: {printable(str(tuned.pragma))}"
+    role = "" if tuned.role == "source" else f", role: {tuned.role}"
+    guess = f"  {CONFIRM}the role, guessed from the name" if tuned.role_is_guess and role else ""
+    kind, default = _values_told(tuned.pragma.values), _value(tuned.default)
+    yield f"  {tuned.name}: {{{kind}{role}, default: {default}}}{guess}"
+
+
+def _entry(suggestion: Suggestion) -> str:
+    role = "" if suggestion.role == "source" else f", role: {suggestion.role}"
+    return f"{suggestion.name}: {{{suggestion.kind}{role}, default: {suggestion.default}}}"
+
+
+def _values_told(values: Sequence[Value]) -> str:
+    if isinstance(values, range):
+        step = f", step: {values.step}" if values.step > 1 else ""
+        return f"type: integer, min: {values[0]}, max: {values[-1]}{step}"
+    if _are_powers_of_two(values):
+        return f"type: power_of_two, min: {values[0]}, max: {values[-1]}"
+    return f"values: [{', '.join(map(_value, values))}]"
+
+
+def _are_powers_of_two(values: Sequence[Value]) -> bool:
+    first = values[0]
+    if type(first) is not int or first < 1 or first & (first - 1) or len(values) == 1:
+        return False
+    return list(values) == [first << e for e in range(len(values))]
+
+
+def _value(value: Value) -> str:
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def quoted(text: str) -> str:
+    """A text as YAML: plain where no reader could take it for anything else."""
+    plain = re.fullmatch(r"(?:\.\./)*[A-Za-z_][A-Za-z0-9_./-]*", text)
+    return text if plain and text.lower() not in _WORDS_OF_YAML else json.dumps(text)
+
+
+def _expression(text: str) -> str:
+    """An expression as YAML, plain where it holds nothing that YAML reads."""
+    plain = re.fullmatch(r"[A-Za-z_(][A-Za-z0-9_ +*/%().<>=-]*[ <>=][A-Za-z0-9_ )<>=]+", text)
+    return text if plain else json.dumps(text)
+
+
+# -------------------------------------------------------------- constraints and launch
+
+
+def _group(facts: Facts) -> tuple[list[str], str]:
+    """The group's size in 1 to 3 dimensions, and the comment on how it is known."""
+    launched = _launch_parameters(facts)
+    sizes = facts.kernel.sizes[:3]
+    told = printable(", ".join(sizes))
+    if sizes and any(s in launched for s in sizes) and all(_is_size(s, launched) for s in sizes):
+        while len(sizes) > 1 and sizes[-1] == "1":
+            sizes = sizes[:-1]
+        return list(sizes), f"# as the source declares it: ({told})"
+    mark = f"{FILL_IN}the source declares ({told}), say it here" if sizes else ""
+    by_dimension = {name[-1].lower(): name for name in launched if re.search(r"_[XYZxyz]$", name)}
+    if "x" in by_dimension:
+        named = [by_dimension[d] for d in "xyz" if d in by_dimension]
+        return named, mark or f"{CONFIRM}the threads (work-items) of a group, guessed from names"
+    if launched:
+        return launched[:1], mark or f"{CONFIRM}the threads (work-items) of a group, guessed"
+    return [str(_SMALL)], mark or f"{FILL_IN}the threads (work-items) of a group"
+
+
+def _is_size(text: str, launched: Sequence[str]) -> bool:
+    return text in launched or text.isdigit()
+
+
+def _launch_parameters(facts: Facts) -> list[str]:
+    active, _ = _suggested(facts)
+    tuned = [t.name for t in facts.declared.tuned if t.role == "launch"]
+    return tuned + [s.name for s in active if s.role == "launch"]
+
+
+def _constraints(facts: Facts) -> Iterator[str]:
+    lines = [f"  - {_expression(c.operands)}  # line {c.line}" for c in facts.constraints]
+    launched = [size for size in _group(facts)[0] if not size.isdigit()]
+    if launched:
+        lines.append(f"  - {' * '.join(launched)} <= max_group_size")
+    yield "constraints:" if lines else "constraints: []"
+    yield from lines
+
+
+def _launch(facts: Facts) -> Iterator[str]:
+    group, comment = _group(facts)
+    # Neighbouring threads walk along rows: by name, else along the last dimension.
+    names = list(features(facts))[::-1]
+    along = sorted(names, key=lambda name: name.lower() not in _ALONG_ROWS)
+    grid = [f"ceil_div({along[min(i, len(along) - 1)]}, {size})" for i, size in enumerate(group)]
+    yield "launch:"
+    yield f"  group: [{', '.join(group)}]  {comment}"
+    told = f"{CONFIRM}one thread (work-item) for each element, guessed"
+    yield f"  grid: [{', '.join(map(json.dumps, grid))}]  {told}"
+
+
+# ------------------------------------------------------------------- inputs and the rest
+
+
+def _inputs(facts: Facts) -> Iterator[str]:
+    names = features(facts)
+    size = _START_SIZES.get(len(names), _SMALL)
+    yield "inputs:"
+    none = "" if facts.counts else f"  {FILL_IN}numbers that describe an input; n is one invented"
+    yield f"  features: [{', '.join(names)}]{none}"
+    yield "  values:"
+    values = ", ".join(f"{name}: {size}" for name in names)
+    yield f"    - {{{values}}}  {FILL_IN}inputs from the whole range that the kernel will meet"
+
+
+def _rest() -> Iterator[str]:
+    yield "# Tolerances by the outputs' types; `rtol` and `atol` set others."
+    yield "verify: {}"
+    yield "measure: {warmup: 1, repeats: 20}"
+    yield "search: {technique: auto, test_limit: 100}"

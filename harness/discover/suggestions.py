@@ -1,0 +1,106 @@
+"""What a source could tune but has no pragma for: its constants and its loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from harness.directives import Directive, Scan
+from harness.discover.binding import constants_of, guessed_role
+from harness.discover.syntax import Loop
+from harness.pragmas import UNROLLS, is_ours, number
+
+MAX_GROUP = 1024
+MAX_FACTOR = 8
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A `#define` that may be a parameter: the line where it stands, and YAML for it.
+
+    `is_guarded` tells what stands in an `#ifndef`, which was written to be set from outside.
+    """
+
+    name: str
+    line: int
+    default: int
+    kind: str
+    role: str
+    is_guarded: bool
+
+
+def suggest_constants(
+    scan: Scan, loops: Sequence[Loop], sizes: Sequence[str], known: Set[str]
+) -> Iterator[Suggestion]:
+    """Constants that the code uses, each with values around its own; `known` are left out."""
+    constants = constants_of(scan.directives)
+    factors = {loop.factor for loop in loops}
+    used = _used(scan)
+    for directive in scan.directives:
+        name = directive.word
+        if directive.is_constant and name in constants and name in used and name not in known:
+            default = constants[name]
+            if default >= 0:
+                is_size = name in sizes or guessed_role(name) == "launch"
+                kind, role = _around(default, is_size, name in factors)
+                yield Suggestion(
+                    name, directive.line, default, kind, role, name in directive.undefined
+                )
+
+
+def _used(scan: Scan) -> set[str]:
+    """The words of the code, and of the preprocessor lines apart from what they define."""
+    words = {token.text for token in scan.code}
+    for directive in scan.directives:
+        if directive.name not in ("ifndef", "ifdef", "undef"):
+            operands = directive.operands[1:] if directive.name == "define" else directive.operands
+            words |= {token.text for token in operands}
+    return words
+
+
+def _around(default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
+    """Values around a default, as YAML, and the role that goes with them."""
+    if is_factor:
+        return f"type: integer, min: 1, max: {max(MAX_FACTOR, 2 * default)}", "source"
+    if default in (0, 1) and not is_size:
+        return "values: [0, 1]", "choice"
+    role = "launch" if is_size else "source"
+    if is_size and default & (default - 1) == 0 and default > 0:
+        most = max(default, min(4 * default, MAX_GROUP))
+        return f"type: power_of_two, min: {max(1, default // 4)}, max: {most}", role
+    return f"type: integer, min: 1, max: {max(2, 2 * default)}", role
+
+
+def suggest_loops(scan: Scan, loops: Sequence[Loop]) -> Iterator[str]:
+    """A sentence for each loop whose unrolling could be tuned, were a pragma above it."""
+    ours = _below_pragmas(scan.directives)
+    for loop in loops:
+        if loop.start in ours:
+            continue
+        if loop.unrolled and not loop.factor.isidentifier():
+            yield f"line {loop.line}, {loop.unrolled}: {_instead(loop)}"
+        elif loop.trips and loop.trips > 1 and not loop.unrolled:
+            most = min(loop.trips, MAX_FACTOR)
+            yield f"line {loop.line}, {loop.trips} turns: #pragma unroll_range 1,{most}"
+
+
+def _instead(loop: Loop) -> str:
+    """A pragma with the factor that the loop has now, which is then the default."""
+    factor = number(loop.factor)
+    if not isinstance(factor, int):
+        return f"#pragma unroll_range 0,{MAX_FACTOR} in its place"
+    place = "" if loop.unrolled and loop.unrolled.startswith("#") else " in its place"
+    return f"#pragma unroll_range 1,{max(MAX_FACTOR, factor)}{place}"
+
+
+def _below_pragmas(directives: Sequence[Directive]) -> set[int]:
+    """The offsets of the loops that have an unroll pragma of ours."""
+    found: set[int] = set()
+    is_open = False
+    for directive in directives:
+        is_open = (is_ours(directive) and directive.word in UNROLLS) or (
+            is_open and directive.adjoins
+        )
+        if is_open and directive.next_code is not None:
+            found.add(directive.next_code)
+    return found

@@ -1,0 +1,280 @@
+"""Kernel source -> its kernels and its loops, by tree-sitter's CUDA grammar, which knows C++ too.
+
+The one place that imports tree-sitter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import tree_sitter_cuda
+from tree_sitter import Language, Node, Parser
+
+from harness.discover.words import (
+    CONST_WORDS,
+    CUDA,
+    KERNEL_WORDS,
+    LOCAL_WORDS,
+    Blanked,
+    Prepared,
+    group_sizes,
+)
+from harness.pragmas import number
+
+_MAX_DEPTH = 50
+_LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
+_DECLARATORS = ("pointer_declarator", "array_declarator", "reference_declarator",
+                "parenthesized_declarator")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a kernel; `type_name` is that of its elements, without qualifiers."""
+
+    name: str
+    type_name: str
+    is_pointer: bool
+    is_const: bool
+    is_local: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel's signature; `sizes` are its group's where the source fixes or bounds them.
+
+    `unreadable` holds the parameters that no argument could be made of. `is_named` says that
+    a launch finds it by its name: in CUDA only `extern "C"` functions have such names.
+    """
+
+    name: str
+    line: int
+    arguments: tuple[Argument, ...]
+    unreadable: tuple[str, ...]
+    sizes: tuple[str, ...]
+    is_template: bool
+    is_named: bool
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop at an offset; `trips` is how often it runs, where constants say so.
+
+    `unrolled` are the words that unroll it now, such as `#pragma unroll 4` or `UNROLL(4)`, and
+    `factor` what stands in them.
+    """
+
+    start: int
+    line: int
+    trips: int | None
+    unrolled: str | None
+    factor: str
+
+
+def find_kernels(prepared: Prepared) -> tuple[Kernel, ...]:
+    """Every kernel that the text defines, in its order."""
+    marked = _marked(prepared, _parsed(prepared), KERNEL_WORDS)
+    return tuple(_kernel(prepared, mark, head) for mark, head, _ in marked)
+
+
+def find_loops(prepared: Prepared, constants: Mapping[str, int]) -> tuple[Loop, ...]:
+    """The loops that run on the device; `constants` are the macros whose value is known."""
+    root = _parsed(prepared)
+    roots: Iterable[Node] = [root]
+    if prepared.dialect == CUDA:
+        roots = [body for *_, body in _marked(prepared, root, (*KERNEL_WORDS, "__device__"))]
+    nodes = (n for around in roots for n in _walk(around) if n.type in _LOOPS)
+    # A function may bear two of the words.
+    unique = {n.start_byte: n for n in nodes}
+    return tuple(_loop(prepared, unique[start], constants) for start in sorted(unique))
+
+
+def _parsed(prepared: Prepared) -> Node:
+    return Parser(Language(tree_sitter_cuda.language())).parse(prepared.text).root_node
+
+
+def _walk(root: Node) -> Iterator[Node]:
+    """The nodes in the text's order, without recursion: sources nest as deep as they like."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children))
+
+
+def _text(node: Node | None) -> str:
+    return "" if node is None or node.text is None else " ".join(node.text.decode().split())
+
+
+def _line(node: Node) -> int:
+    return int(node.start_point[0]) + 1
+
+
+# ------------------------------------------------------------------------------ kernels
+
+
+def _marked(
+    prepared: Prepared, root: Node, words: Sequence[str]
+) -> Iterator[tuple[Blanked, Node, Node]]:
+    """Each of these words that makes a function something: it, its declarator, its definition."""
+    heads = sorted(_heads(root), key=lambda head: head.start_byte)
+    for mark in (b for b in prepared.blanked if b.word in words):
+        head = next((h for h in heads if h.start_byte >= mark.end), None)
+        around = head.parent if head else None
+        while around is not None and around.type in _DECLARATORS:
+            around = around.parent
+        if head and around and around.type == "function_definition":
+            yield mark, head, around
+
+
+def _heads(root: Node) -> Iterator[Node]:
+    """Function declarators of definitions and of prototypes alike."""
+    for node in _walk(root):
+        name = node.child_by_field_name("declarator")
+        if node.type == "function_declarator" and name and name.type == "identifier":
+            yield node
+
+
+def _kernel(prepared: Prepared, mark: Blanked, head: Node) -> Kernel:
+    around = list(_ancestors(head))
+    sizes = [
+        given
+        for b in prepared.blanked
+        if b.start < head.start_byte
+        and (b.start >= mark.start or prepared.is_blank(b.end, mark.start))
+        if (given := group_sizes(b))
+    ]
+    arguments, unreadable = _arguments(prepared, head)
+    is_cuda = mark.word == "__global__"
+    return Kernel(
+        name=_text(head.child_by_field_name("declarator")),
+        line=_line(head),
+        arguments=arguments,
+        unreadable=unreadable,
+        sizes=sizes[0] if sizes else (),
+        is_template=any(n.type == "template_declaration" for n in around),
+        is_named=not is_cuda or any(n.type == "linkage_specification" for n in around),
+    )
+
+
+def _ancestors(node: Node) -> Iterator[Node]:
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
+def _arguments(prepared: Prepared, head: Node) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
+    listed = head.child_by_field_name("parameters")
+    found: list[Argument] = []
+    unreadable: list[str] = []
+    begin = listed.start_byte if listed else head.end_byte
+    for node in listed.named_children if listed else ():
+        words = {b.word for b in prepared.blanked if begin <= b.start < node.end_byte}
+        begin = node.end_byte
+        argument = _argument(node, words)
+        if argument:
+            found.append(argument)
+        elif _text(node) != "void":
+            unreadable.append(_text(node))
+    return tuple(found), tuple(unreadable)
+
+
+def _argument(node: Node, words: set[str]) -> Argument | None:
+    kind, inner = _text(node.child_by_field_name("type")), node.child_by_field_name("declarator")
+    depth = 0
+    while inner is not None and inner.type in _DECLARATORS:
+        depth += inner.type != "parenthesized_declarator"
+        inner = inner.child_by_field_name("declarator") or next(
+            (c for c in inner.named_children if c.type in (*_DECLARATORS, "identifier")), None
+        )
+    if node.has_error or not kind or inner is None or inner.type != "identifier" or depth > 1:
+        return None
+    qualifiers = {_text(c) for c in node.children if c.type == "type_qualifier"} | words
+    is_const = not qualifiers.isdisjoint(CONST_WORDS)
+    return Argument(_text(inner), kind, depth == 1, is_const, bool(words & LOCAL_WORDS))
+
+
+# -------------------------------------------------------------------------------- loops
+
+
+def _loop(prepared: Prepared, node: Node, constants: Mapping[str, int]) -> Loop:
+    trips = _trips(node, constants) if node.type == "for_statement" else None
+    words, factor = _unrolled(prepared, node.start_byte)
+    return Loop(node.start_byte, _line(node), trips, words, factor)
+
+
+def _unrolled(prepared: Prepared, start: int) -> tuple[str | None, str]:
+    """What unrolls the loop at this offset, and by which factor, as the source says it."""
+    for directive in prepared.scan.directives:
+        is_above = directive.next_code == start
+        if is_above and directive.name == "pragma" and directive.word == "unroll":
+            return f"#pragma {directive.text}", directive.text.removeprefix("unroll").strip(" ()")
+    for item in prepared.blanked:
+        if item.end <= start and prepared.is_blank(item.end, start):
+            told = "".join(token.text for token in item.arguments)
+            if item.word == "UNROLL":
+                return f"UNROLL({told})", told
+            if item.word == "_Pragma" and told.strip('"').startswith("unroll"):
+                return f"_Pragma({told})", told.strip('"').removeprefix("unroll").strip(" ()")
+    return None, ""
+
+
+def _trips(node: Node, constants: Mapping[str, int]) -> int | None:
+    """How often `for (i = A; i < B; i += C)` runs, all of them constant; else None."""
+    name, first = _start(node.child_by_field_name("initializer"), constants)
+    condition = node.child_by_field_name("condition")
+    if first is None or condition is None or condition.type != "binary_expression":
+        return None
+    left, sign, right = map(condition.child_by_field_name, ("left", "operator", "right"))
+    last = _constant(right, constants)
+    step = _step(node.child_by_field_name("update"), name, constants)
+    if _text(left) != name or last is None or not step:
+        return None
+    ends = {"<": (1, 0), "<=": (1, 1), ">": (-1, 0), ">=": (-1, 1)}.get(_text(sign))
+    if ends is None or ends[0] * step < 0:
+        return None
+    return max(0, -(-((last - first) * ends[0] + ends[1]) // abs(step)))
+
+
+def _start(node: Node | None, constants: Mapping[str, int]) -> tuple[str, int | None]:
+    for inner in _walk(node) if node else ():
+        if inner.type in ("init_declarator", "assignment_expression"):
+            name = inner.child_by_field_name("declarator") or inner.child_by_field_name("left")
+            value = inner.child_by_field_name("value") or inner.child_by_field_name("right")
+            return _text(name), _constant(value, constants)
+    return "", None
+
+
+def _step(node: Node | None, name: str, constants: Mapping[str, int]) -> int | None:
+    if node is None or name not in (_text(child) for child in node.children):
+        return None
+    signs = {"++": 1, "--": -1, "+=": 1, "-=": -1}
+    sign = next((signs[_text(c)] for c in node.children if _text(c) in signs), None)
+    if sign is None or node.type == "update_expression":
+        return sign
+    size = _constant(node.child_by_field_name("right"), constants)
+    return None if size is None else sign * size
+
+
+def _constant(node: Node | None, constants: Mapping[str, int], depth: int = 0) -> int | None:
+    """A number, a macro whose value is known, or the sum, product, ... of two of them."""
+    if node is None or depth > _MAX_DEPTH:
+        return None
+    if node.type == "number_literal":
+        value = number(_text(node))
+        return value if isinstance(value, int) else None
+    if node.type == "parenthesized_expression" and node.named_child_count == 1:
+        return _constant(node.named_children[0], constants, depth + 1)
+    if node.type != "binary_expression":
+        return constants.get(_text(node))
+    one = _constant(node.child_by_field_name("left"), constants, depth + 1)
+    other = _constant(node.child_by_field_name("right"), constants, depth + 1)
+    if one is None or other is None:
+        return None
+    return _calculated(one, _text(node.child_by_field_name("operator")), other)
+
+
+def _calculated(one: int, sign: str, other: int) -> int | None:
+    if sign == "/" and other > 0 and one >= 0:
+        return one // other
+    return {"+": one + other, "-": one - other, "*": one * other}.get(sign)

@@ -1,0 +1,691 @@
+"""From a kernel's source to its space: what is found, what is told, and that it can be tuned."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness import check, tune
+from harness.backends.base import Program
+from harness.backends.nvcc import Nvcc, find_nvcc
+from harness.backends.opencl import OpenClCompiler, find_device
+from harness.discover import main
+from harness.discover.facts import Facts, discover
+from harness.discover.host_file import host_text
+from harness.discover.space_file import space_text, to_do
+from harness.discover.syntax import Argument
+from harness.errors import BackendUnavailable, SpecError, UsageError
+from harness.host import make_case
+from harness.pragmas import EXAMPLES
+from harness.programs import make_program
+from harness.records import Config, Input
+from harness.sources import Source
+from harness.space import Space
+from harness.spec import Spec, load_spec
+
+ROOT = Path(__file__).parent.parent
+DATA = Path(__file__).parent / "data" / "discover"
+
+HOST = """\
+import numpy as np
+
+def arguments(features, rng):
+    return {"x": rng.random(features["n"] + 64, np.float32),
+            "y": np.zeros(features["n"], np.float32), "n": np.int32(features["n"])}
+
+def reference(arguments):
+    x, n = arguments["x"], int(arguments["n"])
+    return {"y": np.convolve(x[: n + 15].astype(np.float64), np.full(16, 1 / 16), "valid")}
+"""
+
+
+def _facts(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> Facts:
+    (folder / name).write_text(text)
+    return discover(folder / name, function)
+
+
+def _space(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> str:
+    facts = _facts(folder, text, function, name)
+    return space_text(facts, folder, folder / "k.py")
+
+
+def _line(text: str, start: str) -> str:
+    """The one line that begins so, without what it says in a comment."""
+    [line] = [line for line in text.splitlines() if line.strip().startswith(start)]
+    return line.strip().split("  #")[0]
+
+
+# ----------------------------------------------------------------------------- parameters
+
+
+def test_a_kernel_with_pragmas_gives_this_space(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = discover(DATA / "scale.cu", None)
+    assert space_text(facts, DATA, DATA / "scale.py") == (DATA / "scale.yaml").read_text()
+
+
+def test_the_page_shows_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "pragmas.md").read_text(encoding="utf-8")
+    [(source, space)] = re.findall(r"```cuda\n(.*?)```.*?```yaml\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("scale.cu").write_text(source)
+    assert main(["scale.cu"]) == 0
+    assert capsys.readouterr().out == space
+
+
+def test_the_page_names_every_pragma() -> None:
+    page = (ROOT / "docs" / "pragmas.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+) ", page, re.MULTILINE) == list(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("source", "parameter"),
+    [
+        ("#pragma erange 64,512\n#define BLOCK 64",
+         "BLOCK: {type: power_of_two, min: 64, max: 512, role: launch, default: 64}"),
+        ("#pragma erange 1,27,3\n#define N 9", "N: {values: [1, 3, 9, 27], default: 9}"),
+        ("#pragma erange 3,24\n#define N 6", "N: {values: [3, 6, 12, 24], default: 6}"),
+        ("#pragma range 0,9,4\n#define N (4)",
+         "N: {type: integer, min: 0, max: 8, step: 4, default: 4}"),
+        ("#pragma values 1, 0.5 choice\n#define N 0.5",
+         "N: {values: [1, 0.5], role: choice, default: 0.5}"),
+        ("#pragma select float,double\n#define REAL double",
+         "REAL: {values: [float, double], role: choice, default: double}"),
+        ("#pragma select on,true\n#define N on",
+         'N: {values: ["on", "true"], role: choice, default: "on"}'),
+        ("#pragma range 1,3\n/* c */\n#if !defined(N)\n// c\n#define N 2 // c\n#endif",
+         "N: {type: integer, min: 1, max: 3, default: 2}"),
+        ("#pragma range \\\n 1,3 /* c\n */ launch\n#define N 2",
+         "N: {type: integer, min: 1, max: 3, role: launch, default: 2}"),
+        ("#pragma range 1,3\n#pragma constraint N < 3\n#define N 2",
+         "N: {type: integer, min: 1, max: 3, default: 2}"),
+    ],
+)  # fmt: skip
+def test_a_pragma_above_a_define_is_a_parameter(
+    tmp_path: Path, source: str, parameter: str
+) -> None:
+    text = _space(tmp_path, f'{source}\nextern "C" __global__ void f(int *y) {{ y[0] = 1; }}\n')
+    assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
+
+
+LOOP = (
+    'extern "C" __global__ void f(int *y) {{\n{}\n    for (int i = 0; i < 8; i++) y[i] = i;\n}}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("above", "parameter"),
+    [
+        ("#pragma unroll_range 1,8", "UNROLL_1: {type: integer, min: 1, max: 8, default: 1}"),
+        ("#pragma unroll_range 0,8", "UNROLL_1: {type: integer, min: 0, max: 8, default: 0}"),
+        ("#pragma unroll_values 2,8", "UNROLL_1: {values: [2, 8], default: 2}"),
+        ("#pragma unroll_values U 1,2,4\n#pragma unroll 4",
+         "U: {type: power_of_two, min: 1, max: 4, default: 4}"),
+        ("#pragma unroll_range 1,8\n#pragma unroll(2)",
+         "UNROLL_1: {type: integer, min: 1, max: 8, default: 2}"),
+        ("#pragma unroll_range 1,8\n#pragma nounroll // c",
+         "UNROLL_1: {type: integer, min: 1, max: 8, default: 1}"),
+    ],
+)  # fmt: skip
+def test_a_pragma_above_a_loop_is_a_parameter(tmp_path: Path, above: str, parameter: str) -> None:
+    text = _space(tmp_path, LOOP.format(above))
+    assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
+
+
+def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
+    text = LOOP.format("#pragma unroll_range U 1,8\nwhile (*y) y++;\n#pragma unroll_range U 1,8")
+    assert [t.name for t in _facts(tmp_path, text).declared.tuned] == ["U"]
+
+
+def test_pragmas_in_comments_texts_and_dead_code_are_none(tmp_path: Path) -> None:
+    text = (
+        "/*\n#pragma range 1,2\n*/\n// \\\n#pragma range 1,2\n#if 0\n#pragma range 1,2\n#endif\n"
+        'extern "C" __global__ void f(int *y) { const char *s = "\\\n#pragma range 1,2"; }\n'
+    )
+    assert _facts(tmp_path, text).declared.tuned == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "#pragma eragne 1,2\n#define A 1",
+            "k.cu:1: `#pragma eragne` is unknown; did you mean `#pragma erange`?",
+        ),
+        (
+            "#pragma range 1,2\nint x;",
+            "k.cu:1: `#pragma range 1,2`: expected `#define NAME VALUE` below it, "
+            "found code that begins with `int`",
+        ),
+        (
+            "\n#pragma range 1,2\n#include <a.h>\n#define A 1",
+            "k.cu:2: `#pragma range 1,2`: expected `#define NAME VALUE` below it, "
+            "found `#include <a.h>` on line 3",
+        ),
+        (
+            "#pragma range 1,2\n#ifndef A\n#define B 1\n#endif",
+            "expected `#define A VALUE` below it, found `#define B 1` on line 3",
+        ),
+        (
+            "#pragma range 1,2\n#define A(x) 1",
+            "found `#define A(x) 1` on line 2",
+        ),
+        (
+            "#pragma range 1,2",
+            "expected `#define NAME VALUE` below it, found code that begins with `extern`",
+        ),
+        (
+            "#pragma range 2,4\n#define A 1",
+            "the default, `1` in `#define A` on line 2, is not one of its values: 2, 3, 4",
+        ),
+        (
+            "#pragma range 1,4\n#define A 1u",
+            "is not one of its values: 1, 2, 3, 4; write it without a suffix",
+        ),
+        (
+            "#pragma values 1,2\n#define A 1.0",
+            "the default, `1.0` in `#define A` on line 2",
+        ),
+        (
+            "#pragma select a,b\n#define A c",
+            "the default, `c` in `#define A` on line 2, is not one of its values: a, b",
+        ),
+        (
+            "#pragma range 1,4\n#define A 1\n#pragma range 1,4\n#define A 1",
+            "`A` has a pragma already, on line 1",
+        ),
+        (
+            "#pragma unroll_range 1,8\nint x;",
+            "expected a loop below it, found code that begins with `int`",
+        ),
+        (
+            "#pragma unroll_range 1,8\n#define A 1",
+            "expected a loop below it, found `#define A 1` on line 2",
+        ),
+        (
+            "void g() {\n#pragma unroll_range 1,8\n#pragma unroll 16\nfor (;;); }",
+            "the default is that of `#pragma unroll 16` on line 3, which is not one "
+            "of its values: 1, 2, 3, 4, 5, 6, 7, 8",
+        ),
+        (
+            "void g() {\n#pragma unroll_range 1,8\n#pragma unroll\nfor (;;); }",
+            "the default is that of `#pragma unroll` on line 3",
+        ),
+        (
+            "void g(int UNROLL_1) {\n#pragma unroll_range 1,8\nfor (;;); }",
+            "choose one: `#pragma unroll_range NAME 1,8`",
+        ),
+        (
+            "#pragma constraint BLOC <= 4\n#pragma range 1,4\n#define BLOCK 4",
+            "k.cu:1: `BLOC` in `#pragma constraint BLOC <= 4` is not a parameter, a "
+            "whole-number argument of f or a device limit; did you mean `BLOCK`?",
+        ),
+        (
+            "#pragma range\x1b[2J 1,2\n",
+            "`#pragma range?[2J 1,2`",
+        ),
+    ],
+)
+def test_a_fault_names_its_line_and_what_was_expected(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SpecError) as fault:
+        _facts(tmp_path, f'{text}\nextern "C" __global__ void f(int *y) {{}}\n')
+    assert told in str(fault.value)
+    assert len(fault.value.faults) == 1
+
+
+def test_every_fault_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
+    assert main([str(source)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{source}:1: " in told.err
+    assert f"{source}:2: " in told.err
+    assert told.err.endswith("error: 2 faults found\n")
+
+
+# ---------------------------------------------------------------------------- suggestions
+
+
+PLAIN = """\
+// its size
+#define BLOCK_X 128
+
+#ifndef FAST
+#define FAST 1
+#endif
+#ifndef FACTOR
+#define FACTOR 2
+#endif
+#define DEPTH 6
+#define TWICE (2 * DEPTH)
+#define MAYBE 1
+#ifdef __CUDACC__
+#define MANY 1
+#else
+#define MANY 2
+#endif
+#define UNUSED 3
+extern "C" __global__ void __launch_bounds__(BLOCK_X) f(float *y, int n) {
+    const int i = MANY * TWICE * MAYBE + threadIdx.x * FAST;
+    #pragma unroll FACTOR
+    for (int k = 0; k < n; k++) y[i] += k;
+    #pragma unroll 4
+    for (int k = 0; k < n; k++) y[i] += k;
+    for (int k = DEPTH; k > 0; k -= 2) y[i] += k;
+    for (int k = 0; k <= 2 * DEPTH; ++k) y[i] += k;
+    for (int k = 0; k < n; k++) y[i] += k;
+}
+int main() { for (int k = 0; k < 10; k++) ; }
+"""
+
+
+def test_without_pragmas_sizes_and_guarded_constants_are_parameters_to_confirm(
+    tmp_path: Path,
+) -> None:
+    text = _space(tmp_path, PLAIN)
+    assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM: ", text, re.MULTILINE) == [
+        "BLOCK_X: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}",
+        "FAST: {values: [0, 1], role: choice, default: 1}",
+        "FACTOR: {type: integer, min: 1, max: 8, default: 2}",
+    ]
+
+
+def test_other_constants_are_offered_in_comments(tmp_path: Path) -> None:
+    text = _space(tmp_path, PLAIN)
+    assert re.findall(r"^  # (\w+: \{.*)", text, re.MULTILINE) == [
+        "DEPTH: {type: integer, min: 1, max: 12, default: 6}",
+        "MAYBE: {values: [0, 1], role: choice, default: 1}",
+    ]
+
+
+def test_loops_are_offered_with_the_pragma_to_write(tmp_path: Path) -> None:
+    text = _space(tmp_path, PLAIN)
+    assert re.findall(r"^  # (line \d+, .*)", text, re.MULTILINE) == [
+        "line 24, #pragma unroll 4: #pragma unroll_range 1,8",
+        "line 25, 3 turns: #pragma unroll_range 1,3",
+        "line 26, 13 turns: #pragma unroll_range 1,8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("above", "offered"),
+    [
+        ("#pragma unroll", "#pragma unroll_range 0,8 in its place"),
+        ("#pragma unroll 12", "#pragma unroll_range 1,12"),
+        ('_Pragma("unroll 2")', "#pragma unroll_range 1,8 in its place"),
+    ],
+)
+def test_what_is_offered_for_a_loop_is_accepted(tmp_path: Path, above: str, offered: str) -> None:
+    [loop] = _facts(tmp_path, LOOP.format(above)).loops
+    assert loop == f"line 3, {above}: {offered}"
+    pragma = offered.removesuffix(" in its place")
+    written = pragma if pragma != offered else f"{pragma}\n{above}"
+    assert [t.name for t in _facts(tmp_path, LOOP.format(written)).declared.tuned] == ["UNROLL_1"]
+
+
+def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
+    text = _space(tmp_path, "#pragma range 1,9\n#define N 3\n" + PLAIN)
+    assert "  # FAST: {" in text
+    assert _line(text, "N:") == "N: {type: integer, min: 1, max: 9, default: 3}"
+    assert not re.search(r"^  (BLOCK_X|FAST|FACTOR):", text, re.MULTILINE)
+
+
+def test_a_constant_that_a_constraint_speaks_of_is_a_parameter(tmp_path: Path) -> None:
+    pragmas = "#pragma range 1,9\n#define N 3\n#pragma constraint N <= DEPTH\n"
+    assert re.search(r"^  DEPTH: .*CONFIRM", _space(tmp_path, pragmas + PLAIN), re.MULTILINE)
+
+
+def test_a_source_that_could_tune_nothing_asks_for_a_parameter(tmp_path: Path) -> None:
+    text = _space(tmp_path, "__global__ void f(float *y, int n) {}\n")
+    assert "  # FILL IN: what is tuned: no pragma says so" in text
+
+
+# ---------------------------------------------------------------------------- the kernel
+
+
+OPENCL = """\
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define REAL float
+/* kernel void not_this(int n) {} */
+__attribute__((noinline)) float4 helper(__global float4 *p) { return (float4)(p[0].xyz, 1.0f); }
+__kernel void prototype(int n);
+kernel __attribute__((reqd_work_group_size(64, 2, 1)))
+void first(global const REAL *restrict x, __global float4 *y, constant double *c,
+           const uint n, ulong big, float alpha, local float *scratch, read_only image2d_t image) {
+    local float tile[64];
+    y[get_global_id(0)] = (float4)(x[0]);
+}
+#ifdef OTHER
+__kernel void second(
+#ifdef LONG
+    __global long *a,
+#endif
+    __global int *b) { }
+#endif
+"""
+
+
+def test_opencl_qualifiers_are_no_part_of_types(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, OPENCL, "first", "k.cl")
+    assert facts.dialect == "opencl"
+    assert facts.kernel.sizes == ("64", "2", "1")
+    assert facts.kernel.arguments == (
+        Argument("x", "REAL", True, True, False),
+        Argument("y", "float4", True, False, False),
+        Argument("c", "double", True, True, False),
+        Argument("n", "uint", False, True, False),
+        Argument("big", "ulong", False, False, False),
+        Argument("alpha", "float", False, False, False),
+        Argument("scratch", "float", True, False, True),
+        Argument("image", "image2d_t", False, False, False),
+    )
+    assert [a.name for a in facts.counts] == ["n", "big"]
+
+
+def test_an_attribute_before_the_kernel_belongs_to_it_alone(tmp_path: Path) -> None:
+    text = (
+        "__attribute__((reqd_work_group_size(8, 4, 1))) /* c */\n__kernel void f(int n) {}\n"
+        "__kernel void g(int n) {}\n"
+    )
+    assert _facts(tmp_path, text, "f", "k.cl").kernel.sizes == ("8", "4", "1")
+    assert _facts(tmp_path, text, "g", "k.cl").kernel.sizes == ()
+
+
+def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path: Path) -> None:
+    kernel = _facts(tmp_path, OPENCL, "second", "k.cl").kernel
+    assert [(a.name, a.type_name) for a in kernel.arguments] == [("a", "long"), ("b", "int")]
+
+
+def test_local_memory_as_an_argument_is_told(tmp_path: Path) -> None:
+    text = _space(tmp_path, OPENCL, "first", "k.cl")
+    assert "# FILL IN: scratch is local memory given as an argument" in text
+    assert _line(text, "source:") == "source: {opencl: k.cl}"
+
+
+def test_several_kernels_must_be_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has 2 kernels: first \(line 7\), second \(line 13\)"):
+        _facts(tmp_path, OPENCL, None, "k.cl")
+    with pytest.raises(UsageError, match="did you mean `second`"):
+        _facts(tmp_path, OPENCL, "secund", "k.cl")
+    with pytest.raises(UsageError, match="defines no kernel: a function marked __global__"):
+        _facts(tmp_path, "void f(int n) {}\n")
+
+
+def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path: Path) -> None:
+    text = (
+        "#pragma constraint BLOCK <= n\n#pragma constraint BLOCK <= m\n"
+        '#pragma range 1,4\n#define BLOCK 4\nextern "C" {\n'
+        "__global__ void one(float *y, int n) {}\n__global__ void two(float *y, int m) {}\n}\n"
+    )
+    facts = _facts(tmp_path, text, "one")
+    assert [c.operands for c in facts.constraints] == ["BLOCK <= n"]
+
+
+TEMPLATE = """\
+#include <cuda_fp16.h>
+namespace inner {
+template <typename T, int N>
+__device__ T twice(T x) { return x < T(N) ? x : x + x; }
+
+template <typename T>
+__global__ void __launch_bounds__(256) all(T *kernel, const std::int64_t n, const float3 *p) {
+    kernel[threadIdx.x] = twice<T, 3>(kernel[0]);
+}
+}
+void launch(float *y) { inner::all<float><<<1, 256>>>(y, 1, nullptr); }
+"""
+
+
+def test_a_template_kernel_is_read_and_its_obstacle_told(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, TEMPLATE)
+    assert facts.kernel.name == "all"
+    assert facts.kernel.is_template
+    assert [(a.name, a.type_name) for a in facts.kernel.arguments] == [
+        ("kernel", "T"), ("n", "std::int64_t"), ("p", "float3")
+    ]  # fmt: skip
+    assert "# FILL IN: a template has no name to launch" in _space(tmp_path, TEMPLATE)
+
+
+def test_a_kernel_without_c_linkage_is_told(tmp_path: Path) -> None:
+    plain = "__global__ void f(float *y, int n) {}\n"
+    assert '# FILL IN: the kernel is found by its name only if it is extern "C"' in _space(
+        tmp_path, plain
+    )
+    assert "extern" not in _space(tmp_path, f'extern "C" {{ {plain} }}\n')
+
+
+def test_an_argument_of_another_kind_is_told(tmp_path: Path) -> None:
+    text = _space(tmp_path, 'extern "C" __global__ void f(float (*a)[4], float **b, int n) {}\n')
+    assert "# FILL IN: `float (*a)[4]` is not a plain argument" in text
+    assert "# FILL IN: `float **b` is not a plain argument" in text
+
+
+def test_the_suites_mvmul_gives_a_sensible_space() -> None:
+    facts = discover(ROOT / "kernels" / "mvmul.cl", None)
+    text = space_text(facts, ROOT / "spaces", ROOT / "kernels" / "mvmul.py")
+    assert _line(text, "source:") == "source: ../kernels/mvmul.cl"
+    assert _line(text, "features:") == "features: [m, n]"
+    assert [s.name for s in facts.suggested] == ["THRD", "LU", "X_CACHE"]
+    assert "  group: [THRD]  # FILL IN: the source declares (SIDE, SIDE, 1)" in text
+
+
+# ---------------------------------------------------------------------- launch and inputs
+
+
+@pytest.mark.parametrize(
+    ("pragmas", "signature", "group", "grid"),
+    [
+        ("#pragma range 1,9\n#define BLOCK 4", "f(float *y, int m, int n)",
+         "[BLOCK]", '["ceil_div(n, BLOCK)"]'),
+        ("#pragma range 1,9\n#define TILE_Y 4\n#pragma range 1,9\n#define TILE_X 4",
+         "f(float *y, int m, int n)",
+         "[TILE_X, TILE_Y]", '["ceil_div(n, TILE_X)", "ceil_div(m, TILE_Y)"]'),
+        ("#pragma range 1,9\n#define DEPTH 4", "f(float *y, int n)",
+         "[64]", '["ceil_div(n, 64)"]'),
+        ("#pragma range 1,9 launch\n#define W 4", "__launch_bounds__(W) f(float *y, int n)",
+         "[W]", '["ceil_div(n, W)"]'),
+    ],
+)  # fmt: skip
+def test_the_launch_is_guessed_from_roles_and_whole_numbers(
+    tmp_path: Path, pragmas: str, signature: str, group: str, grid: str
+) -> None:
+    text = _space(tmp_path, f'{pragmas}\nextern "C" __global__ void {signature} {{}}\n')
+    assert _line(text, "group:") == f"group: {group}"
+    assert _line(text, "grid:") == f"grid: {grid}"
+
+
+def test_launch_parameters_are_held_to_the_devices_groups(tmp_path: Path) -> None:
+    text = _space(
+        tmp_path,
+        "#pragma range 1,9\n#define BLOCK_X 4\n#pragma range 1,9\n#define BLOCK_Y 4\n"
+        "__global__ void f(float *y, int n) {}\n",
+    )
+    assert "\n  - BLOCK_X * BLOCK_Y <= max_group_size\n" in text
+
+
+def test_features_avoid_the_words_of_expressions(tmp_path: Path) -> None:
+    text = "__global__ void f(float *y, int lambda, unsigned warp_size, float alpha) {}\n"
+    assert _line(_space(tmp_path, text), "features:") == "features: [lambda_, warp_size_]"
+    assert '"lambda": np.int32(features["lambda_"])' in host_text(_facts(tmp_path, text))
+
+
+# ------------------------------------------------------------------------------ the files
+
+
+def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, OPENCL.replace(", read_only image2d_t image", ""), "first", "k.cl")
+    text = host_text(facts).replace(text_of_error(facts), 'return {"y": arguments["y"]}')
+    (tmp_path / "host.py").write_text(text)
+    case = make_case(tmp_path / "host.py", Input({"n": 4, "big": 2}))
+    found = {name: (np.asarray(v).dtype.name, np.shape(v)) for name, v in case.arguments.items()}
+    assert found == {
+        "x": ("float32", (8,)), "y": ("float32", (8, 4)), "c": ("float64", (8,)),
+        "n": ("uint32", ()), "big": ("uint64", ()), "alpha": ("float32", ()),
+        "scratch": ("float32", (8,)),
+    }  # fmt: skip
+
+
+def text_of_error(facts: Facts) -> str:
+    """The statement that stands where the reference is to be written."""
+    [line] = [line for line in host_text(facts).splitlines() if "raise" in line]
+    return line.strip()
+
+
+def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
+    text = host_text(_facts(tmp_path, TEMPLATE))
+    module = ast.parse(text)
+    assert [node.name for node in module.body if isinstance(node, ast.FunctionDef)] == [
+        "arguments", "reference"
+    ]  # fmt: skip
+    assert 'NotImplementedError("FILL IN: reference() must return the expected kernel")' in text
+    assert "# FILL IN: the dtype of T" in text
+    assert "FILL IN: return a dict of the expected arrays: kernel" in "".join(to_do(text))
+
+
+def test_files_are_written_once_and_what_is_left_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, host = tmp_path / "s.yaml", tmp_path / "s.py"
+    command = [str(DATA / "scale.cu"), "--output", str(output), "--host", str(host)]
+    assert main(command) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"{output}, line 29: FILL IN: inputs" in told.err
+    assert f"{host}, line " in told.err
+    before = output.read_text(), host.read_text()
+    for again in (command, command[:3], [command[0], *command[3:]]):
+        assert main(again) == 2
+        assert "exists, and is not overwritten" in capsys.readouterr().err
+    assert (output.read_text(), host.read_text()) == before
+
+
+def test_nothing_is_written_where_a_pragma_is_wrong(tmp_path: Path) -> None:
+    source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
+    source.write_text("#pragma range 1\n#define A 1\n__global__ void f(int n) {}\n")
+    assert main([str(source), "--output", str(output), "--host", str(tmp_path / "h.py")]) == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["k.cu"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["not_there.cu"], "not_there.cu cannot be read: No such file or directory"),
+        (["."], ". is a folder"),
+        ([str(DATA / "scale.cu"), "--host", "host.txt"], "its name must end in .py"),
+        ([str(DATA / "scale.cu"), "--output", "no/s.yaml"], "no/s.yaml cannot be written"),
+        ([str(DATA / "scale.cu"), "--output", "a.py", "--host", "a.py"], "cannot be both"),
+    ],
+)
+def test_an_impossible_command_is_refused(
+    arguments: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------- end to end
+
+
+def _tuned_space(folder: Path, inputs: str) -> Path:
+    """The space that the command writes for smooth.cl; only inputs and host are filled in."""
+    source, space, host = (folder / f"smooth.{suffix}" for suffix in ("cl", "yaml", "py"))
+    source.write_text((DATA / "smooth.cl").read_text())
+    host.write_text(HOST)
+    assert main([str(source), "--output", str(space)]) == 0
+    text = space.read_text()
+    space.write_text(re.sub(r"- \{n: \d+\}  # FILL IN.*", inputs, text))
+    return space
+
+
+@pytest.fixture
+def smooth(tmp_path: Path) -> Spec:
+    return load_spec(_tuned_space(tmp_path, "- {n: 1000}"))
+
+
+def test_what_the_command_prints_can_be_loaded_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "smooth.cl").write_text((DATA / "smooth.cl").read_text())
+    space, host = tmp_path / "s.yaml", tmp_path / "s.py"
+    assert main([str(tmp_path / "smooth.cl"), "--host", str(host), "--output", str(space)]) == 0
+    assert [p.name for p in load_spec(space).parameters] == ["BLKSZ", "READS", "CHUNK", "UNROLL_1"]
+    assert check.main([str(space), "--no-compile"]) == 0
+
+
+def _program(spec: Spec, language: str, **changes: int | str) -> Program:
+    space = Space.of(spec, spec.inputs[0], None)
+    config = {p.name: p.default for p in spec.parameters} | changes
+    return make_program(spec, space, Config(config), language)
+
+
+def test_each_factor_of_an_unrolled_loop_is_a_program_of_its_own(smooth: Spec) -> None:
+    programs = {_program(smooth, "opencl", UNROLL_1=factor).text for factor in range(1, 9)}
+    assert len(programs) == 8
+    assert all("unroll_range" not in program for program in programs)
+
+
+def test_a_kernel_is_tuned_from_its_pragmas_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = _tuned_space(tmp_path, "- {n: 5000}")
+    database = tmp_path / "smooth.db"
+    options = ["--backend", "opencl", "--test-limit", "6", "--quiet", "--repeats", "3"]
+    assert tune.main([str(space), "--database", str(database), *options]) == 0
+    told = capsys.readouterr()
+    assert "UNROLL_1=" in told.out, told
+    with sqlite3.connect(database) as connection:
+        outcomes = connection.execute("SELECT outcome, count(*) FROM measurements GROUP BY 1")
+        counts = dict(outcomes.fetchall())
+    assert set(counts) == {"ok"}
+    assert counts["ok"] >= 6
+
+
+try:
+    find_nvcc()
+    NO_NVCC = ""
+except BackendUnavailable as error:
+    NO_NVCC = str(error)
+
+
+@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+@pytest.mark.parametrize("changes", [{}, {"BLKSZ": 64, "ITEMS": 4, "UNROLL_1": 4}])
+def test_nvcc_compiles_a_configuration_without_warnings(
+    tmp_path: Path, changes: dict[str, int]
+) -> None:
+    (tmp_path / "scale.cu").write_text((DATA / "scale.cu").read_text())
+    space, host = tmp_path / "s.yaml", tmp_path / "s.py"
+    assert main([str(tmp_path / "scale.cu"), "--output", str(space), "--host", str(host)]) == 0
+    program = _program(load_spec(space), "cuda", **changes)
+    assert Nvcc("sm_90").compile(program).build.log == ""
+
+
+@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+def test_a_source_with_pragmas_builds_as_it_stands_and_each_value_differently(
+    tmp_path: Path,
+) -> None:
+    nvcc = Nvcc("sm_90")
+    text = (DATA / "scale.cu").read_text()
+    plain = nvcc.compile(Program(text, (), ())).build
+    source = Source(tmp_path / "scale.cu", text, {})
+    tuned = [
+        nvcc.compile(Program(source.with_macros(macros), (), ())).build
+        for macros in ({"BLKSZ": 256, "UNROLL_1": 2}, {"BLKSZ": 64, "UNROLL_1": 2})
+    ]
+    assert plain.binary_sha256 == tuned[0].binary_sha256 != tuned[1].binary_sha256
+
+
+def test_an_opencl_source_with_pragmas_builds_as_it_stands() -> None:
+    compiler = OpenClCompiler(find_device())
+    assert compiler.compile(Program((DATA / "smooth.cl").read_text(), (), ())).data

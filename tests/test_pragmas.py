@@ -1,0 +1,123 @@
+"""The grammar of our pragmas: what each spans, and what each fault says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from harness.directives import scan
+from harness.pragmas import Pragma, is_ours, lookalike, number, read_pragma, unroll_names
+from harness.records import Value
+
+
+def _read(operands: str) -> Pragma:
+    [directive] = scan(f"#pragma {operands}\n").directives
+    assert is_ours(directive)
+    return read_pragma(directive)
+
+
+@pytest.mark.parametrize(
+    ("operands", "values"),
+    [
+        ("erange 64,512,2", [64, 128, 256, 512]),
+        ("erange 64,512", [64, 128, 256, 512]),
+        ("erange 1,100,3", [1, 3, 9, 27, 81]),
+        ("range 1,4", [1, 2, 3, 4]),
+        ("range 0,10,4", [0, 4, 8]),
+        ("values 3, 1, 0.5", [3, 1, 0.5]),
+        ("values 1, /* two */ 4 \\\n , 8 // all", [1, 4, 8]),
+        ("select tiled,plain", ["tiled", "plain"]),
+        ("select 0,1", [0, 1]),
+        ("unroll_range 1,8", list(range(1, 9))),
+        ("unroll_values 0,2,4", [0, 2, 4]),
+    ],
+)
+def test_a_pragma_spans_its_values(operands: str, values: Sequence[Value]) -> None:
+    assert list(_read(operands).values) == values
+
+
+def test_a_range_of_any_length_is_read_at_once() -> None:
+    assert len(_read("range 1,9007199254740992").values) == 2**53
+
+
+def test_roles_and_names_stand_beside_the_values() -> None:
+    assert _read("erange 64,512,2 source").role == "source"
+    assert _read("select a, b launch").role == "launch"
+    assert _read("select launch,source").values == ("launch", "source")
+    assert _read("unroll_range INNER 1,8").name == "INNER"
+    assert _read("unroll_values INNER 1,2").values == (1, 2)
+
+
+def test_a_constraint_is_read_as_an_expression() -> None:
+    assert _read("constraint A  <= sqrt(B) /* c */ / 4").operands == "A <= sqrt(B) / 4"
+
+
+@pytest.mark.parametrize(
+    ("operands", "told"),
+    [
+        ("erange 64", "found 1 operand, expected lo,hi[,base], such as `#pragma erange 64,512,2`"),
+        ("erange", "found nothing, expected lo,hi[,base]"),
+        ("erange 1,2,3,4", "found 4 operands, expected lo,hi[,base]"),
+        ("erange 0,8", "found lo=0, base=2, expected lo from 1 and a base from 2"),
+        ("erange 1,8,1", "found lo=1, base=1"),
+        ("range 8,1", "found lo=8 above hi=1, expected lo <= hi"),
+        ("range 1,8,0", "found step=0, expected a step from 1"),
+        ("range 1,x", "found `x`, expected a decimal whole number"),
+        ("range 1,0x10", "found `0x10`, expected a decimal whole number"),
+        ("range 1,9007199254740993", "expected a decimal whole number"),
+        ("range 1,8 lanch", "found `lanch` (did you mean `launch`?), expected one of the roles"),
+        ("values 1,,2", "found an empty place, expected decimal numbers"),
+        ("values 064", "found `064`, expected decimal numbers"),
+        ("values 1e999", "found `1e999`, expected decimal numbers"),
+        ("values 1,1.0", "1.0 is there twice"),
+        ("select a,b+c", "found `b+c`, expected names or decimal numbers"),
+        ("select a,b,a", "a is there twice"),
+        ("unroll_range -1,8", "expected whole factors from 0 (the compiler's choice)"),
+        ("unroll_values 1,0.5", "expected whole factors from 0"),
+        ("unroll_range 1,8 launch", "found the role launch"),
+        ("constraint A && B", "write `and` instead of &&"),
+        ("constraint A // 4 == B", "// begins a comment here; write floor(a / b)"),
+        ("constraint", "it is empty"),
+    ],
+)
+def test_a_fault_says_what_was_found_and_expected(operands: str, told: str) -> None:
+    with pytest.raises(ValueError) as fault:  # noqa: PT011
+        _read(operands)
+    assert told in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("eragne", "erange"),
+        ("ERANGE", "erange"),
+        ("unrollrange", "unroll_range"),
+        ("constrain", "constraint"),
+        ("unroll", None),
+        ("once", None),
+        ("nounroll", None),
+        ("OPENCL", None),
+        ("omp", None),
+        ("message", None),
+        ("region", None),
+        ("nv_diag_suppress", None),
+    ],
+)
+def test_slips_are_told_from_other_peoples_pragmas(word: str, near: str | None) -> None:
+    [directive] = scan(f"#pragma {word} x").directives
+    assert lookalike(directive) == near
+
+
+def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other() -> None:
+    text = "#pragma unroll_range 1,8\n#pragma unroll_range U 1,8\n#pragma unroll_values 1,2\n"
+    assert list(unroll_names(scan(text).directives).values()) == ["UNROLL_1", "U", "UNROLL_3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("256", 256), ("(256)", 256), ("-1", -1), ("0.5", 0.5), ("1e3", 1000.0), ("256u", None),
+     ("0x10", None), ("010", None), ("N", None), ("1 + 2", None), ("", None), ("9" * 30, None)],
+)  # fmt: skip
+def test_constants_are_plain_decimal_numbers(text: str, value: Value) -> None:
+    assert number(text) == value
