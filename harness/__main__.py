@@ -5,6 +5,7 @@ import sys
 print(
     """usage: python -m harness.COMMAND ...
 
+    harness.discover   write a space from a kernel's source
     harness.check      validate spaces, say their sizes, compile their defaults
     harness.tune       tune a kernel over its inputs
     harness.analyse    print again what a results database holds

@@ -37,6 +37,19 @@ class Source:
         texts = (self.text, *self.includes.values())
         return word in self._unrolls.values() or any(pattern.search(text) for text in texts)
 
+    def why_fixed(self, word: str) -> str | None:
+        """Why a parameter of this name could not be set: an included file, which reaches the
+        compiler as it stands, defines it whatever was defined before. None where it can."""
+        for path, text in self.includes.items():
+            for directive in scan(text).directives:
+                unguarded = directive.is_constant and word not in directive.undefined
+                if unguarded and directive.word == word:
+                    return (
+                        f"{path.name}:{directive.line} defines `{word}` whatever it was before; "
+                        f"put that line between `#ifndef {word}` and `#endif`"
+                    )
+        return None
+
     def with_macros(self, macros: Mapping[str, Value]) -> str:
         """The source with `#define` lines before it; line numbers stay those of the file.
 

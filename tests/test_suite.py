@@ -4,6 +4,7 @@ divides, and one wrong operator or bound that the reference must catch."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,8 +20,10 @@ from harness.builds import Builds
 from harness.inspection import architecture_target, target_space
 from harness.programs import make_program
 from harness.records import Config, Input, Measurement, Outcome
+from harness.results import campaigns, read_measurements, reading
 from harness.space import Space
 from harness.spec import Spec, load_spec
+from harness.tune import main as tune
 from harness.workers import LocalMeasurer
 
 ROOT = Path(__file__).parents[1]
@@ -39,8 +42,11 @@ class SuiteCase:
     mutation: dict[str, str]
 
     def config(self, space: Space, number: int) -> Config:
-        """A corner; parameters that it does not name keep their defaults."""
-        return Config({**space.default, **self.configs[number]})
+        """A corner; parameters that it does not name keep their defaults, and flags of another
+        compiler are left out."""
+        corner = self.configs[number]
+        here = {name: value for name, value in corner.items() if name in space.default}
+        return Config({**space.default, **here})
 
 
 @pytest.fixture(params=CASES, ids=[path.stem for path in CASES])
@@ -79,6 +85,7 @@ def test_every_space_has_its_case() -> None:
 def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
     assert len(case.configs) >= 3
     assert len(case.inputs) >= 3
+    assert {name for c in case.configs for name in c} <= {p.name for p in spec_of(case).parameters}
 
 
 def test_corners_verify_on_inputs_that_no_block_divides(case: SuiteCase, opencl: Backend) -> None:
@@ -96,6 +103,20 @@ def test_planted_fault_is_caught(case: SuiteCase, opencl: Backend, tmp_path: Pat
     source.write_text(text.replace(case.mutation["from"], case.mutation["to"]), encoding="utf-8")
     found = measured(case, spec_of(case, tmp_path), opencl)
     assert any(m.outcome is Outcome.WRONG_RESULT for m in found), case.mutation["why"]
+
+
+def test_space_tunes_with_a_small_budget(case: SuiteCase, opencl: Backend, tmp_path: Path) -> None:
+    smallest = min(spec_of(case).inputs, key=lambda given: math.prod(map(float, given.values())))
+    condition = " and ".join(f"{name} == {value}" for name, value in smallest.items())
+    place = tmp_path / "results.db"
+    chosen = ["--inputs", condition, "--backend", "opencl"]
+    budget = ["--test-limit", "3", "--repeats", "2", "--quiet", "--database", str(place)]
+    assert tune([str(ROOT / "spaces" / f"{case.name}.yaml"), *chosen, *budget]) == 0
+    with reading(str(place)) as engine, engine.connect() as connection:
+        (campaign,) = campaigns(connection)
+        rows = read_measurements(connection, campaign.key)
+    assert {row.stage for row in rows} >= {"search", "final"}
+    assert [row.measurement.outcome for row in rows] == [Outcome.OK] * len(rows)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

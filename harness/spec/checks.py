@@ -134,7 +134,7 @@ def check_use(
     files: Files,
 ) -> None:
     """A parameter must stand in a source, in a launch size or, as a text, in the host module
-    that tells the launches; else tuning it changes nothing."""
+    that tells the launches, and nothing may fix it; else tuning it changes nothing."""
     used = {name for _, size in expressions.launch_sizes() for name in size.names}
     from_host = document.data.get("launch") == "host"
     used |= files.host_words if from_host else frozenset()
@@ -150,6 +150,9 @@ def check_use(
                 "tuning it would change nothing; spell it as the source does, or remove it"
             )
             document.fault(place, told_at(place, text))
+        for reason in dict.fromkeys(source.why_fixed(name) for source in sources):
+            if reason is not None:
+                document.fault(place, told_at(place, f"cannot be tuned: {reason}"))
 
 
 def check_inputs(document: Document) -> tuple[Input, ...]:

@@ -1,0 +1,2 @@
+/* A header that fixes what a space tunes. */
+#define UNROLL 2
