@@ -67,6 +67,7 @@
 #define FLOAT4(x, y, z, w) make_float4(x, y, z, w)
 #define LOAD4(pointer, i) (((const float4 *)(pointer))[i])
 #define LOAD4_LOCAL(pointer, i) (((const float4 *)(pointer))[i])
+/* The device's own approximation of 1 / sqrt(x), as accurate as the device makes it. */
 #define RSQRT(x) rsqrtf(x)
 
 /* A read through the read-only cache, of what no thread of the launch writes: where old
@@ -100,7 +101,7 @@
 #define FLOAT4(x, y, z, w) ((float4)(x, y, z, w))
 #define LOAD4(pointer, i) (((__global const float4 *)(pointer))[i])
 #define LOAD4_LOCAL(pointer, i) (((__local const float4 *)(pointer))[i])
-#define RSQRT(x) rsqrt(x)
+#define RSQRT(x) native_rsqrt(x)
 #define LOAD_READONLY(pointer, i) ((pointer)[i])
 
 #endif
