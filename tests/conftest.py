@@ -16,4 +16,6 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         # PoCL looks at this once a process, whatever later tests set.
         (cache / "pocl").mkdir()
         patch.setenv("POCL_CACHE_DIR", str(cache / "pocl"))
+        # pytest-xdist gives its workers the width of the terminal; output is tested without one.
+        patch.delenv("COLUMNS", raising=False)
         yield

@@ -129,11 +129,11 @@ def test_index_outside_the_solutions_is_refused() -> None:
 def test_billions_of_points_open_in_a_second() -> None:
     domains = {f"P{i}": range(1, 33) for i in range(12)}
     texts = [f"P{i} <= P{i + 1}" for i in range(11)] + ["P0 + P5 <= m"]
-    began = time.perf_counter()
+    began = time.process_time()
     solutions = solve(domains, texts, m=40)
     rng = random.Random(0)
     drawn = [solutions[rng.randrange(solutions.count)] for _ in range(100)]
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     assert solutions.count > 10**9
     for config in drawn:
         assert not any(Expression(text).why_false({**config, "m": 40}) for text in texts)
@@ -162,10 +162,10 @@ def test_equal_chains_of_constraints_give_distinct_solutions() -> None:
     ],
 )
 def test_too_large_is_said_before_the_work_is_done(domains: Domains, text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(TooLarge):
         solve(domains, [text])
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_too_large_where_small_constraints_tie_much_together() -> None:

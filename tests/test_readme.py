@@ -22,7 +22,14 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {
     page: (ROOT / page).read_text(encoding="utf-8")
-    for page in ("README.md", "CONTRIBUTING.md", "docs/spaces.md")
+    for page in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/spaces.md",
+        "docs/pragmas.md",
+        "docs/techniques.md",
+        "docs/suite.md",
+    )
 }
 
 
@@ -55,7 +62,7 @@ def test_a_command_of_the_readme_parses(
 
 def test_every_option_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
     there: set[str] = set()
-    for name in ("tune", "check", "analyse", "merge"):
+    for name in ("tune", "check", "analyse", "merge", "discover"):
         with pytest.raises(SystemExit):
             importlib.import_module(f"harness.{name}").main(["--help"])
         there |= set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))

@@ -553,13 +553,13 @@ def test_a_space_of_billions_answers_at_once_and_in_little_memory(
     made: Callable[[], Space],
 ) -> None:
     made().sample(random.Random(0))  # what numpy sets up once is not counted
-    began = time.perf_counter()
+    began = time.process_time()
     checked, rng = made(), random.Random(0)
     drawn = checked.sample(rng, 5)
     assert all(checked.is_legal(config) for config in drawn)
     assert len(list(itertools.islice(checked.neighbours(drawn[0]), 5))) > 0
     assert checked.is_legal(checked.nearest_legal(points(checked, 1)[0], rng))
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     assert len(drawn) == 5
     tracemalloc.start()
     made().sample(rng, 5)
@@ -573,8 +573,8 @@ def test_drawing_beside_thousands_that_were_measured_stays_quick() -> None:
     checked, rng = space(domains, "A * B <= 200"), random.Random(0)
     assert checked.count is not None
     measured = set(checked.sample(rng, checked.count - 200))
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(100):
         measured.update(checked.sample(rng, 1, measured))
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     assert len(measured) == checked.count - 100

@@ -66,11 +66,11 @@ def flag(folder: Path, compiler: str, text: str) -> Parameter:
 def test_bad_space_is_refused_with_these_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(BAD)
     expected = Path(name).with_suffix(".txt").read_text(encoding="utf-8")
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(SpecError) as caught:
         load_spec(Path(name))
     assert str(caught.value) + "\n" == expected
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_every_expected_message_has_its_bad_space() -> None:
@@ -115,10 +115,10 @@ def test_pipe_is_not_read_as_a_source_or_host(folder: Path) -> None:
     "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "a: " + "9" * 250_000, "'" * 250_000]
 )
 def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(SpecError):
         load(folder, text)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_file_above_the_limit_is_not_parsed(folder: Path) -> None:
