@@ -1,9 +1,9 @@
 """What tuning brings to each kernel of the suite on this machine, all measured in one run.
 
 Every space under spaces/ is tuned for a few of its inputs with a small budget, every result
-verified; the winner and the default are then measured in turn. Inputs are taken evenly from those
-on which the default runs for less than `--longest` seconds, so that a CPU can follow. Run it
-where harness is installed, on a machine that does nothing else:
+verified; the winner and the default are then measured in turn. Inputs are taken evenly, from the
+smallest up to the first on which the default runs for more than `--longest` seconds, so that a CPU
+can follow. Run it where harness is installed, on a machine that does nothing else:
 
     python benchmarks/suite.py
 
@@ -17,6 +17,7 @@ import dataclasses
 import json
 import math
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from typing import Any
 from harness.analysis import InputReport
 from harness.backends.choose import Backend, choose
 from harness.campaign import Campaign
+from harness.command import run_command
 from harness.display import ProgressDisplay, make_console
 from harness.records import Input, Outcome
 from harness.results import Store, writing
@@ -71,36 +73,41 @@ HEAD = """\
 |---|--:|--:|--:|--:|--:|---|"""
 
 
-def main() -> None:
+def main() -> int:
+    """The command; returns its exit code."""
+    return run_command(_parser(), None, _measure)
+
+
+def _measure(args: argparse.Namespace) -> int:
     """Tune, print the table, and end with the JSON object."""
-    args = _parser().parse_args()
+    paths = [ROOT / "spaces" / f"{name}.yaml" for name in args.kernel]
+    specs = [load_spec(path) for path in paths or sorted((ROOT / "spaces").glob("*.yaml"))]
     backend = choose(args.backend)
-    specs = [load_spec(path) for path in sorted((ROOT / "spaces").glob("*.yaml"))]
+    with closing(LocalMeasurer(specs[0], backend)) as measurer:
+        where = str(measurer.environment)
     rows: list[Row] = []
-    where = ""
     with writing(str(args.database)) as engine:
         store = Store(engine)
         make_opentuner_tables(store)
         for spec in specs:
-            if args.kernel and spec.name not in args.kernel:
-                continue
-            with closing(LocalMeasurer(spec, backend)) as measurer:
-                where = str(measurer.environment)
             rows.append(_row(spec, backend, store, args))
             print(rows[-1].markdown(), flush=True)
         store.sessions.remove()
     print(f"\n{where}\n\n{HEAD}")
     print("\n".join(row.markdown() for row in rows))
     print(json.dumps({"device": where, "kernels": [_figures(row) for row in rows]}))
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--backend", default="auto", help="auto, cuda or opencl")
-    parser.add_argument("--tests", type=int, default=16, help="per input (default 16)")
+    parser.add_argument("--tests", type=int, default=12, help="per input (default 12)")
     parser.add_argument("--inputs", type=int, default=3, help="per kernel (default 3)")
-    parser.add_argument("--longest", type=float, default=0.05, help="seconds (default 0.05)")
-    parser.add_argument("--kernel", action="append", help="only this one; several times")
+    parser.add_argument("--longest", type=float, default=0.01, help="seconds (default 0.01)")
+    parser.add_argument(
+        "--kernel", action="append", default=[], help="only this one; several times"
+    )
     parser.add_argument("--database", type=Path, default=Path("results/suite.db"))
     return parser
 
@@ -168,8 +175,9 @@ def _summed(spec: Spec, reports: Sequence[InputReport]) -> Row:
 
 
 def _figures(row: Row) -> dict[str, Any]:
-    return dataclasses.asdict(row) | {"mean_speedup": round(row.mean, 3)}
+    mean = round(row.mean, 3) if row.speedups else None
+    return dataclasses.asdict(row) | {"mean_speedup": mean}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

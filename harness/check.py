@@ -16,7 +16,7 @@ from harness.builds import Builds
 from harness.command import run_command
 from harness.describe import counted, describe_space, describe_trials, print_line
 from harness.display import make_console
-from harness.errors import HostModuleError, UsageError
+from harness.errors import HostModuleError, LaunchFailed, UsageError
 from harness.host import Case, Read, make_case
 from harness.inspection import Inspection, Target, architecture_target, device_target
 from harness.records import Config, Value
@@ -96,20 +96,20 @@ def _check(args: argparse.Namespace) -> int:
         }
         # All builds are under way before the first is waited for.
         inspections = [_inspections(spec, builds, args) for spec in specs]
-        failed = []
+        failed, broken = [], []
         for spec, of_spec in zip(specs, inspections, strict=True):
             describe_space(console, spec)
             verdicts = [describe_trials(console, inspection) for inspection in of_spec]
-            if not args.no_compile:
-                verdicts.append(_report_host(console, spec))
             if not all(verdicts):
                 failed.append(spec.name)
+            if not args.no_compile and not _report_host(console, spec):
+                broken.append(spec.name)
             for target in targets:
                 if target.language not in spec.sources:
                     print_line(console, f"  not compiled for {target.name}: {_lacks(spec, target)}")
             console.print()
-    print_line(console, _summary(specs, failed, inspections))
-    return 1 if failed else 0
+    print_line(console, _summary(specs, failed, broken, inspections))
+    return 1 if failed or broken else 0
 
 
 def _report_host(console: Console, spec: Spec) -> bool:
@@ -118,7 +118,7 @@ def _report_host(console: Console, spec: Spec) -> bool:
     try:
         case = make_case(spec.host, smallest)
         launches = _launches_told(spec, case) if spec.launch is None else ""
-    except HostModuleError as error:
+    except (HostModuleError, LaunchFailed) as error:
         print_line(console, f"  host module FAILED: {error}")
         return False
     told = f"arguments {', '.join(case.arguments)}; outputs {', '.join(case.expected)}{launches}"
@@ -131,7 +131,7 @@ def _launches_told(spec: Spec, case: Case) -> str:
     default = Config({p.name: p.default for p in spec.parameters})
     case.arranged(default)
     told: list[str] = []
-    for step in case.launches(default):
+    for step in case.launches(default, spec.functions):
         if isinstance(step, Read) or len(told) == _LISTED_LAUNCHES:
             told.append("...")
             break
@@ -192,15 +192,22 @@ def _inspections(
 
 
 def _summary(
-    specs: Sequence[Spec], failed: Sequence[str], inspections: Sequence[Sequence[Inspection]]
+    specs: Sequence[Spec],
+    failed: Sequence[str],
+    broken: Sequence[str],
+    inspections: Sequence[Sequence[Inspection]],
 ) -> str:
     compiled = sum(1 for of_spec in inspections if of_spec)
-    text = f"{counted(len(specs), 'space')} valid"
+    told = [f"{counted(len(specs), 'space')} valid"]
     if failed:
-        return f"{text}; the default failed in {len(failed)} of {compiled}: {', '.join(failed)}"
-    if compiled:
-        return f"{text}; the default compiles in {compiled} of {len(specs)}"
-    return f"{text}; nothing was compiled"
+        told.append(f"the default failed in {len(failed)} of {compiled}: {', '.join(failed)}")
+    elif compiled:
+        told.append(f"the default compiles in {compiled} of {len(specs)}")
+    else:
+        told.append("nothing was compiled")
+    if broken:
+        told.append(f"the host module failed in {len(broken)}: {', '.join(broken)}")
+    return "; ".join(told)
 
 
 if __name__ == "__main__":

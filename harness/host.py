@@ -19,10 +19,11 @@ It is a person's own code and runs as such; the arguments that it gets back are 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -33,7 +34,7 @@ import numpy.typing as npt
 
 from harness.backends.base import Argument
 from harness.backends.base import Launch as Launch  # host modules take it from here
-from harness.errors import HostModuleError
+from harness.errors import HostModuleError, LaunchFailed
 from harness.records import Config, Input
 from harness.verify import COMPARABLE, never_right
 
@@ -61,24 +62,31 @@ class Case:
     host: HostModule | None = None
     _placed: dict[str, Array] = field(default_factory=dict)
 
-    def launches(self, config: Config) -> Steps:
-        """The steps of one run, where the host module tells them; raises HostModuleError."""
+    def launches(self, config: Config, functions: Sequence[str]) -> Steps:
+        """The steps of one run, where the host module tells them; only these kernels are
+        launched. What goes wrong is this configuration's LaunchFailed."""
         assert self.host is not None
-        return self.host.launches(self.arguments, config)
+        with _as_launch_failed():
+            yield from self.host.launches(self.arguments, config, functions)
 
     def arranged(self, config: Config) -> dict[str, Array]:
-        """The arrays that lie otherwise under this configuration; raises HostModuleError."""
+        """The arrays that lie otherwise under this configuration; raises LaunchFailed."""
         if self.host is None:
             return {}
-        return self.host.arrange(self.arguments, config, frozenset(self.expected))
+        with _as_launch_failed():
+            return self.host.arrange(self.arguments, config, frozenset(self.expected))
 
-    def to_place(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
-        """What must be written for the device to hold this arrangement and no other."""
+    def to_place(self, arranged: Mapping[str, Array], in_turn: bool) -> dict[str, Array]:
+        """What must be written for the device to hold this arrangement and no other.
+
+        Configurations that take turns all write whatever one of them arranges, before each
+        run: else only some would start on data that were just written.
+        """
         wanted = {name: self._array(name) for name in self._placed} | dict(arranged)
         moved = {
             name: array
             for name, array in wanted.items()
-            if self._placed.get(name, self._array(name)) is not array
+            if in_turn or self._placed.get(name, self._array(name)) is not array
         }
         self._placed.update(moved)
         return moved
@@ -102,6 +110,14 @@ class Case:
 
     def _array(self, name: str) -> Array:
         return cast(Array, self.arguments[name])
+
+
+@contextlib.contextmanager
+def _as_launch_failed() -> Iterator[None]:
+    try:
+        yield
+    except HostModuleError as error:
+        raise LaunchFailed(str(error)) from error
 
 
 def make_case(path: Path, given: Input, seed: int = 0) -> Case:
@@ -136,7 +152,9 @@ class HostModule:
             self._check_expected(name, array, arguments)
         return Case(arguments, arrays, self._inout(arguments), self)
 
-    def launches(self, arguments: Mapping[str, Argument], config: Config) -> Steps:
+    def launches(
+        self, arguments: Mapping[str, Argument], config: Config, functions: Sequence[str]
+    ) -> Steps:
         """What launches() gives, step by step, each checked before it is taken."""
         where = f"with ({config})"
         steps = self._called("launches", where, dict(arguments), dict(config))
@@ -153,7 +171,7 @@ class HostModule:
                 break
             except (Exception, SystemExit) as error:
                 raise self._fault(f"launches() raised {self._told(error)} {where}") from error
-            self._check_step(step, arguments)
+            self._check_step(step, arguments, functions)
             launched = launched or isinstance(step, Launch)
             answer = yield step
         if not launched:
@@ -267,9 +285,14 @@ class HostModule:
                 raise self._fault(f"INOUT names `{name}`, which is no array argument")
         return tuple(names)
 
-    def _check_step(self, step: object, arguments: Mapping[str, Argument]) -> None:
-        """A step of launches() is a Launch or a Read, and names arguments that there are."""
+    def _check_step(
+        self, step: object, arguments: Mapping[str, Argument], functions: Sequence[str]
+    ) -> None:
+        """A step of launches() is a Launch or a Read, and names what there is."""
         if isinstance(step, Launch):
+            if step.function not in functions:
+                there = f"kernel.function of the space lists {', '.join(functions)}"
+                raise self._fault(f"launches() launches `{step.function}`, but {there}")
             named = [given for given in step.arguments if not isinstance(given, np.generic)]
         elif isinstance(step, Read):
             named = [step.name]

@@ -31,7 +31,7 @@ from harness.verify import Tolerance, verify
 class Job:
     """Everything that one measurement needs beside the device and the input's data.
 
-    Without `launches`, the host module tells those of a run.
+    Without `launches`, the host module tells those of a run, which are of these `functions`.
     """
 
     config: Config
@@ -42,6 +42,7 @@ class Job:
     sampling: Sampling
     best_s: float | None = None
     arch: str | None = None  # of NVIDIA's, for the occupancy
+    functions: tuple[str, ...] = ()
 
     def observed(self, groups: Iterable[tuple[int, ...]] = ()) -> dict[str, float]:
         """What is known of the build beside its time, with its launches' groups and these."""
@@ -70,7 +71,7 @@ def measure_interleaved(
 ) -> list[Measurement]:
     """Time several configurations in turn, one sample of each a round, so that drift hits all
     alike. A configuration that fails drops out with its outcome; the others go on."""
-    trials = [_Trial(device, case, job) for job in jobs]
+    trials = [_Trial(device, case, job, in_turn=True) for job in jobs]
     _each(trials, _Trial.begin)
     for round_ in range(rounds):
         # Every second round backwards: no configuration always follows the same other one.
@@ -102,6 +103,7 @@ class _Trial:
     device: Device
     case: Case
     job: Job
+    in_turn: bool = False
     module: object = None
     arranged: Mapping[str, Array] = field(default_factory=dict)
     groups: set[tuple[int, ...]] = field(default_factory=set)  # that the host module launched
@@ -156,7 +158,8 @@ class _Trial:
 
     def _run(self, restored: Mapping[str, Array]) -> float:
         """One run on restored data; the seconds that the device spent in its launches."""
-        for name, array in (self.case.to_place(self.arranged) | dict(restored)).items():
+        placed = self.case.to_place(self.arranged, self.in_turn)
+        for name, array in (placed | dict(restored)).items():
             self.device.write(name, array)
         if self.job.launches:
             elapsed_s = self.device.launch(self.module, self.job.launches)
@@ -171,7 +174,8 @@ class _Trial:
 
     def _host_told(self) -> Iterator[float]:
         """The times of the launches that the host module tells, those between two reads at once."""
-        steps, answer = self.case.launches(self.job.config), None
+        steps = self.case.launches(self.job.config, self.job.functions)
+        answer: Array | None = None
         waiting: list[Launch] = []
         while True:
             try:
@@ -181,14 +185,18 @@ class _Trial:
             answer = None
             if isinstance(step, Launch):
                 waiting.append(step)
-                self.groups.add(step.group)
                 continue
-            if waiting:
-                yield self.device.launch(self.module, waiting)
+            yield self._launch_all(waiting)
             waiting = []
             answer = self.device.read(step.name)
-        if waiting:
-            yield self.device.launch(self.module, waiting)
+        yield self._launch_all(waiting)
+
+    def _launch_all(self, launches: Sequence[Launch]) -> float:
+        if not launches:
+            return 0.0
+        elapsed_s = self.device.launch(self.module, launches)
+        self.groups |= {launch.group for launch in launches}
+        return elapsed_s
 
     def succeeded(self, reason: StopReason) -> Measurement:
         """The measurement of a configuration that went through."""

@@ -32,7 +32,8 @@ _Z_95 = 1.96
 class PairColumns:
     """A configuration on an input as the numbers that a tree splits on.
 
-    Scales stand by the position of their value, which float32 holds exactly; an enumeration has
+    Scales stand by the position of their value, which float32 holds exactly up to 2^24, and
+    beyond it to seven digits; an enumeration, as which flags are searched too, has
     a column for each of its values, since their order means nothing; sizes by their logarithm.
     """
 

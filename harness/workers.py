@@ -169,8 +169,17 @@ class LocalMeasurer:
         verify = self._spec.verify
         sampling = Sampling(**self._spec.measure.model_dump(exclude={"timeout_s"}))
         tolerance = Tolerance(verify.rtol, verify.atol)
-        arch = self._facts.arch
-        return Job(config, given, binary, launches, tolerance, sampling, best_s, arch)
+        return Job(
+            config,
+            given,
+            binary,
+            launches,
+            tolerance,
+            sampling,
+            best_s,
+            self._facts.arch,
+            self._spec.functions,
+        )
 
     def _launches(self, space: Space, config: Config, names: Sequence[str]) -> tuple[Launch, ...]:
         """The one launch that the space tells; none where the host module tells them."""

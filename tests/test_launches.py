@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.backends.base import Program
-from harness.errors import HostModuleError
+from harness.errors import LaunchFailed
 from harness.host import Case, Launch, Read, make_case
 from harness.measure import Job, measure, measure_interleaved
 from harness.records import Config, Input, Outcome
@@ -53,6 +54,7 @@ def copy(x: Array, y: Array) -> None:
 
 
 KERNELS = {"double": double, "copy": copy}
+FUNCTIONS = ("double", "copy", "firsts", "firsts_packed")
 BINARY = FakeCompiler().compile(Program("kernel double\nkernel copy", (), ()))
 
 
@@ -70,7 +72,9 @@ def device_of(case: Case, times_s: tuple[float, ...] = ()) -> FakeDevice:
 
 def job_of(**values: int) -> Job:
     sampling = Sampling(repeats=3, min_repeats=2, precision=0.0)
-    return Job(Config(values), Input({"n": 4}), BINARY, (), Tolerance(), sampling)
+    return Job(
+        Config(values), Input({"n": 4}), BINARY, (), Tolerance(), sampling, functions=FUNCTIONS
+    )
 
 
 def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: Path) -> None:
@@ -100,7 +104,7 @@ def test_configuration_chooses_the_launches(tmp_path: Path) -> None:
 def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
     text = HOST.replace('"copy", (4,), (1,), ("x", "y")', '"copy", (4,), (1,), (np.int32(3), "y")')
     case = case_of(tmp_path, text)
-    steps = case.launches(Config({"STEPS": 1}))
+    steps = case.launches(Config({"STEPS": 1}), FUNCTIONS)
     step: Launch | Read = next(steps)
     while not (isinstance(step, Launch) and step.function == "copy"):
         step = steps.send(np.full(1, 64.0) if isinstance(step, Read) else None)
@@ -116,6 +120,12 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
         ("reached = 0\n", "reached = 1 / 0\n", r"ZeroDivisionError.* \(line 14\) with \(STEPS=1\)"),
         ("while reached < 16:", "return\n    while True:", "gave nothing to launch"),
         ("def launches", "def lunches", "must define the function `launches`"),
+        ('yield Launch("copy"', 'yield Launch("coyp"', "launches `coyp`, but kernel.function of"),
+        ('("x", "y"))', '("x", 3))', r"such as np.int32\(3\), but got 3"),
+        ('("x", "y"))', '"xy")', "arguments is a tuple of names .*, but got 'xy'"),
+        ('("x", "y"))', '("x", np.zeros(2)))', "arguments is a tuple of names"),
+        ('"copy", (4,)', '"copy", (4.0,)', "hold whole numbers, but got 4.0"),
+        ('"copy", (4,)', '"copy", (0,)', r"group \(0, 1, 1\) of copy must lie between"),
     ],
 )
 def test_what_is_wrong_with_launches_is_told(
@@ -123,8 +133,9 @@ def test_what_is_wrong_with_launches_is_told(
 ) -> None:
     assert old in HOST
     case = case_of(tmp_path, HOST.replace(old, new))
-    with pytest.raises(HostModuleError, match=reason):
-        measure(device_of(case), case, job_of(STEPS=1))
+    found = measure(device_of(case), case, job_of(STEPS=1))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert re.search(reason, found.message)
 
 
 # ------------------------------------------------------------------------------- arrange
@@ -183,13 +194,34 @@ def test_configurations_in_turn_find_the_data_as_each_arranges_them(tmp_path: Pa
     assert [m.outcome for m in found] == [Outcome.OK] * 2
 
 
-def test_arrangement_that_is_there_already_is_not_written_again(tmp_path: Path) -> None:
+def test_arrangement_that_is_there_already_is_only_written_again_in_turn(tmp_path: Path) -> None:
     case = case_of(tmp_path, ARRANGED)
     arranged = case.arranged(Config({"PACKED": 0}))
-    assert list(case.to_place(arranged)) == ["pairs"]
-    assert case.to_place(arranged) == {}
+    assert list(case.to_place(arranged, in_turn=False)) == ["pairs"]
+    assert case.to_place(arranged, in_turn=False) == {}
+    assert list(case.to_place(arranged, in_turn=True)) == ["pairs"]
+    assert list(case.to_place({}, in_turn=False)) == ["pairs"]
     case.bound_anew()
-    assert list(case.to_place(arranged)) == ["pairs"]
+    assert list(case.to_place(arranged, in_turn=False)) == ["pairs"]
+
+
+def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path: Path) -> None:
+    case = case_of(tmp_path, "INOUT = ('pairs',)\n" + ARRANGED)
+
+    def spoiling(pairs: Array, y: Array) -> None:
+        firsts(pairs, y)
+        pairs[...] = -1
+
+    def spoiling_packed(pairs: Array, y: Array) -> None:
+        firsts_packed(pairs, y)
+        pairs[...] = -1
+
+    device = FakeDevice((), {"firsts": spoiling, "firsts_packed": spoiling_packed})
+    device.bind(case.arguments)
+    jobs = [arranged_job(1), arranged_job(0)]
+    found = [measure(device, case, job) for job in jobs]
+    found += measure_interleaved(device, case, jobs, rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK] * 4
 
 
 @pytest.mark.parametrize(
@@ -206,5 +238,5 @@ def test_what_is_wrong_with_arrange_is_told(
     tmp_path: Path, old: str, new: str, reason: str
 ) -> None:
     case = case_of(tmp_path, ARRANGED.replace(old, new))
-    with pytest.raises(HostModuleError, match=reason):
+    with pytest.raises(LaunchFailed, match=reason):
         case.arranged(Config({"PACKED": 1}))

@@ -173,6 +173,18 @@ def test_observations_are_merged_once(out: Path, one: Path) -> None:
     assert measurements(out) == [seen]
 
 
+def test_view_for_a_table_that_the_first_version_lacks_is_not_looked_at(
+    out: Path, one: Path
+) -> None:
+    write(one, make_ok(1))
+    view = (
+        "CREATE VIEW observations AS SELECT 1 AS id, 1 AS measurement_id, 'n' AS name, 2 AS value"
+    )
+    tamper(one, f"DROP TABLE observations; {view}; UPDATE schema_version SET version = 1")
+    merge(out, one)
+    assert measurements(out) == measurements(one) == [make_ok(1)]
+
+
 def test_database_of_the_first_version_is_merged(out: Path, one: Path) -> None:
     write(one, make_ok(1))
     tamper(one, "DROP TABLE observations; UPDATE schema_version SET version = 1")

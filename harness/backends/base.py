@@ -47,7 +47,7 @@ class Launch:
     """One kernel launch: `group` work-items per dimension, `grid` groups per dimension.
 
     `arguments` are what is passed, in the kernel's order: the names of bound arguments, or
-    numpy scalars by value.
+    numpy scalars by value. Raises TypeError for anything else.
     """
 
     function: str
@@ -56,6 +56,17 @@ class Launch:
     arguments: tuple[str | np.generic, ...]
 
     def __post_init__(self) -> None:
+        for extent in (*self.group, *self.grid):
+            if not isinstance(extent, (int, np.integer)):
+                raise TypeError(f"group and grid hold whole numbers, but got {extent!r}")
+        # A text would be taken for a tuple of letters.
+        listed = [self.arguments] if isinstance(self.arguments, str) else list(self.arguments)
+        wrong = [given for given in listed if not isinstance(given, (str, np.generic))]
+        if wrong or listed == [self.arguments]:
+            raise TypeError(
+                "arguments is a tuple of names and of numpy scalars such as np.int32(3), "
+                f"but got {(wrong or listed)[0]!r}"
+            )
         if len(self.group) != len(self.grid) or not 1 <= len(self.group) <= 3:
             raise ValueError(
                 f"group and grid must have the same 1 to 3 dimensions, "

@@ -253,7 +253,7 @@ def _table_names(engine: Engine, place: str) -> list[str]:
 
 
 def _check_tables(engine: Engine, place: str) -> None:
-    """A view in place of a table would be code of the file's author."""
+    """A view in place of a table would be code of the file's author; none is looked at."""
     version = _version(engine) or schema.VERSION
     expected = {n for n in schema.metadata.tables if schema.TABLES_SINCE.get(n, 1) <= version}
     missing = sorted(expected - set(_table_names(engine, place)))

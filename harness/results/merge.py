@@ -162,7 +162,7 @@ class _Merge:
 
 def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:
     """A table's rows in the order of their ids, checked; none of a table that is younger."""
-    if not inspect(source).has_table(table.name):
+    if table.name not in inspect(source).get_table_names():
         return
     found = source.execute(select(table).order_by(table.c.id)).mappings()
     for partition in found.partitions(_CHUNK):

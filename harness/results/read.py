@@ -203,7 +203,7 @@ def _samples(connection: Connection, chosen: Select[Any]) -> dict[int, list[floa
 
 def _observed(connection: Connection, chosen: Select[Any]) -> dict[int, dict[str, float]]:
     table = schema.observations
-    if not inspect(connection).has_table(table.name):
+    if table.name not in inspect(connection).get_table_names():
         return {}  # a database of the first version
     ids = chosen.subquery()
     query = select(table.c.measurement_id, table.c.name, table.c.value).join(
