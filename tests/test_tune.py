@@ -259,10 +259,17 @@ def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
     assert {row[0] for row in _rows(replayed, "select requestor from tests")} == {"HillClimb"}
 
 
-@pytest.mark.parametrize("option", ["--validate=0.01", "--validate"])
-def test_a_validation_tells_its_curve_and_why_it_ended(
-    option: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+def test_validation_has_a_target_of_its_own(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert tune.main([*replayed, "--validate", "--test-limit", "10"]) == 0
+    assert "(target: a median of 0.15)" in capsys.readouterr().out
+
+
+def test_a_validation_tells_its_curve_and_why_it_ended(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    option = "--validate=0.01"
     assert tune.main([*replayed, option, "--test-limit", "10"]) == 0
     told = capsys.readouterr().out
     assert "on 96 reserved samples" in told

@@ -89,10 +89,10 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         stop_at: float | None,
         free_outcomes: frozenset[Outcome],
         report: Report,
-        salt: str = "",
+        rng: random.Random,
     ) -> None:
         """`stop_at` is a time.monotonic() after which no test begins; a test that ends in one of
-        `free_outcomes` does not count against the limit; `salt` sets draws of two runs apart."""
+        `free_outcomes` does not count against the limit; `rng` draws configurations."""
         self._plan = plan
         self._run_id = run_id
         self._space = space
@@ -113,7 +113,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
             project_name="harness",
             program_name=plan.spec.name,
             program_version=plan.spec.space_sha256,
-            manipulator=SpaceManipulator(space, random.Random(_seed_of(plan) + salt)),
+            manipulator=SpaceManipulator(space, rng),
             objective=MinimizeTime(),  # without it OpenTuner ignores the input manager
             input_manager=SpecInputs(plan),
         )
@@ -210,10 +210,6 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
 
     def save_final_config(self, config: Any) -> None:
         """The caller reads the results; there is nothing to save here."""
-
-
-def _seed_of(plan: RunPlan) -> str:
-    return f"{plan.seed}:{plan.given.json}"
 
 
 def _result(measurement: Measurement) -> Any:

@@ -105,6 +105,7 @@ def search_input(
     configurations again, and the database answers for those that were measured.
     """
     begun = store.begin_run(plan, notes(), seeds)
+    stream = f"{plan.seed}:{plan.given.json}{options.salt}"
     interface = TuningInterface(
         _opentuner_args(options),
         plan,
@@ -117,12 +118,11 @@ def search_input(
         options.stop_at,
         _free_outcomes(options),
         report,
-        options.salt,
+        random.Random(f"{stream}:draws"),
     )
     earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
     run = DurableRun(interface, interface.args, store.session, earlier)
-    random.seed(f"{plan.seed}:{plan.given.json}{options.salt}")
-    np.random.seed(random.getrandbits(32))
+    _seed_techniques(stream)
     run.init()
     run.search_driver.taken |= options.held_out
     store.tie_run(begun.id, run.tuning_run.id)
@@ -136,6 +136,12 @@ def search_input(
     ended = interface.why_ended()
     store.end_run(begun.id, "interrupted" if ended is Ended.TIME else "complete")
     return Searched(begun.id, interface.tests, ended)
+
+
+def _seed_techniques(stream: str) -> None:
+    """Techniques draw from the two global generators."""
+    random.seed(stream)
+    np.random.seed(random.getrandbits(32))
 
 
 def _free_outcomes(options: SearchOptions) -> frozenset[Outcome]:
