@@ -74,6 +74,11 @@ def is_unroll(directive: Directive) -> bool:
     return directive.name == "pragma" and directive.word in ("unroll", "nounroll")
 
 
+def unroll_factor(text: str) -> str:
+    """The factor as it stands in `unroll 4` or `unroll(N)`; nothing where there is none."""
+    return text.removeprefix("unroll").strip(" ()")
+
+
 def unroll_names(directives: Sequence[Directive]) -> dict[int, str]:
     """The parameter of each unroll pragma by the pragma's offset.
 

@@ -88,7 +88,9 @@ class Source:
                 # 0 leaves the choice to the compiler; so does a space without this parameter.
                 told = f"#pragma unroll {_literal(factor)}" if factor else ""
                 yield directive.start, directive.end, told + lines
-                replaces_next = factor is not None
+                # Between a pragma and what it stands above, constraints may stand.
+                waits = directive.word == "constraint" and directive.adjoins and replaces_next
+                replaces_next = factor is not None or waits
             elif replaces_next and directive.adjoins and is_unroll(directive):
                 yield directive.start, directive.end, lines
             elif directive.is_constant and directive.word in macros:

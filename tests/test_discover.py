@@ -44,6 +44,20 @@ def reference(arguments):
 """
 
 
+SCALE = """\
+  # line 1: #pragma erange 64,512,2
+  BLKSZ: {type: power_of_two, min: 64, max: 512, role: launch, default: 256}  \
+# CONFIRM: the role, guessed from the name
+  # line 5: #pragma range 1,4
+  ITEMS: {type: integer, min: 1, max: 4, default: 1}
+  # line 14: #pragma unroll_range 1,4
+  UNROLL_1: {type: integer, min: 1, max: 4, default: 2}
+
+constraints:
+  - BLKSZ * ITEMS <= 1024  # line 10
+"""
+
+
 def _facts(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> Facts:
     (folder / name).write_text(text)
     return discover(folder / name, function)
@@ -63,9 +77,10 @@ def _line(text: str, start: str) -> str:
 # ----------------------------------------------------------------------------- parameters
 
 
-def test_a_kernel_with_pragmas_gives_this_space(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_guarded_macro_and_a_loops_own_factor_give_these_parameters() -> None:
     facts = discover(DATA / "scale.cu", None)
-    assert space_text(facts, DATA, DATA / "scale.py") == (DATA / "scale.yaml").read_text()
+    text = space_text(facts, DATA, DATA / "scale.py")
+    assert text.partition("parameters:\n")[2].partition("\nlaunch:")[0] == SCALE
 
 
 def test_the_page_shows_what_the_command_prints(
@@ -77,6 +92,15 @@ def test_the_page_shows_what_the_command_prints(
     Path("scale.cu").write_text(source)
     assert main(["scale.cu"]) == 0
     assert capsys.readouterr().out == space
+
+
+def test_tabs_a_byte_order_mark_and_foreign_line_ends_change_nothing(tmp_path: Path) -> None:
+    text = "#pragma range 1,4\n#define N 2\n__global__ void f(int *y, int n) {\n y[0] = N; }\n"
+    plain = _space(tmp_path, text)
+    foreign = text.replace(" ", "\t").replace("\n", "\r\n").encode("utf-8-sig")
+    (tmp_path / "k.cu").write_bytes(foreign)
+    found = discover(tmp_path / "k.cu", None)
+    assert space_text(found, tmp_path, tmp_path / "k.py") == plain
 
 
 def test_the_page_names_every_pragma() -> None:
@@ -428,6 +452,119 @@ def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path: Path) -
     assert [c.operands for c in facts.constraints] == ["BLOCK <= n"]
 
 
+SEVERAL = """\
+#include "portable.h"
+#pragma range 1,4
+#define BOTH 1
+#pragma range 1,4
+#define ONES 1
+#pragma range 1,4
+#if !defined(TWOS)
+#define TWOS 1
+#endif
+#define TWICE (2 * TWOS)
+#define SCALED 64
+#pragma constraint ONES * TWOS <= 4
+#pragma constraint TWOS * BOTH <= 4
+#pragma constraint UNROLL_3 <= BOTH
+DEVICE int shared(int n) {
+#pragma unroll_range 1,8
+    for (int i = 0; i < n; i++) n += BOTH;
+    return n;
+}
+KERNEL one(GLOBAL int *y, int n) {
+#pragma unroll_range 1,8
+    for (int i = 0; i < n; i++) y[i] = shared(ONES);
+    for (int i = 0; i < 3; i++) y[i]++;
+}
+KERNEL_SIZED(TWICE, 1, 1) two(GLOBAL int *y, int n) {
+#pragma unroll_range 1,8
+    for (int i = 0; i < n; i++) y[i] = SCALED;
+#pragma unroll_range EACH 1,4
+    for (int i = 0; i < n; i++) y[i]++;
+    for (int i = 0; i < 5; i++) y[i]++;
+}
+"""
+
+
+def test_what_only_another_kernel_has_is_left_out_and_told(tmp_path: Path) -> None:
+    one, two = (_facts(tmp_path, SEVERAL, name) for name in ("one", "two"))
+    assert [t.name for t in one.declared.tuned] == ["BOTH", "ONES", "UNROLL_1", "UNROLL_2"]
+    assert [t.name for t in two.declared.tuned] == ["BOTH", "TWOS", "UNROLL_1", "UNROLL_3", "EACH"]
+    assert one.loops == ("line 23, 3 turns: #pragma unroll_range 1,3",)
+    assert two.loops == ("line 30, 5 turns: #pragma unroll_range 1,5",)
+    assert [s.name for s in one.suggested] == []
+    assert [s.name for s in two.suggested] == ["SCALED"]
+    assert [c.line for c in one.constraints] == []
+    assert [c.line for c in two.constraints] == [13, 14]
+    told = "  # Left out, since only other kernels of the file have it: "
+    text = _space(tmp_path, SEVERAL, "one")
+    assert f"{told}TWOS (line 6), UNROLL_3 (line 26), EACH (line 28)\n" in text
+
+
+def test_a_fault_in_another_kernel_is_told_all_the_same(tmp_path: Path) -> None:
+    text = SEVERAL.replace("EACH 1,4", "EACH 4,1")
+    with pytest.raises(SpecError, match=r"k\.cu:28: .*found lo=4 above hi=1"):
+        _facts(tmp_path, text, "one")
+
+
+def test_loops_that_share_a_name_are_those_of_the_kernel(tmp_path: Path) -> None:
+    loop = "{{\n#pragma unroll_range U 1,8\nfor (;;); }}\n".format()
+    text = f"__global__ void f(int n) {loop}__global__ void g(int n) {loop}"
+    [tuned] = _facts(tmp_path, text, "g").declared.tuned
+    assert tuned.pragma.line == 5
+
+
+def test_a_macro_in_an_included_file_or_before_a_launch_is_in_scope(tmp_path: Path) -> None:
+    (tmp_path / "k.h").write_text("__device__ int of(int n) { return n * DEEP; }\n")
+    text = (
+        "#pragma range 1,4\n#define DEEP 2\n#pragma range 1,4\n#define GROUP 2\n"
+        "#pragma range 1,4\n#define HERS 2\n"
+        '#include "k.h"\n__global__ void f(int n) { n = of(n); }\n'
+        "__global__ void g(int n) { n = DEEP + HERS; }\n"
+        "int main() { f<<<1, GROUP>>>(2); g<<<1, HERS>>>(2); }\n"
+    )
+    assert [t.name for t in _facts(tmp_path, text, "f").declared.tuned] == ["DEEP", "GROUP"]
+
+
+def test_two_versions_of_one_kernel_need_no_choice(tmp_path: Path) -> None:
+    text = "#ifdef A\nkernel void f(int n) {}\n#else\nkernel void f(int m) {}\n#endif\n"
+    assert _facts(tmp_path, text, None, "k.cl").kernel.line == 2
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "__device__ float table[256];",
+        "__device__ int table[2] = {1, 2};",
+        "auto f = [] __device__ (int i) { return i; };",
+        "struct S { __device__ int i; };",
+    ],
+)
+def test_a_mark_on_something_else_makes_no_device_function_of_the_next(
+    tmp_path: Path, device: str
+) -> None:
+    text = (
+        f"{device}\nvoid host() {{ for (int i = 0; i < 8; i++) ; }}\n__global__ void f(int n) {{}}"
+    )
+    assert _facts(tmp_path, text).loops == ()
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "struct S {{ __device__ float operator()(int n) {{ {} }} }};",
+        "struct S {{ __device__ float of(int n) {{ {} }} }};",
+        "template <> __device__ float of<int>(int n) {{ {} }}",
+    ],
+)
+def test_loops_of_device_members_and_specialisations_are_offered(
+    tmp_path: Path, device: str
+) -> None:
+    function = device.format("for (int i = 0; i < 8; i++) ;")
+    assert len(_facts(tmp_path, f"{function}\n__global__ void f(int n) {{}}").loops) == 1
+
+
 TEMPLATE = """\
 #include <cuda_fp16.h>
 namespace inner {
@@ -501,13 +638,34 @@ def test_the_launch_is_guessed_from_roles_and_whole_numbers(
     assert _line(text, "grid:") == f"grid: {grid}"
 
 
-def test_launch_parameters_are_held_to_the_devices_groups(tmp_path: Path) -> None:
-    text = _space(
-        tmp_path,
-        "#pragma range 1,9\n#define BLOCK_X 4\n#pragma range 1,9\n#define BLOCK_Y 4\n"
-        "__global__ void f(float *y, int n) {}\n",
-    )
-    assert "\n  - BLOCK_X * BLOCK_Y <= max_group_size\n" in text
+@pytest.mark.parametrize(
+    ("define", "body", "features", "group", "along"),
+    [
+        ("#define TILE 16", "threadIdx . y", "int width, int height", "TILE, TILE",
+         ["width", "height"]),
+        ("#define TILE 16", "threadIdx.x + blockDim.y", "int width, int height", "TILE", ["width"]),
+        ("#define X 16\n#define Y 16", "0", "int M, int N, int K", "X, Y", ["N", "M"]),
+        ("#define DEPTH 3", "blockIdx.y", "int hA, int wA, int wB", "16, 16", ["wB", "hA"]),
+        ("#define DEPTH 3", "get_global_id(2)", "int nx, int ny, int nz", "8, 8, 8",
+         ["nx", "ny", "nz"]),
+        ("#define RBLOCK 64", "THREAD_X", "int n", "RBLOCK", ["n"]),
+    ],
+)  # fmt: skip
+def test_the_group_has_the_dimensions_that_the_kernel_asks_for(
+    tmp_path: Path, define: str, body: str, features: str, group: str, along: list[str]
+) -> None:
+    names = " + ".join(re.findall(r"define (\w+)", define))
+    text = f"{define}\n__global__ void f(float *y, {features}) {{ y[{body}] = {names}; }}\n"
+    space = _space(tmp_path, text)
+    sizes = group.split(", ")
+    assert _line(space, "group:") == f"group: [{group}]"
+    grid = ", ".join(f'"ceil_div({n}, {s})"' for n, s in zip(along, sizes, strict=True))
+    assert _line(space, "grid:") == f"grid: [{grid}]"
+
+
+def test_launch_sizes_need_no_constraint(tmp_path: Path) -> None:
+    text = "#pragma range 1,9\n#define BLOCK_X 4\n__global__ void f(float *y, int n) {}\n"
+    assert "max_group_size" not in _space(tmp_path, text)
 
 
 def test_features_avoid_the_words_of_expressions(tmp_path: Path) -> None:
@@ -538,6 +696,13 @@ def text_of_error(facts: Facts) -> str:
     return line.strip()
 
 
+def test_the_host_skeleton_says_what_is_restored_before_every_run(tmp_path: Path) -> None:
+    text = host_text(_facts(tmp_path, OPENCL, "first", "k.cl"))
+    comment = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
+    assert "what a kernel reads and overwrites, and what one launch writes and a later" in comment
+    assert 'INOUT = ("y",)' in comment
+
+
 def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
     text = host_text(_facts(tmp_path, TEMPLATE))
     module = ast.parse(text)
@@ -557,7 +722,7 @@ def test_files_are_written_once_and_what_is_left_is_told(
     assert main(command) == 0
     told = capsys.readouterr()
     assert told.out == ""
-    assert f"{output}, line 29: FILL IN: inputs" in told.err
+    assert f"{output}, line 28: FILL IN: inputs" in told.err
     assert f"{host}, line " in told.err
     before = output.read_text(), host.read_text()
     for again in (command, command[:3], [command[0], *command[3:]]):
@@ -578,6 +743,8 @@ def test_nothing_is_written_where_a_pragma_is_wrong(tmp_path: Path) -> None:
     [
         (["not_there.cu"], "not_there.cu cannot be read: No such file or directory"),
         (["."], ". is a folder"),
+        (["empty.cu"], "empty.cu defines no kernel: a function marked __global__"),
+        (["binary.cu"], "binary.cu is not UTF-8 text (line 2, byte 3)"),
         ([str(DATA / "scale.cu"), "--host", "host.txt"], "its name must end in .py"),
         ([str(DATA / "scale.cu"), "--output", "no/s.yaml"], "no/s.yaml cannot be written"),
         ([str(DATA / "scale.cu"), "--output", "a.py", "--host", "a.py"], "cannot be both"),
@@ -591,6 +758,8 @@ def test_an_impossible_command_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("empty.cu").touch()
+    Path("binary.cu").write_bytes(b"\x7fE\n\xff\0")
     assert main(arguments) == 2
     assert told in capsys.readouterr().err
 

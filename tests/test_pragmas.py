@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from harness.directives import scan
-from harness.pragmas import Pragma, is_ours, lookalike, number, read_pragma, unroll_names
+from harness.pragmas import (
+    Pragma,
+    is_ours,
+    lookalike,
+    number,
+    read_pragma,
+    unroll_factor,
+    unroll_names,
+)
 from harness.records import Value
 
 
@@ -121,3 +129,11 @@ def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other() -> None:
 )  # fmt: skip
 def test_constants_are_plain_decimal_numbers(text: str, value: Value) -> None:
     assert number(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "factor"),
+    [("unroll 4", "4"), ("unroll(N)", "N"), ("unroll ( 2 )", "2"), ("unroll", "")],
+)
+def test_an_unroll_pragma_says_its_factor(text: str, factor: str) -> None:
+    assert unroll_factor(text) == factor

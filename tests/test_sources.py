@@ -178,6 +178,17 @@ def test_a_loop_that_is_no_parameter_keeps_the_unrolling_it_has() -> None:
     assert lines[12:14] == ["", "#pragma unroll 2"]
 
 
+def test_a_constraint_between_a_pragma_and_what_it_replaces_changes_nothing() -> None:
+    text = "#pragma unroll_range 1,8\n#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);\n"
+    assert _body(text, {"UNROLL_1": 2}) == ["#pragma unroll 2", "", "", "for (;;);", ""]
+
+
+def test_a_constraint_behind_code_lets_the_next_loop_keep_its_unrolling() -> None:
+    text = "#pragma unroll_range 1,8\n;\n#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);"
+    lines = ["#pragma unroll 2", ";", "", "#pragma unroll 4", "for (;;);"]
+    assert _body(text, {"UNROLL_1": 2}) == lines
+
+
 def test_a_define_without_a_value_gets_one() -> None:
     assert _body("#define FAST// c\nint a;", {"FAST": True}) == ["#define FAST 1// c", "int a;"]
 

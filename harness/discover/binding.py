@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.directives import Directive, Scan, spaced
+from harness.discover.scope import Scope
 from harness.errors import Fault, SpecError
 from harness.pragmas import (
     UNROLLS,
@@ -16,6 +17,7 @@ from harness.pragmas import (
     lookalike,
     number,
     read_pragma,
+    unroll_factor,
     unroll_names,
 )
 from harness.records import Value
@@ -44,26 +46,35 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the pragmas of a source say."""
+    """What the pragmas of a source say; `left_out` matters to other kernels of it alone."""
 
     tuned: tuple[Tuned, ...]
     constraints: tuple[Pragma, ...]
+    left_out: tuple[Tuned, ...]
 
 
-def read_pragmas(path: str, scan: Scan) -> Declared:
-    """Read and place every pragma of ours; raises SpecError with every fault."""
+def read_pragmas(path: str, scan: Scan, scope: Scope) -> Declared:
+    """Read and place every pragma of ours; raises SpecError with every fault of the file."""
     reader = _Reader(path, scan)
     for index, directive in enumerate(scan.directives):
         reader.read(index, directive)
     if reader.faults:
         raise SpecError(reader.faults)
-    return Declared(tuple(reader.tuned.values()), tuple(reader.constraints))
+    tuned: dict[str, Tuned] = {}
+    for offset, found in reader.placed:
+        is_loop = found.pragma.kind in UNROLLS
+        if scope.holds(offset) if is_loop else found.name not in scope.foreign:
+            tuned.setdefault(found.name, found)
+    left_out = (t for name, t in reader.tuned.items() if name not in tuned)
+    return Declared(tuple(tuned.values()), tuple(reader.constraints), tuple(left_out))
 
 
 def guessed_role(name: str) -> str:
     """What a name says of a role: sizes of blocks and tiles are launch, all else is source."""
     parts = [p.lower().rstrip("0123456789") for p in re.split(r"_|(?<=[a-z])(?=[A-Z])", name)]
-    is_size = parts[-1] in ("x", "y", "z") or any(part in _LAUNCH_PARTS for part in parts)
+    is_size = parts[-1] in ("x", "y", "z") or any(
+        part in _LAUNCH_PARTS or part.endswith(("block", "threads")) for part in parts
+    )
     return "launch" if is_size else "source"
 
 
@@ -86,6 +97,7 @@ class _Reader:
 
     def __init__(self, path: str, scan: Scan) -> None:
         self.tuned: dict[str, Tuned] = {}
+        self.placed: list[tuple[int, Tuned]] = []
         self.constraints: list[Pragma] = []
         self.faults: list[Fault] = []
         self._path = path
@@ -108,16 +120,17 @@ class _Reader:
             if pragma.kind == "constraint":
                 self.constraints.append(pragma)
             elif pragma.kind in UNROLLS:
-                self._add(self._above_loop(index, pragma))
+                self._add(directive.start, self._above_loop(index, pragma))
             else:
-                self._add(self._above_define(index, pragma))
+                self._add(directive.start, self._above_define(index, pragma))
         except (ValueError, _Fault) as error:
             self._fault(directive.line, f"`#pragma {printable(directive.text)}`: {error}")
 
     def _fault(self, line: int, text: str) -> None:
         self.faults.append(Fault(self._path, line, printable(text)))
 
-    def _add(self, tuned: Tuned) -> None:
+    def _add(self, offset: int, tuned: Tuned) -> None:
+        self.placed.append((offset, tuned))
         other = self.tuned.setdefault(tuned.name, tuned)
         shared = tuned.pragma.kind in UNROLLS and other.pragma.kind in UNROLLS
         same = (other.default, list(other.pragma.values[:1000]), len(other.pragma.values)) == (
@@ -167,7 +180,7 @@ class _Reader:
 
     def _factor(self, directive: Directive, pragma: Pragma) -> Value:
         """The default: the factor of the `#pragma unroll` that stands above the loop already."""
-        told = directive.text.removeprefix("unroll").strip(" ()")
+        told = unroll_factor(directive.text)
         factor = 1 if directive.word == "nounroll" else self._constants.get(told, number(told))
         if not _is_value(factor, pragma):
             raise _Fault(

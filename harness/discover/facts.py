@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.directives import spaced
+from harness.directives import scan, spaced
 from harness.discover.binding import Declared, constants_of, printable, read_pragmas
+from harness.discover.scope import Scope, scope_of
 from harness.discover.suggestions import Suggestion, suggest_constants, suggest_loops
-from harness.discover.syntax import Argument, Kernel, find_kernels, find_loops
+from harness.discover.syntax import Argument, Kernel, find_kernels, find_launchers, find_loops
 from harness.discover.types import NumpyType, numpy_type
 from harness.discover.words import CUDA, OPENCL, Prepared, prepare
 from harness.errors import Fault, SpecError, UsageError
 from harness.expression import Expression
 from harness.pragmas import Pragma
 from harness.records import LIMIT_NAMES
-from harness.sources import read_source
+from harness.sources import Source, read_source
 
 _SHOWN_NAMES = 12
 
@@ -32,7 +33,7 @@ class Facts:
     declared: Declared
     suggested: tuple[Suggestion, ...]
     loops: tuple[str, ...]
-    others: frozenset[str]  # the arguments of the file's other kernels
+    others: frozenset[str]  # what only the file's other kernels have: arguments and parameters
     aliases: Mapping[str, str]
 
     def type_of(self, argument: Argument) -> NumpyType | None:
@@ -74,36 +75,44 @@ class Facts:
 
 def discover(path: Path, function: str | None) -> Facts:
     """Read a source; raises UsageError or SpecError for what a space cannot be made of."""
-    text = _text(path)
-    prepared = prepare(text, path.suffix)
+    source = _source(path)
+    prepared = prepare(source.text, path.suffix)
     kernels = find_kernels(prepared)
     kernel = _chosen(path, kernels, function)
-    declared = read_pragmas(str(path), prepared.scan)
-    tuned = {t.name for t in declared.tuned}
+    scope = _scope(kernel, kernels, prepared, source)
+    declared = read_pragmas(str(path), prepared.scan, scope)
+    known = {t.name for t in (*declared.tuned, *declared.left_out)}
     options = {v for t in declared.tuned for v in t.pragma.values if isinstance(v, str)}
     constants = constants_of(prepared.scan.directives)
-    loops = find_loops(prepared, {n: v for n, v in constants.items() if n not in tuned})
+    fixed = {name: value for name, value in constants.items() if name not in known}
+    loops = [loop for loop in find_loops(prepared, fixed) if scope.holds(loop.start)]
+    elsewhere = (a.name for other in kernels if other is not kernel for a in other.arguments)
     facts = Facts(
         path,
         prepared.dialect,
         kernel,
         declared,
-        tuple(suggest_constants(prepared.scan, loops, kernel.sizes, tuned | options)),
+        tuple(suggest_constants(prepared.scan, scope, loops, kernel.sizes, known | options)),
         tuple(suggest_loops(prepared.scan, loops)),
-        frozenset(a.name for other in kernels if other is not kernel for a in other.arguments),
+        scope.foreign.union(elsewhere, (t.name for t in declared.left_out)),
         _aliases(prepared),
     )
     _check_constraints(facts)
     return facts
 
 
-def _text(path: Path) -> str:
+def _source(path: Path) -> Source:
     try:
-        return read_source(path).text
+        return read_source(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} {error}") from None
+
+
+def _scope(kernel: Kernel, kernels: Sequence[Kernel], prepared: Prepared, source: Source) -> Scope:
+    included = (scan(text) for text in source.includes.values())
+    return scope_of(kernel, kernels, find_launchers(prepared), prepared.scan, included)
 
 
 def _chosen(path: Path, kernels: Sequence[Kernel], function: str | None) -> Kernel:
@@ -114,7 +123,7 @@ def _chosen(path: Path, kernels: Sequence[Kernel], function: str | None) -> Kern
             "that ends in .cl, or KERNEL where portable.h is included"
         )
     if function is None:
-        if len(kernels) > 1:
+        if len({k.name for k in kernels}) > 1:
             raise UsageError(f"{path} has {len(kernels)} kernels: {there}; choose with --function")
         return kernels[0]
     chosen = [k for k in kernels if k.name == function]

@@ -27,11 +27,13 @@ def _head(facts: Facts) -> Iterator[str]:
     yield f'"""Host side of {name}: what the kernel is given, and what it must return."""'
     yield ""
     yield "import numpy as np"
-    if any(a.is_pointer and not a.is_const for a in facts.kernel.arguments):
+    written = [a.name for a in facts.kernel.arguments if a.is_pointer and not a.is_const]
+    if written:
         yield ""
-        yield "# FILL IN: arrays of zeros are outputs by guess: give content to what is read,"
-        yield "# and name here what is read and overwritten:"
-        yield '# INOUT = ("y",)'
+        yield "# FILL IN: arrays of zeros are outputs by guess: give content to what is read. Name"
+        yield "# here what a kernel reads and overwrites, and what one launch writes and a later"
+        yield "# one reads; such arrays are restored before every run:"
+        yield f"# INOUT = ({json.dumps(written[0])},)"
 
 
 def _arguments(facts: Facts) -> Iterator[str]:

@@ -23,7 +23,10 @@ FILL_IN, CONFIRM = "# FILL IN: ", "# CONFIRM: "
 _WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 _START_SIZES = {1: 1_048_576, 2: 1024}  # elements along each dimension of a first input
 _SMALL = 64
-_ALONG_ROWS = ("n", "width", "w", "cols", "columns", "nx")
+_DEFAULT_GROUPS = (("64",), ("16", "16"), ("8", "8", "8"))
+# What inputs are called by along x, y and z; neighbouring threads walk along rows.
+_ALONG = (("n", "width", "w", "cols", "columns", "nx", "wb"),
+          ("m", "height", "h", "rows", "ny", "ha"), ("depth", "d", "nz"))  # fmt: skip
 
 
 def space_text(facts: Facts, folder: Path, host: Path) -> str:
@@ -124,6 +127,9 @@ def _parameters(facts: Facts) -> Iterator[str]:
     for suggestion in active:
         yield f"  # line {suggestion.line}: #define {suggestion.name} {suggestion.default}"
         yield f"  {_entry(suggestion)}  {CONFIRM}the values and the role, guessed"
+    if facts.declared.left_out:
+        names = ", ".join(f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
+        yield f"  # Left out, since only other kernels of the file have it: {names}"
     if offered:
         yield "  # Constants that could be parameters as well, with values around their own:"
         yield from (f"  # {_entry(suggestion)}" for suggestion in offered)
@@ -206,13 +212,17 @@ def _group(facts: Facts) -> tuple[list[str], str]:
             sizes = sizes[:-1]
         return list(sizes), f"# as the source declares it: ({told})"
     mark = f"{FILL_IN}the source declares ({told}), say it here" if sizes else ""
-    by_dimension = {name[-1].lower(): name for name in launched if re.search(r"_[XYZxyz]$", name)}
+    by_dimension = {n[-1].lower(): n for n in launched if re.search(r"(?:^|_)[XYZxyz]$", n)}
     if "x" in by_dimension:
         named = [by_dimension[d] for d in "xyz" if d in by_dimension]
         return named, mark or f"{CONFIRM}the threads (work-items) of a group, guessed from names"
+    dimensions = 1 if mark else facts.kernel.dimensions
     if launched:
-        return launched[:1], mark or f"{CONFIRM}the threads (work-items) of a group, guessed"
-    return [str(_SMALL)], mark or f"{FILL_IN}the threads (work-items) of a group"
+        group = launched[:1] * dimensions
+        return group, mark or f"{CONFIRM}the threads (work-items) of a group, guessed"
+    return [
+        *_DEFAULT_GROUPS[dimensions - 1]
+    ], mark or f"{FILL_IN}the threads (work-items) of a group"
 
 
 def _is_size(text: str, launched: Sequence[str]) -> bool:
@@ -227,23 +237,28 @@ def _launch_parameters(facts: Facts) -> list[str]:
 
 def _constraints(facts: Facts) -> Iterator[str]:
     lines = [f"  - {_expression(c.operands)}  # line {c.line}" for c in facts.constraints]
-    launched = [size for size in _group(facts)[0] if not size.isdigit()]
-    if launched:
-        lines.append(f"  - {' * '.join(launched)} <= max_group_size")
     yield "constraints:" if lines else "constraints: []"
     yield from lines
 
 
 def _launch(facts: Facts) -> Iterator[str]:
     group, comment = _group(facts)
-    # Neighbouring threads walk along rows: by name, else along the last dimension.
-    names = list(features(facts))[::-1]
-    along = sorted(names, key=lambda name: name.lower() not in _ALONG_ROWS)
-    grid = [f"ceil_div({along[min(i, len(along) - 1)]}, {size})" for i, size in enumerate(group)]
+    along = _along(list(features(facts)), len(group))
+    grid = [f"ceil_div({name}, {size})" for name, size in zip(along, group, strict=True)]
     yield "launch:"
     yield f"  group: [{', '.join(group)}]  {comment}"
     told = f"{CONFIRM}one thread (work-item) for each element, guessed"
     yield f"  grid: [{', '.join(map(json.dumps, grid))}]  {told}"
+
+
+def _along(names: list[str], dimensions: int) -> Iterator[str]:
+    """The feature that tells the size along x, y and z: by its name, else from the last on."""
+    left = names[::-1]
+    for usual in _ALONG[:dimensions]:
+        name = next((n for n in left if n.lower() in usual), left[0])
+        yield name
+        if len(left) > 1:
+            left.remove(name)
 
 
 # ------------------------------------------------------------------- inputs and the rest

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from harness.directives import Directive, Scan
 from harness.discover.binding import constants_of, guessed_role
+from harness.discover.scope import Scope
 from harness.discover.syntax import Loop
 from harness.pragmas import UNROLLS, is_ours, number
 
 MAX_GROUP = 1024
 MAX_FACTOR = 8
+MIN_SIZE = 64  # powers of two from here are sizes, whatever they are called
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,14 @@ class Suggestion:
 
 
 def suggest_constants(
-    scan: Scan, loops: Sequence[Loop], sizes: Sequence[str], known: Set[str]
+    scan: Scan, scope: Scope, loops: Sequence[Loop], sizes: Sequence[str], known: Set[str]
 ) -> Iterator[Suggestion]:
-    """Constants that the code uses, each with values around its own; `known` are left out."""
+    """Constants in scope, each with values around its own; `known` are left out."""
     constants = constants_of(scan.directives)
     factors = {loop.factor for loop in loops}
-    used = _used(scan)
     for directive in scan.directives:
         name = directive.word
-        if directive.is_constant and name in constants and name in used and name not in known:
+        if directive.is_constant and name in constants and name in scope.used and name not in known:
             default = constants[name]
             if default >= 0:
                 is_size = name in sizes or guessed_role(name) == "launch"
@@ -48,16 +49,6 @@ def suggest_constants(
                 )
 
 
-def _used(scan: Scan) -> set[str]:
-    """The words of the code, and of the preprocessor lines apart from what they define."""
-    words = {token.text for token in scan.code}
-    for directive in scan.directives:
-        if directive.name not in ("ifndef", "ifdef", "undef"):
-            operands = directive.operands[1:] if directive.name == "define" else directive.operands
-            words |= {token.text for token in operands}
-    return words
-
-
 def _around(default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
     """Values around a default, as YAML, and the role that goes with them."""
     if is_factor:
@@ -65,7 +56,8 @@ def _around(default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
     if default in (0, 1) and not is_size:
         return "values: [0, 1]", "choice"
     role = "launch" if is_size else "source"
-    if is_size and default & (default - 1) == 0 and default > 0:
+    is_power = default & (default - 1) == 0 and default > 0
+    if is_power and (is_size or default >= MIN_SIZE):
         most = max(default, min(4 * default, MAX_GROUP))
         return f"type: power_of_two, min: {max(1, default // 4)}, max: {most}", role
     return f"type: integer, min: 1, max: {max(2, 2 * default)}", role
@@ -80,17 +72,21 @@ def suggest_loops(scan: Scan, loops: Sequence[Loop]) -> Iterator[str]:
         if loop.unrolled and not loop.factor.isidentifier():
             yield f"line {loop.line}, {loop.unrolled}: {_instead(loop)}"
         elif loop.trips and loop.trips > 1 and not loop.unrolled:
-            most = min(loop.trips, MAX_FACTOR)
-            yield f"line {loop.line}, {loop.trips} turns: #pragma unroll_range 1,{most}"
+            yield f"line {loop.line}, {loop.trips} turns: #pragma unroll_range 1,{_most(loop)}"
 
 
 def _instead(loop: Loop) -> str:
     """A pragma with the factor that the loop has now, which is then the default."""
     factor = number(loop.factor)
     if not isinstance(factor, int):
-        return f"#pragma unroll_range 0,{MAX_FACTOR} in its place"
+        return f"#pragma unroll_range 0,{_most(loop)} in its place"
     place = "" if loop.unrolled and loop.unrolled.startswith("#") else " in its place"
-    return f"#pragma unroll_range 1,{max(MAX_FACTOR, factor)}{place}"
+    return f"#pragma unroll_range 1,{max(_most(loop), factor)}{place}"
+
+
+def _most(loop: Loop) -> int:
+    """The highest factor to try."""
+    return min(loop.trips or MAX_FACTOR, MAX_FACTOR)
 
 
 def _below_pragmas(directives: Sequence[Directive]) -> set[int]:

@@ -18,12 +18,15 @@ from harness.discover.words import (
     LOCAL_WORDS,
     Blanked,
     Prepared,
+    dimensions,
     group_sizes,
 )
-from harness.pragmas import number
+from harness.pragmas import number, unroll_factor
 
 _MAX_DEPTH = 50
 _LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
+_NAMES = ("identifier", "field_identifier", "operator_name", "qualified_identifier",
+          "template_function")  # fmt: skip
 _DECLARATORS = ("pointer_declarator", "array_declarator", "reference_declarator",
                 "parenthesized_declarator")  # fmt: skip
 
@@ -44,14 +47,18 @@ class Kernel:
     """A kernel's signature; `sizes` are its group's where the source fixes or bounds them.
 
     `unreadable` holds the parameters that no argument could be made of. `is_named` says that
-    a launch finds it by its name: in CUDA only `extern "C"` functions have such names.
+    a launch finds it by its name: in CUDA only `extern "C"` functions have such names. `span`
+    is where its definition begins and ends: offsets in the text. `dimensions` is in how many
+    its threads ask where they stand: 1 to 3.
     """
 
     name: str
     line: int
+    span: tuple[int, int]
     arguments: tuple[Argument, ...]
     unreadable: tuple[str, ...]
     sizes: tuple[str, ...]
+    dimensions: int
     is_template: bool
     is_named: bool
 
@@ -74,7 +81,11 @@ class Loop:
 def find_kernels(prepared: Prepared) -> tuple[Kernel, ...]:
     """Every kernel that the text defines, in its order."""
     marked = _marked(prepared, _parsed(prepared), KERNEL_WORDS)
-    return tuple(_kernel(prepared, mark, head) for mark, head, _ in marked)
+    return tuple(
+        _kernel(prepared, mark, head, _span(prepared, mark, around))
+        for mark, head, around in marked
+        if _text(head.child_by_field_name("declarator")).isidentifier()
+    )
 
 
 def find_loops(prepared: Prepared, constants: Mapping[str, int]) -> tuple[Loop, ...]:
@@ -87,6 +98,15 @@ def find_loops(prepared: Prepared, constants: Mapping[str, int]) -> tuple[Loop, 
     # A function may bear two of the words.
     unique = {n.start_byte: n for n in nodes}
     return tuple(_loop(prepared, unique[start], constants) for start in sorted(unique))
+
+
+def find_launchers(prepared: Prepared) -> tuple[tuple[int, int], ...]:
+    """Where the functions stand that launch kernels by `<<<...>>>`, unless kernels themselves."""
+    root = _parsed(prepared)
+    kernels = {around.start_byte for *_, around in _marked(prepared, root, KERNEL_WORDS)}
+    launches = (n for n in _walk(root) if n.type == "kernel_call_syntax")
+    around = (f for n in launches for f in _ancestors(n) if f.type == "function_definition")
+    return tuple({(f.start_byte, f.end_byte) for f in around if f.start_byte not in kernels})
 
 
 def _parsed(prepared: Prepared) -> Node:
@@ -123,7 +143,10 @@ def _marked(
         around = head.parent if head else None
         while around is not None and around.type in _DECLARATORS:
             around = around.parent
-        if head and around and around.type == "function_definition":
+        if head is None or around is None or around.type != "function_definition":
+            continue
+        # A variable's mark is not that of the function behind it.
+        if not set(b";{}").intersection(prepared.text[mark.end : head.start_byte]):
             yield mark, head, around
 
 
@@ -131,27 +154,37 @@ def _heads(root: Node) -> Iterator[Node]:
     """Function declarators of definitions and of prototypes alike."""
     for node in _walk(root):
         name = node.child_by_field_name("declarator")
-        if node.type == "function_declarator" and name and name.type == "identifier":
+        if node.type == "function_declarator" and name and name.type in _NAMES:
             yield node
 
 
-def _kernel(prepared: Prepared, mark: Blanked, head: Node) -> Kernel:
+def _span(prepared: Prepared, mark: Blanked, around: Node) -> tuple[int, int]:
+    """Where a definition begins, with its template's head and the words before it, and ends."""
+    is_template = around.parent is not None and around.parent.type == "template_declaration"
+    outer = around.parent if is_template and around.parent else around
+    start = min(mark.start, outer.start_byte)
+    for item in reversed(prepared.blanked):
+        if item.end <= start:
+            if not prepared.is_blank(item.end, start):
+                break
+            start = item.start
+    return start, around.end_byte
+
+
+def _kernel(prepared: Prepared, mark: Blanked, head: Node, span: tuple[int, int]) -> Kernel:
     around = list(_ancestors(head))
-    sizes = [
-        given
-        for b in prepared.blanked
-        if b.start < head.start_byte
-        and (b.start >= mark.start or prepared.is_blank(b.end, mark.start))
-        if (given := group_sizes(b))
-    ]
+    before = (b for b in prepared.blanked if span[0] <= b.start < head.start_byte)
+    sizes = [given for b in before if (given := group_sizes(b))]
     arguments, unreadable = _arguments(prepared, head)
     is_cuda = mark.word == "__global__"
     return Kernel(
         name=_text(head.child_by_field_name("declarator")),
         line=_line(head),
+        span=span,
         arguments=arguments,
         unreadable=unreadable,
         sizes=sizes[0] if sizes else (),
+        dimensions=dimensions(prepared.text[slice(*span)].decode()),
         is_template=any(n.type == "template_declaration" for n in around),
         is_named=not is_cuda or any(n.type == "linkage_specification" for n in around),
     )
@@ -208,14 +241,14 @@ def _unrolled(prepared: Prepared, start: int) -> tuple[str | None, str]:
     for directive in prepared.scan.directives:
         is_above = directive.next_code == start
         if is_above and directive.name == "pragma" and directive.word == "unroll":
-            return f"#pragma {directive.text}", directive.text.removeprefix("unroll").strip(" ()")
+            return f"#pragma {directive.text}", unroll_factor(directive.text)
     for item in prepared.blanked:
         if item.end <= start and prepared.is_blank(item.end, start):
             told = "".join(token.text for token in item.arguments)
             if item.word == "UNROLL":
                 return f"UNROLL({told})", told
             if item.word == "_Pragma" and told.strip('"').startswith("unroll"):
-                return f"_Pragma({told})", told.strip('"').removeprefix("unroll").strip(" ()")
+                return f"_Pragma({told})", unroll_factor(told.strip('"'))
     return None, ""
 
 

@@ -8,6 +8,7 @@ other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,13 @@ _CALLED = {
     "__attribute__", "_Pragma", "__launch_bounds__", "__align__", "__cluster_dims__", "alignas",
     "KERNEL_SIZED", "ALIGNED", "UNROLL",
 }  # fmt: skip
+
+
+# Where a thread stands, in CUDA, in OpenCL and in the words of portable.h.
+_PLACES = re.compile(
+    r"\b(?:(?:threadIdx|blockIdx)\s*\.\s*([xyz])\b"
+    r"|get_(?:global|local|group)_id\s*\(\s*([012])\s*\)|(?:THREAD|BLOCK)_([XYZ])\b)"
+)
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,12 @@ def _closing(code: Sequence[Token], index: int) -> int:
         if depth == 0:
             return position + 1 if position > index else index
     return index
+
+
+def dimensions(body: str) -> int:
+    """In how many dimensions a kernel's threads ask where they stand: 1 to 3."""
+    asked = (found[1] or found[2] or found[3] for found in _PLACES.finditer(body))
+    return max((1 + "x0y1z2".index(letter.lower()) // 2 for letter in asked), default=1)
 
 
 def group_sizes(item: Blanked) -> tuple[str, ...]:

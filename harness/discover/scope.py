@@ -1,0 +1,94 @@
+"""A file of several kernels -> what in it can matter to one of them.
+
+Macros, helper functions and included files are everybody's; the definition of another kernel is
+not, nor are the macros that only such definitions use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.directives import Directive, Scan
+from harness.discover.syntax import Kernel
+from harness.pragmas import is_ours
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# An #if asks by these whether a macro is there: that uses no value of it.
+_GUARD = re.compile(r"\bdefined\s*\(?\s*\w+")
+_Spans = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What one kernel has of its file.
+
+    `others` are the definitions of the other kernels, from offset to offset; `foreign` the macros
+    that only those use, and `used` all others that anything uses.
+    """
+
+    others: tuple[tuple[int, int], ...]
+    foreign: frozenset[str]
+    used: frozenset[str]
+
+    def holds(self, offset: int) -> bool:
+        """Whether what stands there lies in no other kernel."""
+        return not _is_within(offset, self.others)
+
+
+def scope_of(
+    kernel: Kernel, kernels: Sequence[Kernel], hosts: _Spans, scan: Scan, includes: Iterable[Scan]
+) -> Scope:
+    """The scope of one of a file's kernels; `hosts` are the functions that launch kernels."""
+    others = tuple(k.span for k in kernels if k.name != kernel.name)
+    here, there, hosted = set[str](), set[str](), set[str]()
+    for offset, words in _uses(scan):
+        place = there if _is_within(offset, others) else here
+        (hosted if _is_within(offset, hosts) else place).update(words)
+    macros = _macros(scan.directives)
+    for included in includes:
+        here.update(word for _, words in _uses(included) for word in words)
+        macros |= _macros(included.directives)
+    own, all_ = _expanded(here, macros), _expanded(here | there | hosted, macros)
+    foreign = _expanded(there, macros) - own
+    return Scope(others, frozenset(foreign), frozenset(all_ - foreign))
+
+
+def _is_within(offset: int, spans: _Spans) -> bool:
+    return any(start <= offset < end for start, end in spans)
+
+
+def _uses(scan: Scan) -> Iterable[tuple[int, Iterable[str]]]:
+    """Where words stand that macros would be put in for, and the words."""
+    for token in scan.code:
+        yield token.start, (token.text,)
+    for directive in scan.directives:
+        # What our pragmas speak of, they do not use.
+        if directive.name in ("if", "elif", "include") or _is_others_pragma(directive):
+            yield directive.start, _WORD.findall(_GUARD.sub("", directive.text))
+
+
+def _is_others_pragma(directive: Directive) -> bool:
+    return directive.name == "pragma" and not is_ours(directive)
+
+
+def _macros(directives: Sequence[Directive]) -> dict[str, set[str]]:
+    """The words that each macro stands for, in any of its definitions."""
+    found: dict[str, set[str]] = {}
+    for directive in directives:
+        if directive.name == "define":
+            found.setdefault(directive.word, set()).update(t.text for t in directive.operands[1:])
+    return found
+
+
+def _expanded(words: Iterable[str], macros: Mapping[str, set[str]]) -> set[str]:
+    """The words and what they stand for as macros, and so on."""
+    found: set[str] = set()
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop()
+        if word not in found:
+            found.add(word)
+            waiting.extend(macros.get(word, ()))
+    return found
