@@ -65,10 +65,13 @@
 #define NODE(k) (BLOCK_X * (BLOCK * NPT) + (k) * BLOCK + THREAD_X)
 #endif
 
-/* `level` is that of the neighbours: one more than the frontier's. */
-KERNEL expand(GLOBAL const int *RESTRICT attributes, GLOBAL const int *RESTRICT edges,
-              GLOBAL unsigned char *RESTRICT status, GLOBAL int *RESTRICT levels, int n,
-              int level) {
+/* `level` is that of the neighbours: one more than the frontier's.
+ *
+ * Not KERNEL_SIZED: of a kernel with a promised block size nvcc ignores -maxrregcount. Nor are
+ * the pointers RESTRICT: nvcc would read the graph through the read-only cache, past which -dlcm
+ * goes. */
+KERNEL expand(GLOBAL const int *attributes, GLOBAL const int *edges, GLOBAL unsigned char *status,
+              GLOBAL int *levels, int n, int level) {
     for (int k = 0; k < NPT; k++) {
         const int node = NODE(k);
         if (node < n && STATUS(FRONTIER, node)) {
@@ -86,8 +89,7 @@ KERNEL expand(GLOBAL const int *RESTRICT attributes, GLOBAL const int *RESTRICT 
     }
 }
 
-KERNEL settle(GLOBAL unsigned char *RESTRICT status, GLOBAL int *RESTRICT reached, int n,
-              int level) {
+KERNEL settle(GLOBAL unsigned char *status, GLOBAL int *reached, int n, int level) {
     for (int k = 0; k < NPT; k++) {
         const int node = NODE(k);
         if (node < n && STATUS(MARKED, node)) {

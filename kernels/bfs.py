@@ -96,5 +96,6 @@ def _graph(n: int, connectivity: int, rng: np.random.Generator) -> tuple[np.ndar
     pairs = rng.integers(0, n, size=(2, n * connectivity), dtype=np.int64)
     # A key that sorts by the node where an edge begins, and holds the one where it ends.
     keys = np.concatenate([pairs[0] * n + pairs[1], pairs[1] * n + pairs[0]])
+    del pairs  # as large as the keys: 0.5 GB for the largest graph
     keys.sort()
     return np.bincount(keys // n, minlength=n), (keys % n).astype(np.int32)

@@ -8,8 +8,8 @@
  * global memory coalesce.
  *
  * Launch: TILE x TILE threads, ceil(wB / TILE) x ceil(hA / TILE) blocks.
- * All matrices are row-major: A is hA x wA, B is wA x wB, C is hA x wB, with any sizes from 1 to
- * 2^30.
+ * All matrices are row-major: A is hA x wA, B is wA x wB, C is hA x wB. All sizes may be from 1 to
+ * 2^30, but for hA in CUDA: it takes at most 65,535 blocks there, hence 65,535 * TILE rows.
  */
 #include "portable.h"
 
@@ -18,9 +18,15 @@
 #define TILE 16
 #endif
 
-/* How often the loop over the products of a tile is unrolled: 1 .. TILE. */
+/* How often the loop over the products of a tile is unrolled: 1 .. TILE; 0 leaves it to the
+ * compiler, which may well unroll it all. */
 #ifndef UNROLL_K
-#define UNROLL_K 1
+#define UNROLL_K 0
+#endif
+#if UNROLL_K
+#define UNROLL_PRODUCTS UNROLL(UNROLL_K)
+#else
+#define UNROLL_PRODUCTS
 #endif
 
 KERNEL_SIZED(TILE, TILE, 1)
@@ -38,7 +44,7 @@ matmul(GLOBAL const float *RESTRICT A, GLOBAL const float *RESTRICT B, GLOBAL fl
         a[ty][tx] = row < hA && across < wA ? A[(size_t)row * wA + across] : 0.0f;
         b[ty][tx] = down < wA && column < wB ? B[(size_t)down * wB + column] : 0.0f;
         BARRIER();
-        UNROLL(UNROLL_K)
+        UNROLL_PRODUCTS
         for (int k = 0; k < TILE; k++) sum += a[ty][k] * b[k][tx];
         BARRIER(); /* nobody still reads the tiles */
     }

@@ -6,21 +6,25 @@ from collections.abc import Mapping
 
 import numpy as np
 
+LONGEST_SUM = 2**20
+"""Products of at most 16 whose sum float32 surely holds: it counts to 2^24 without a gap."""
+
 
 def arguments(
     features: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, np.ndarray | np.generic]:
     """The kernels' arguments in their order: A, B, C, each (n, n) and row-major, and n.
 
-    A and B are float32, uniform in [0.5, 1.5). With values of both signs C would cancel towards
-    zero, and an error relative to C would say nothing about the kernel. No factor is near zero
-    either: each of the n products of an element of C weighs 0.25 / n of it or more.
+    A and B are float32 and hold whole numbers from 1 to 4, n at most 2^20: all sums of their
+    products are whole numbers up to 2^24, which float32 holds exactly, so that C is the same in
+    whatever order a kernel adds, with whatever flags it was compiled.
     """
     n = features["n"]
-    half = np.float32(0.5)
+    if n > LONGEST_SUM:
+        raise ValueError(f"n must be 2**20 at most, so that float32 sums are exact, not {n}")
     return {
-        "A": rng.random((n, n), dtype=np.float32) + half,
-        "B": rng.random((n, n), dtype=np.float32) + half,
+        "A": _whole_numbers((n, n), rng),
+        "B": _whole_numbers((n, n), rng),
         # An element that the kernel forgets stays NaN, which equals nothing.
         "C": np.full((n, n), np.nan, dtype=np.float32),
         "n": np.int32(n),
@@ -32,3 +36,8 @@ def reference(arguments: Mapping[str, np.ndarray | np.generic]) -> dict[str, np.
     a = np.asarray(arguments["A"], dtype=np.float64)
     b = np.asarray(arguments["B"], dtype=np.float64)
     return {"C": a @ b}
+
+
+def _whole_numbers(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """From 1 to 4, drawn as bytes: they are many. Without 0, which would hide a lost product."""
+    return rng.integers(1, 4, size=shape, dtype=np.int8, endpoint=True).astype(np.float32)

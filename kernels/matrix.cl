@@ -7,8 +7,8 @@
  * to the caches.
  *
  * Launch: X x Y threads, ceil(wB / X) x ceil(hA / Y) blocks.
- * All matrices are row-major: A is hA x wA, B is wA x wB, C is hA x wB, with any sizes from 1 to
- * 2^30.
+ * All matrices are row-major: A is hA x wA, B is wA x wB, C is hA x wB. All sizes may be from 1 to
+ * 2^30, but for hA in CUDA: it takes at most 65,535 blocks there, hence 65,535 * Y rows.
  */
 #include "portable.h"
 
@@ -25,9 +25,15 @@
 #define TILING 16
 #endif
 
-/* How often the loop over the products of a step is unrolled: 1 .. TILING. */
+/* How often the loop over the products of a step is unrolled: 1 .. TILING; 0 leaves it to the
+ * compiler, which may well unroll it all. */
 #ifndef UNROLL_K
-#define UNROLL_K 1
+#define UNROLL_K 0
+#endif
+#if UNROLL_K
+#define UNROLL_PRODUCTS UNROLL(UNROLL_K)
+#else
+#define UNROLL_PRODUCTS
 #endif
 
 /* 1: A, or B, is read through the read-only cache (the program's textures); 0: by plain reads. */
@@ -81,13 +87,13 @@ KERNEL matrix(GLOBAL const float *A, GLOBAL const float *B, GLOBAL float *C, int
             b[i / X][i % X] = r < wA && c < wB ? READ_B((size_t)r * wB + c) : 0.0f;
         }
         BARRIER();
-        UNROLL(UNROLL_K)
+        UNROLL_PRODUCTS
         for (int k = 0; k < TILING; k++) sum += a[THREAD_Y][k] * b[k][THREAD_X];
         BARRIER(); /* nobody still reads the tiles */
 #else
         if (row < hA && column < wB) {
             const int width = min(wA - begin, TILING);
-            UNROLL(UNROLL_K)
+            UNROLL_PRODUCTS
             for (int k = begin; k < begin + width; k++) {
                 sum += READ_A((size_t)row * wA + k) * READ_B((size_t)k * wB + column);
             }

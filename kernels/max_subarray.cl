@@ -34,9 +34,15 @@
 #define LOADS 0
 #endif
 
-/* How often the loop over the elements of a step is unrolled (over groups of four if LOADS is 1). */
+/* How often the loop over the elements of a step is unrolled (over groups of four if LOADS is 1);
+ * 0 leaves it to the compiler. */
 #ifndef UNROLLED
-#define UNROLLED 1
+#define UNROLLED 0
+#endif
+#if UNROLLED
+#define UNROLL_STEP UNROLL(UNROLLED)
+#else
+#define UNROLL_STEP
 #endif
 
 typedef struct {
@@ -121,19 +127,19 @@ KERNEL ranges(GLOBAL const int *values, GLOBAL int *partial, int n) {
             staged[i / ITEMS][i % ITEMS] = place < n ? values[place] : 0;
         }
         BARRIER();
-        UNROLL(UNROLLED)
+        UNROLL_STEP
         for (int k = 0; k < ITEMS; k++) range = append(range, staged[THREAD_X][k]);
 #else
         if (begin + ITEMS <= n) {
 #if LOADS == 1
             GLOBAL const int4 *four = (GLOBAL const int4 *)(values + begin);
-            UNROLL(UNROLLED)
+            UNROLL_STEP
             for (int k = 0; k < ITEMS / 4; k++) {
                 const int4 v = four[k];
                 range = append(append(append(append(range, v.x), v.y), v.z), v.w);
             }
 #else
-            UNROLL(UNROLLED)
+            UNROLL_STEP
             for (int k = 0; k < ITEMS; k++) range = append(range, values[begin + k]);
 #endif
         } else {

@@ -15,7 +15,8 @@ RECORD = 4
 """Integers of a record: total, best prefix, best suffix, best."""
 
 LARGEST_VALUE = 15
-"""2^27 elements of this size, all of one sign, still sum to less than 2^31."""
+MOST_VALUES = np.iinfo(np.int32).max // LARGEST_VALUE
+"""So many of the largest value, 143,165,576 and so more than 2^27, still sum to an int32."""
 
 _CHUNK = 1 << 22
 """Elements that the reference looks at together: their int64 sums take 32 MiB."""
@@ -27,15 +28,15 @@ INOUT = ("partial",)
 def arguments(
     features: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, np.ndarray | np.generic]:
-    """values (n,), partial (1024, 4), result (4,), n; all of int32. n is at most 2^27.
+    """values (n,), partial (1024, 4), result (4,), n; all of int32. n is at most MOST_VALUES.
 
     The values lie between -15 and 15, both signs alike often: the best range of such a walk is
     long and crosses most threads' ranges. None is 0: one that is lost changes the total, which
     is verified beside the best, wherever the best range lies.
     """
     n = features["n"]
-    if n * LARGEST_VALUE > np.iinfo(np.int32).max:
-        raise ValueError(f"n must be 2**27 at most, so that every sum fits an int32, but got {n}")
+    if n > MOST_VALUES:
+        raise ValueError(f"n must be {MOST_VALUES} at most: every sum fits an int32; but got {n}")
     return {
         "values": _values(n, rng),
         "partial": np.full((MOST_BLOCKS, RECORD), -1, dtype=np.int32),

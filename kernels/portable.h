@@ -26,7 +26,8 @@
 #ifndef PORTABLE_H
 #define PORTABLE_H
 
-/* UNROLL(4), or UNROLL(NAME) where NAME is a macro, above a loop; UNROLL(1) forbids it.
+/* UNROLL(4), or UNROLL(NAME) where NAME is a macro, above a loop; UNROLL(1) forbids it,
+ * and also what the compiler would have unrolled by itself: no UNROLL leaves it the choice.
  * The detour through _Pragma exists because nvcc leaves macros in `#pragma` lines alone. */
 #define PORTABLE_PRAGMA(text) _Pragma(#text)
 #define UNROLL(times) PORTABLE_PRAGMA(unroll times)

@@ -28,7 +28,7 @@
  * 2  sequential addressing: the first half adds the second half, then the first quarter ...
  * 3  sequential addressing, written out. */
 #ifndef IMPLEMENTATION
-#define IMPLEMENTATION 2
+#define IMPLEMENTATION 3
 #endif
 
 /* One level of sequential addressing. */

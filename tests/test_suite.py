@@ -16,7 +16,9 @@ import pytest
 import yaml
 
 from harness.backends.choose import Backend, choose
+from harness.backends.nvcc import find_nvcc
 from harness.builds import Builds
+from harness.errors import BackendUnavailable
 from harness.inspection import architecture_target, target_space
 from harness.programs import make_program
 from harness.records import Config, Input, Measurement, Outcome
@@ -25,6 +27,14 @@ from harness.space import Space
 from harness.spec import Spec, load_spec
 from harness.tune import main as tune
 from harness.workers import LocalMeasurer
+
+try:
+    find_nvcc()
+    NO_NVCC = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
+except BackendUnavailable as error:
+    NO_NVCC = str(error)
+
+needs_nvcc = pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
 
 ROOT = Path(__file__).parents[1]
 CASES = sorted((ROOT / "tests/data/suite").glob("*.yaml"))
@@ -119,6 +129,7 @@ def test_space_tunes_with_a_small_budget(case: SuiteCase, opencl: Backend, tmp_p
     assert [row.measurement.outcome for row in rows] == [Outcome.OK] * len(rows)
 
 
+@needs_nvcc
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_corners_compile_without_a_warning(case: SuiteCase, arch: str) -> None:
     spec, target = spec_of(case), architecture_target(arch)
