@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from filelock import FileLock, Timeout
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, select
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
 from harness.cachefolder import cache_folder
@@ -32,6 +32,12 @@ def now() -> str:
 def place_of(connection: Connection) -> str:
     """What people call the database of a connection."""
     return str(connection.get_execution_options().get("place", connection.engine.url))
+
+
+def has_table(connection: Connection, table: Table) -> bool:
+    """Whether a database that was opened here is young enough to have a table."""
+    version = connection.get_execution_options().get("version", schema.VERSION)
+    return bool(schema.TABLES_SINCE.get(table.name, 1) <= version)
 
 
 @contextmanager
@@ -72,7 +78,7 @@ def reading(place: str) -> Iterator[Engine]:
     try:
         _check_version(engine, place)
         _check_tables(engine, place)
-        yield engine
+        yield engine.execution_options(version=_version(engine))
     except DBAPIError as error:
         raise ResultsError(f"{shown_place(place)} cannot be read: {error.orig}") from None
     finally:

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, bindparam, insert, inspect, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from harness.errors import ResultsError
 from harness.results import schema
-from harness.results.connect import place_of, reading
+from harness.results.connect import has_table, place_of, reading
 from harness.results.read import refusing_damage
 from harness.results.validate import check_cells, check_meaning, check_timing
 
@@ -162,7 +162,7 @@ class _Merge:
 
 def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:
     """A table's rows in the order of their ids, checked; none of a table that is younger."""
-    if table.name not in inspect(source).get_table_names():
+    if not has_table(source, table):
         return
     found = source.execute(select(table).order_by(table.c.id)).mappings()
     for partition in found.partitions(_CHUNK):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, inspect, select
+from sqlalchemy import Connection, Select, select
 
 from harness.errors import ResultsError
 from harness.records import (
@@ -22,7 +22,7 @@ from harness.records import (
     WorstElement,
 )
 from harness.results import schema
-from harness.results.connect import place_of
+from harness.results.connect import has_table, place_of
 
 STAGES = ("search", "cross", "final")
 
@@ -203,8 +203,8 @@ def _samples(connection: Connection, chosen: Select[Any]) -> dict[int, list[floa
 
 def _observed(connection: Connection, chosen: Select[Any]) -> dict[int, dict[str, float]]:
     table = schema.observations
-    if table.name not in inspect(connection).get_table_names():
-        return {}  # a database of the first version
+    if not has_table(connection, table):
+        return {}
     ids = chosen.subquery()
     query = select(table.c.measurement_id, table.c.name, table.c.value).join(
         ids, table.c.measurement_id == ids.c.id
