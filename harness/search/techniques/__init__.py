@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from opentuner.search import technique
 
+from harness.search.techniques.gaussian_process import GaussianProcess
 from harness.search.techniques.hill_climb import HillClimb
 from harness.search.techniques.self_contained import SelfContained
 from harness.search.techniques.uniform_random import REFUSALS, UniformRandom
 
-OWN: tuple[SelfContained, ...] = (HillClimb(), UniformRandom())
+OWN: tuple[technique.SearchTechnique, ...] = (GaussianProcess(), HillClimb(), UniformRandom())
 """Each is copied at the start of a run."""
 
 for _technique in OWN:
@@ -26,12 +27,14 @@ def sole_technique(names: Sequence[str]) -> SelfContained | None:
     """The technique that these names give a run to by itself; None where there is none."""
     if len(set(names)) != 1:
         return None
-    return next((own for own in OWN if own.name == names[0]), None)
+    alone = (own for own in OWN if isinstance(own, SelfContained))
+    return next((own for own in alone if own.name == names[0]), None)
 
 
 __all__ = [
     "OWN",
     "REFUSALS",
+    "GaussianProcess",
     "HillClimb",
     "SelfContained",
     "UniformRandom",
