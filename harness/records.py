@@ -62,11 +62,23 @@ class _Named(Mapping[str, "Value"]):
         return len(self._values)
 
     def __hash__(self) -> int:
-        return hash(self.json)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        # By text, since 1, 1.0 and True are three different values of a parameter.
-        return isinstance(other, type(self)) and self.json == other.json
+        return isinstance(other, type(self)) and self._identity == other._identity
+
+    @cached_property
+    def _identity(self) -> frozenset[tuple[str, type, Value]]:
+        """What equality rests on: 1, 1.0 and True are three different values of a parameter,
+        and 0.0 and -0.0 are two, as in the canonical text."""
+        return frozenset(
+            (name, type(value), repr(value) if type(value) is float else value)
+            for name, value in self._values.items()
+        )
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._identity)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,10 @@ FIRST = 10
 
 _MOST_POINTS = 256  # of the model: fitting grows with their cube
 _BEST_POINTS = 96  # of those, the fastest; the others are drawn uniformly
-_DRAWN = 600
+_DRAWN = 300
 _CENTRES = 3
-_SECOND_STEPS = 150
+_STARTS = 2  # of second steps, a centre
+_NEAR = 40  # neighbours of a centre or a start, at most
 _RELEARN = 1.1  # growth of the number of results after which hyper-parameters are fitted anew
 
 
@@ -64,11 +65,11 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         taken = self.driver.taken
         yield from space.sample(self.manipulator.rng, _DRAWN, taken)
         for centre, _ in sorted(results, key=lambda known: known[1])[:_CENTRES]:
-            near = list(space.neighbours(centre, reach=None))
-            yield from (config for config in near if config not in taken)
-            for start in random.sample(near, min(len(near), 10)):
-                steps = itertools.islice(space.neighbours(start, reach=None), _SECOND_STEPS)
-                yield from (config for config in steps if config not in taken)
+            near = _some(space.neighbours(centre, reach=None), _NEAR)
+            second = (space.neighbours(start, reach=None) for start in near[:_STARTS])
+            for config in itertools.chain(near, *(_some(steps, _NEAR) for steps in second)):
+                if config not in taken:
+                    yield config
 
     def _gains(
         self, space: Space, results: list[tuple[Config, float]], candidates: list[Config]
@@ -91,6 +92,12 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
             self._model.fit(np.vstack([points, waiting]), np.append(outputs, believed), False)
         mean, deviation = self._model.predict(self._encoder.points(candidates))
         return expected_improvement(mean, deviation, float(outputs.min()))
+
+
+def _some(configs: Iterable[Config], count: int) -> list[Config]:
+    """So many of them at most, in random order."""
+    listed = list(configs)
+    return random.sample(listed, min(len(listed), count))
 
 
 def _chosen(results: list[tuple[Config, float]]) -> list[tuple[Config, float]]:
