@@ -13,6 +13,9 @@ from harness.records import Input, Value, shown
 from harness.spec import Spec
 
 
+_LISTED = 8
+
+
 def select_inputs(spec: Spec, condition: str) -> Spec:
     """The spec with those of its inputs for which a condition over their features holds.
 
@@ -40,9 +43,13 @@ def _must_know(expression: Expression, spec: Spec) -> None:
 
 
 def _ranges(spec: Spec) -> Iterator[str]:
-    """What each feature reaches over, such as `m goes from 16 to 65536`."""
+    """What each feature reaches over, such as `m goes from 16 to 65536`, or its words."""
     for name in spec.features:
         numbers = [v for given in spec.inputs if isinstance(v := given[name], (int, float))]
+        if len(numbers) < len(spec.inputs):
+            words = sorted({shown(given[name]) for given in spec.inputs})
+            yield f"{name} is {', '.join(words[:_LISTED])}{', ...' * (len(words) > _LISTED)}"
+            continue
         one, other = shown(min(numbers)), shown(max(numbers))
         yield f"{name} is {one}" if one == other else f"{name} goes from {one} to {other}"
 

@@ -47,6 +47,20 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="for --backend replay: a results database or a CSV file of measurements",
     )
+    group.add_argument(
+        "--replay",
+        type=Path,
+        metavar="FILE",
+        help="in place of a space and a device: what another tuner recorded, a Kernel Tuner "
+        "cache, T4 results, or CSV with a mapping; may be gzipped",
+    )
+    group.add_argument(
+        "--mapping",
+        type=Path,
+        metavar="FILE",
+        help="for --replay of a CSV file: the YAML file that says what its columns are "
+        "(default: beside it, with the ending .yaml)",
+    )
 
 
 def _add_search_options(group: argparse._ArgumentGroup) -> None:

@@ -24,6 +24,9 @@ from harness.display import ProgressDisplay, inputs_table, make_console
 from harness.errors import UsageError
 from harness.inputs import select_inputs
 from harness.options import kept_options, make_parser
+from harness.recordings.campaign import RecordedCampaign, describe_recording
+from harness.recordings.read import read_recorded, recorded_spec, recording_of
+from harness.recordings.recorded import Recorded
 from harness.records import Config, Value
 from harness.results import Store, shown_place, sqlite_path, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques, techniques
@@ -43,22 +46,24 @@ def _tune(args: argparse.Namespace) -> int:
     if args.list_techniques:
         print("\n".join(techniques()))
         return 0
-    if args.space is None:
-        raise UsageError("name a space, for example spaces/mvmul.yaml")
-    whole = _with_measure_options(load_spec(args.space), args)
+    recorded = _read_recorded(args)
+    whole = _with_measure_options(recorded_spec(recorded) if recorded else _load(args.space), args)
     spec = whole if args.inputs is None else select_inputs(whole, args.inputs)
     _check_log(args.results_log)
-    place = args.database or _default_place(spec, args.recording is not None)
-    if args.recording is not None and sqlite_path(place) == args.recording:
-        raise UsageError(f"--recording and --database are both {place}; write to another file")
+    place = args.database or _default_place(spec, bool(args.recording or recorded))
+    for option, path in (("--recording", args.recording), ("--replay", args.replay)):
+        if path is not None and sqlite_path(place) == path:
+            raise UsageError(f"{option} and --database are both {place}; write to another file")
     options = _search_options(spec, args)
     console = make_console()
-    with writing(place) as engine, _measurer(whole, args, console) as measurer:
+    opened = _replaying(recorded, args, console) if recorded else _measurer(whole, args, console)
+    with writing(place) as engine, opened as measurer:
         options = dataclasses.replace(options, seeds=_read_seeds(args, spec, measurer.compiler))
         store = Store(engine)
         make_opentuner_tables(store)
         with ProgressDisplay(console, args.quiet) as display:
-            campaign = Campaign(spec, measurer, store, options, display, args.fresh, args.validate)
+            given = (spec, measurer, store, options, display, args.fresh, args.validate)
+            campaign = RecordedCampaign(recorded, *given) if recorded else Campaign(*given)
             campaign.check_seeds()
             reports = campaign.run()
         _print_result(console, campaign, reports, str(measurer.environment))
@@ -66,6 +71,37 @@ def _tune(args: argparse.Namespace) -> int:
         store.sessions.remove()
     failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
     return 1 if failed else 0
+
+
+def _load(space: Path | None) -> Spec:
+    if space is None:
+        raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
+    return load_spec(space)
+
+
+def _read_recorded(args: argparse.Namespace) -> Recorded | None:
+    """The recording that stands in for a space and a device; None where there is a space."""
+    if args.replay is None:
+        if args.mapping is not None:
+            raise UsageError("--mapping goes with --replay FILE")
+        return None
+    if args.space is not None or args.recording is not None or args.backend != "auto":
+        raise UsageError(
+            "--replay makes its space from the recording alone; leave out the space, --backend "
+            "and --recording"
+        )
+    return read_recorded(args.replay, args.mapping)
+
+
+@contextmanager
+def _replaying(
+    recorded: Recorded, args: argparse.Namespace, console: Console
+) -> Iterator[Measurer]:
+    """A measurer that serves a recording; what was read is told."""
+    if not args.quiet:
+        for line in describe_recording(recorded):
+            console.print(Text(line), soft_wrap=True)
+    yield ReplayMeasurer(recording_of(recorded))
 
 
 def _default_place(spec: Spec, is_replay: bool) -> str:
@@ -160,17 +196,18 @@ def _print_result(
     spec = campaign.spec
     default = campaign.space(spec.inputs[0]).default
     console.print()
-    console.print(inputs_table(reports, f"{spec.name} on {where}", default))
+    if isinstance(campaign, RecordedCampaign) and campaign.courses:  # none where it validates
+        console.print(campaign.result)
+    else:
+        console.print(inputs_table(reports, f"{spec.name} on {where}", default))
     console.print()
     if campaign.replayed:
         told = f"{campaign.replayed} tests were answered from the database; --fresh measures anew."
         console.print(Text(told), soft_wrap=True)
         console.print()
-    parts = [
-        list(campaign.describe_tests()),
-        list(describe_failures(campaign.measured())),
-        list(cross_input_report(campaign.times(), default)),
-    ]
+    parts = [list(campaign.describe_tests()), list(describe_failures(campaign.measured()))]
+    if len(spec.inputs) > 1 or not isinstance(campaign, RecordedCampaign):
+        parts.append(list(cross_input_report(campaign.times(), default)))
     for line in "\n\n".join("\n".join(part) for part in parts if part).split("\n"):
         console.print(Text(line), soft_wrap=True)
     console.print()

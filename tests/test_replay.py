@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import recorded_csv
 from harness.backends.replay import Recording, ReplayMeasurer, read_recording
 from harness.errors import HarnessError, RecordingError, ResultsError
+from harness.recordings import cells
 from harness.records import Config, Environment, Input, Measurement, Outcome, StopReason, Timing
 from harness.space import Space
 from harness.spec import Spec
@@ -207,7 +207,7 @@ def test_header_alone_is_no_recording(path: Path, spec: Spec) -> None:
 
 
 def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded_csv, "MAX_ROWS", 3)
+    monkeypatch.setattr(cells, "MAX_ROWS", 3)
     write_csv(path, [CELLS] * 3)
     assert read_recording(path, spec)
     write_csv(path, [CELLS] * 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
@@ -16,6 +17,9 @@ from pathlib import Path
 import pytest
 
 from harness import tune
+from harness.errors import UsageError
+from harness.inputs import select_inputs
+from harness.records import Input
 from harness.search import techniques
 from harness.space import Space
 from harness.spec import load_spec
@@ -412,3 +416,10 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file
     assert first.returncode == 130
     assert "what was measured is kept" in errors
     assert "Traceback" not in errors + second.stderr
+
+
+def test_features_of_words_are_told_where_a_condition_selects_no_input() -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
+    with pytest.raises(UsageError, match="m is narrow, wide, n is 7"):
+        select_inputs(dataclasses.replace(spec, inputs=inputs), "n > 90")

@@ -8,20 +8,15 @@ missing. An absent flag is `absent` or an empty cell.
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import RecordingError
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value, shown
-from harness.spec import Parameter, Spec
-
-MAX_ROWS = 2_000_000
-"""About a gigabyte in memory."""
-
-_WORDS: Mapping[str, Value] = {"true": True, "false": False, "absent": None, "": None}
+from harness.recordings.cells import check_columns, csv_rows, listed_value, whole_or_real
+from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.spec import Spec
 
 
 @dataclass
@@ -38,19 +33,19 @@ def read_csv(path: Path, spec: Spec) -> tuple[dict[tuple[Input, Config], Measure
 
     Raises RecordingError with the line that does not fit the space.
     """
-    rows = _rows(path)
+    rows = csv_rows(path)
     header = next(rows)[1]
     compiler = _compiler(path, header, spec)
     parameters = spec.tuned_for(compiler)
-    _check_columns(path, header, [*spec.features, *(p.name for p in parameters), "time_s"])
+    check_columns(path, header, [*spec.features, *(p.name for p in parameters), "time_s"])
     inputs = {tuple(given[name] for name in spec.features): given for given in spec.inputs}
     points: dict[tuple[Input, Config], _Point] = {}
     for line, cells in rows:
         row = dict(zip(header, cells, strict=True))
         try:
-            features = tuple(_number(name, row[name]) for name in spec.features)
+            features = tuple(whole_or_real(name, row[name]) for name in spec.features)
             given = inputs.get(features) or Input(dict(zip(spec.features, features, strict=True)))
-            config = Config({p.name: _value(p, row[p.name]) for p in parameters})
+            config = Config({p.name: listed_value(p, row[p.name]) for p in parameters})
             _add(points.setdefault((given, config), _Point()), row)
         except ValueError as error:
             raise RecordingError(f"{path}:{line}: {error}") from None
@@ -59,102 +54,11 @@ def read_csv(path: Path, spec: Spec) -> tuple[dict[tuple[Input, Config], Measure
     return {key: _measurement(*key, point) for key, point in points.items()}, compiler
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The lines of the file, split, the header first; empty lines are left out."""
-    try:
-        # utf-8-sig, since spreadsheets put a byte order mark first.
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(_text_lines(path, file), strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            yield 1, header
-            for count, cells in enumerate(filter(None, reader), start=1):
-                if len(cells) != len(header):
-                    raise RecordingError(
-                        f"{path}:{reader.line_num}: has {len(cells)} cells, the header has "
-                        f"{len(header)}"
-                    )
-                if count > MAX_ROWS:
-                    raise RecordingError(f"{path}: holds more than {MAX_ROWS:,} rows; split it")
-                yield reader.line_num, cells
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise RecordingError(f"{path}: is not CSV text: {error}") from None
-
-
-def _text_lines(path: Path, file: Iterable[str]) -> Iterator[str]:
-    """The lines as they are; a NUL byte, which only newer versions of csv take, is refused."""
-    for number, line in enumerate(file, start=1):
-        if "\0" in line:
-            raise RecordingError(
-                f"{path}:{number}: is not CSV text: it holds a NUL byte; save the recording as "
-                "UTF-8 text"
-            )
-        yield line
-
-
 def _compiler(path: Path, header: Sequence[str], spec: Spec) -> str | None:
     found = sorted({p.compiler for p in spec.parameters if p.compiler and p.name in header})
     if len(found) > 1:
         raise RecordingError(f"{path}:1: has flags of {' and '.join(found)}; one at a time")
     return found[0] if found else None
-
-
-def _check_columns(path: Path, header: Sequence[str], wanted: Sequence[str]) -> None:
-    twice = [name for name in wanted if header.count(name) > 1]
-    if twice:
-        raise RecordingError(f"{path}:1: has the column {twice[0]} twice")
-    missing = [name for name in wanted if name not in header]
-    if missing:
-        there = ", ".join(header)
-        there = there if len(there) <= 200 else f"{there[:200]}..."
-        raise RecordingError(
-            f"{path}:1: lacks {', '.join(missing)} among the columns {there or '(none)'}; "
-            "columns are separated by commas, the first line names them"
-        )
-
-
-def _number(name: str, text: str) -> int | float:
-    """A finite number; the whole ones as integers, as spaces give their inputs."""
-    try:
-        number = float(text)
-        if math.isfinite(number):
-            return int(number) if number == int(number) else number
-    except ValueError:
-        pass
-    raise ValueError(f"{name} is {text[:60]!r}; it must be a number")
-
-
-def _value(parameter: Parameter, text: str) -> Value:
-    """The parameter's value that a cell means: 64 may also be written 64.0."""
-    for value in _readings(text.strip()):
-        if isinstance(parameter.values, range):
-            if type(value) is int and value in parameter.values:
-                return value
-            continue
-        for candidate in parameter.values:
-            if type(candidate) is type(value) and candidate == value:
-                return candidate
-    there = parameter.values
-    told = (
-        f"{there[0]} to {there[-1]} by {there.step}"
-        if isinstance(there, range)
-        else ", ".join(map(shown, there[:10])) + (", ..." if len(there) > 10 else "")
-    )
-    raise ValueError(f"{parameter.name} is {text[:60]!r}, which is none of its values: {told}")
-
-
-def _readings(text: str) -> Iterator[Value]:
-    """What a cell can mean, as itself before as a number or a word."""
-    yield text
-    if text.lower() in _WORDS:
-        yield _WORDS[text.lower()]
-    try:
-        number = float(text)
-    except ValueError:
-        return
-    if math.isfinite(number):
-        if number == int(number):
-            yield int(number)
-        yield number
 
 
 def _add(point: _Point, row: Mapping[str, str]) -> None:

@@ -1,0 +1,205 @@
+"""Exports: what is written is read back equal, and other tools' schema takes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness import export
+from harness.backends.replay import read_recording
+from harness.recordings.read import read_recorded
+from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from tests.results_examples import (
+    SPEC,
+    begin_search,
+    make_failed,
+    make_ok,
+    make_plan,
+    opened,
+    write,
+)
+
+FORMATS = ("t4", "csv")
+OTHER = SPEC.inputs[1]
+
+# What T4's published schema requires of a file (schema version 1.1.0), in short.
+T4: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "schema_version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+        "metadata": {
+            "type": "object",
+            "properties": {
+                "compute_api": {"enum": ["OpenCL", "CUDA", "Vulkan"]},
+                "timeunit": {"enum": ["nanoseconds", "microseconds", "milliseconds", "seconds"]},
+            },
+        },
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["configuration", "times", "invalidity", "correctness"],
+                "properties": {
+                    "configuration": {"type": "object"},
+                    "objectives": {"type": "array", "items": {"type": "string"}},
+                    "times": {
+                        "type": "object",
+                        "properties": {
+                            "compilation_time": {"type": "number"},
+                            "runtimes": {"type": "array", "items": {"type": "number"}},
+                        },
+                    },
+                    "invalidity": {
+                        "enum": [
+                            "timeout", "compile", "runtime", "correctness", "constraints",
+                            "correct",
+                        ]
+                    },
+                    "correctness": {"enum": [0, 1]},
+                },
+            },
+        },
+    },
+}  # fmt: skip
+
+
+def measurements() -> list[Measurement]:
+    """Every outcome, several inputs and samples that no short decimal is."""
+    failures = [outcome for outcome in Outcome if outcome is not Outcome.OK]
+    return [
+        make_ok(1, (1 / 3e3, 2e-3, 0.1 + 0.2)),
+        *(make_failed(outcome, number) for number, outcome in enumerate(failures, start=2)),
+        make_ok(1, (5e-324, 1e-3), OTHER),
+    ]
+
+
+def exported(database: Path, format_: str, *options: str) -> Path:
+    place = database.with_name(f"out{export.ENDINGS[format_]}")
+    assert export.main([str(database), "--format", format_, "--output", str(place), *options]) == 0
+    return place
+
+
+def comparable(m: Measurement) -> tuple[Input, Config, Outcome, tuple[float, ...], str]:
+    samples_s = m.timing.samples_s if m.timing else ()
+    return m.input, m.config, m.outcome, samples_s, m.message
+
+
+def record(database: Path, found: list[Measurement]) -> None:
+    with opened(database) as store:
+        for given in dict.fromkeys(m.input for m in found):
+            search = begin_search(store, make_plan(given))
+            for m in found:
+                if m.input == given:
+                    search.test(m)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_what_is_exported_is_read_back_equal(tmp_path: Path, format_: str) -> None:
+    found = measurements()
+    record(tmp_path / "r.db", found)
+    recorded = read_recorded(exported(tmp_path / "r.db", format_))
+    assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
+    assert recorded.device == "a device"
+    assert recorded.features == SPEC.features
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize(
+    "values",
+    [[1, 2, 4], [0.5, 1.0, 2.5], [1, 2.5], [True, False], ["row", "a, b\"c'", "é"],
+     [None, 16, 32], [None, "ca"], ["1", "2"], ["true", "no"], [64]],
+    ids=str,
+)  # fmt: skip
+def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Value]) -> None:
+    found = [
+        Measurement(Config({"P": value, "Q": 1}), SPEC.inputs[0], Outcome.OK, Timing((1e-3,)))
+        for value in values
+    ]
+    write(tmp_path / "r.db", *found)
+    recorded = read_recorded(exported(tmp_path / "r.db", format_))
+    assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
+
+
+@pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]], ids=str)
+def test_values_that_csv_cannot_tell_apart_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: list[Value]
+) -> None:
+    found = [
+        Measurement(Config({"P": value}), SPEC.inputs[0], Outcome.OK, Timing((1e-3,)))
+        for value in values
+    ]
+    write(tmp_path / "r.db", *found)
+    place = tmp_path / "out.csv"
+    assert export.main([str(tmp_path / "r.db"), "--format", "csv", "--output", str(place)]) == 2
+    assert "look alike in CSV; export with --format t4" in capsys.readouterr().err
+    assert list(tmp_path.glob("out*")) == []
+
+
+def test_t4_has_the_published_shape(tmp_path: Path) -> None:
+    record(tmp_path / "r.db", measurements())
+    data = json.loads(exported(tmp_path / "r.db", "t4").read_text())
+    jsonschema.validate(data, T4)
+    assert data["metadata"]["compute_api"] == "OpenCL"
+    assert [r["invalidity"] for r in data["results"]] == [
+        "correct", "constraints", "compile", "runtime", "correctness", "timeout", "runtime",
+        "correct",
+    ]  # fmt: skip
+    assert data["results"][0]["times"]["compilation_time"] == 0.25
+
+
+def test_csv_replays_with_its_space_as_well(tmp_path: Path) -> None:
+    found = [make_ok(1), make_failed(Outcome.TIMEOUT, 2)]
+    write(tmp_path / "r.db", *found)
+    recording = read_recording(exported(tmp_path / "r.db", "csv"), SPEC)
+    assert list(map(comparable, recording.measurements.values())) == list(map(comparable, found))
+
+
+def test_messages_of_several_lines_survive_csv(tmp_path: Path) -> None:
+    message = 'error: "x",\r\nline 2\n'
+    failed = Measurement(Config({"P": 1}), SPEC.inputs[0], Outcome.BUILD_FAILED, message=message)
+    write(tmp_path / "r.db", failed)
+    (found,) = read_recorded(exported(tmp_path / "r.db", "csv")).measurements.values()
+    assert found.message == message
+
+
+def test_last_campaign_is_exported_beside_its_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "r.db", make_ok(1), plan=make_plan(campaign=1))
+    write(tmp_path / "r.db", make_ok(2), plan=make_plan(campaign=2))
+    assert export.main([str(tmp_path / "r.db")]) == 0
+    place = tmp_path / "mvmul.t4.json"
+    assert capsys.readouterr().out.startswith(f"{place}: 1 measurements of mvmul on a device")
+    (found,) = read_recorded(place).measurements.values()
+    assert comparable(found) == comparable(
+        Measurement(make_ok(2).config, SPEC.inputs[0], Outcome.OK,
+                    Timing((2e-3, 1e-3, 3e-3), StopReason.RECORDED))
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["r.db", "--space", "other"], "no measurements of other; it holds mvmul"),
+        (["r.db", "--output", "r.db"], "r.db is the database itself"),
+        (["r.db", "--format", "csv", "--output", "x.yaml"], "its mapping would be written there"),
+        (["r.db", "--output", "none/x.json"], "none/x.json cannot be written: No such file"),
+        (["none.db"], "none.db"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_exported_is_one_clear_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "r.db", make_ok(1))
+    assert export.main(options) == 2
+    assert told in capsys.readouterr().err

@@ -1,0 +1,777 @@
+"""Recordings of others: what each format says, spaces made of them, and files not to be trusted."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import tune
+from harness.errors import RecordingError, SpecError, UsageError
+from harness.recordings import cells, files
+from harness.recordings.read import read_recorded, recorded_spec
+from harness.recordings.recorded import Recorded
+from harness.recordings.space import ListedSpace
+from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+
+PUBLISHED = os.environ.get("HARNESS_RECORDINGS")
+"""A folder with caches of the benchmark hub (MIT), which are too large to keep here."""
+
+GIVEN = Input({"problem_size_x": 64, "problem_size_y": 32})
+
+Entries = Iterable[Mapping[str, Any]]
+
+
+def cache_of(entries: Entries, **changes: Any) -> dict[str, Any]:
+    """A Kernel Tuner cache of two parameters and a constant."""
+    listed = {"BX": [32, 16, 64], "TILE": [1, 2, 4], "FIXED": [15]}
+    data = {
+        "device_name": "a GPU",
+        "kernel_name": "a kernel",
+        "problem_size": [64, 32],
+        "tune_params_keys": list(listed),
+        "tune_params": listed,
+        "objective": "time",
+        "cache": {
+            f"{e.get('BX')},{e.get('TILE')},15": {"FIXED": 15, "compile_time": 1.0, **e}
+            for e in entries
+        },
+    }
+    return {name: value for name, value in (data | changes).items() if value is not None}
+
+
+def entry(bx: Value, tile: Value, time: Any, **more: Any) -> dict[str, Any]:
+    return {"BX": bx, "TILE": tile, "time": time, **more}
+
+
+def config(bx: Value, tile: Value) -> Config:
+    return Config({"BX": bx, "TILE": tile, "FIXED": 15})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "recording.json"
+
+
+def read(path: Path, data: Any) -> Recorded:
+    """The recording of JSON data."""
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return read_recorded(path)
+
+
+def only(recorded: Recorded) -> Measurement:
+    (measurement,) = recorded.measurements.values()
+    return measurement
+
+
+def values(recorded: Recorded) -> dict[str, tuple[str, list[Value]]]:
+    return {p.name: (p.kind, list(p.values)) for p in recorded.parameters}
+
+
+# ---------------------------------------------------------------- Kernel Tuner
+
+
+def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path: Path) -> None:
+    recorded = read(path, cache_of([entry(16, 2, 2.0, times=[1.0, 3.0]), entry(32, 1, 8.0)]))
+    assert values(recorded) == {
+        "BX": ("ordered", [16, 32]),
+        "TILE": ("ordered", [1, 2]),
+        "FIXED": ("ordered", [15]),
+    }
+    timings = [(1e-3, 3e-3), (8e-3,)]
+    expected = [
+        Measurement(c, GIVEN, Outcome.OK, Timing(t, StopReason.RECORDED))
+        for c, t in zip([config(16, 2), config(32, 1)], timings, strict=True)
+    ]
+    assert list(recorded.measurements.values()) == expected
+    assert (recorded.title, recorded.device, recorded.notes) == ("a kernel", "a GPU", ())
+
+
+@pytest.mark.parametrize(
+    ("time", "outcome", "told"),
+    [
+        ("InvalidConfig", Outcome.ILLEGAL, "InvalidConfig, as recorded"),
+        ("CompilationFailedConfig", Outcome.BUILD_FAILED, "CompilationFailedConfig, as recorded"),
+        ("RuntimeFailedConfig", Outcome.LAUNCH_FAILED, "RuntimeFailedConfig, as recorded"),
+        ({"__error__": "InvalidConfig"}, Outcome.ILLEGAL, "InvalidConfig, as recorded"),
+        (float("nan"), Outcome.LAUNCH_FAILED, "the recorded time is nan, which marks a failure"),
+        (1e20, Outcome.LAUNCH_FAILED, "the recorded time is 1e+20, which marks a failure"),
+    ],
+    ids=str,
+)
+def test_failed_entry_is_an_outcome_with_a_message(
+    path: Path, time: Any, outcome: Outcome, told: str
+) -> None:
+    # Samples of a failed entry are of no use: Kernel Tuner leaves some behind.
+    found = only(read(path, cache_of([entry(16, 1, time, times=[1.0])])))
+    assert found == Measurement(config(16, 1), GIVEN, outcome, message=told)
+
+
+def test_samples_that_the_time_is_no_mean_of_do_not_count(path: Path) -> None:
+    recorded = read(path, cache_of([entry(16, 1, 50.0, times=[1.0, 1.0])]))
+    assert only(recorded).time_s == 50e-3
+    assert recorded.notes == (
+        "`time` is neither mean nor median of `times` in 1 entries; there it counts as the only "
+        "sample",
+    )
+
+
+def test_time_that_is_the_median_of_its_samples_counts_by_them(path: Path) -> None:
+    timing = only(read(path, cache_of([entry(16, 1, 2.0, times=[1.0, 2.0, 9.0])]))).timing
+    assert timing is not None
+    assert timing.samples_s == (1e-3, 2e-3, 9e-3)
+
+
+@pytest.mark.parametrize("tail", ["", ",", ",\n"])
+def test_cache_of_an_interrupted_run_is_read_and_told(path: Path, tail: str) -> None:
+    whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, 2.0)]))
+    recorded = read(path, whole.removesuffix("}}") + tail)
+    assert len(recorded.measurements) == 2
+    assert recorded.notes == ("it ends without closing brackets, as of a run that was interrupted",)
+
+
+def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> None:
+    recorded = read(path, cache_of([entry(16, 1, 1.0)], tune_params_keys=None))
+    assert [p.name for p in recorded.parameters] == ["BX", "TILE", "FIXED"]
+
+
+@pytest.mark.parametrize(
+    ("size", "given"),
+    [
+        (4096, {"problem_size": 4096}),
+        ("callable", {"problem_size": "callable"}),
+        ([1, 2, 3], {"problem_size_x": 1, "problem_size_y": 2, "problem_size_z": 3}),
+        (None, {"recording": "recording"}),
+    ],
+    ids=str,
+)
+def test_problem_size_is_the_input(path: Path, size: Any, given: dict[str, Value]) -> None:
+    recorded = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size))
+    assert list(recorded.tables) == [Input(given)]
+    assert recorded.features == tuple(given)
+
+
+def test_values_that_are_no_scale_keep_the_order_that_is_listed(path: Path) -> None:
+    listed = {"BX": ["row", "block", "tile"], "TILE": [True, False], "FIXED": [15]}
+    entries = [entry("tile", True, 1.0), entry("row", False, 2.0)]
+    recorded = read(path, cache_of(entries, tune_params=listed))
+    assert values(recorded)["BX"] == ("enum", ["row", "tile"])
+    assert values(recorded)["TILE"] == ("boolean", [False, True])
+
+
+def test_gzip_is_unpacked(tmp_path: Path) -> None:
+    packed = tmp_path / "kept.json.gz"
+    packed.write_bytes(gzip.compress(json.dumps(cache_of([entry(16, 1, 1.0)])).encode()))
+    recorded = read_recorded(packed)
+    assert (recorded.name, only(recorded).time_s) == ("kept", 1e-3)
+
+
+# -------------------------------------------------------------------------- T4
+
+
+def result(bx: Value = 16, **changes: Any) -> dict[str, Any]:
+    """A T4 result as Kernel Tuner writes it."""
+    made: dict[str, Any] = {
+        "timestamp": "2024-01-01 00:00:00",
+        "configuration": {"BX": bx},
+        "times": {"compilation": 10.0, "runtimes": [2.0, 4.0]},
+        "invalidity": "correct",
+        "correctness": 1,
+        "measurements": [{"name": "time", "value": 3.0, "unit": "ms"}],
+        "objectives": ["time"],
+    }
+    return {name: value for name, value in (made | changes).items() if value is not None}
+
+
+def t4_of(*results: Any, **more: Any) -> dict[str, Any]:
+    return {"results": list(results), "schema_version": "1.0.0", **more}
+
+
+def test_t4_of_kernel_tuner_is_in_milliseconds(path: Path) -> None:
+    found = only(read(path, t4_of(result())))
+    assert found.timing == Timing((2e-3, 4e-3), StopReason.RECORDED)
+
+
+@pytest.mark.parametrize("unit", ["seconds", "milliseconds", "microseconds", "nanoseconds"])
+def test_t4_tells_its_unit_of_time(path: Path, unit: str) -> None:
+    per_s = {"seconds": 1, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}[unit]
+    found = only(read(path, t4_of(result(measurements=[]), metadata={"timeunit": unit})))
+    assert found.time_s == pytest.approx(3 / per_s)
+
+
+@pytest.mark.parametrize(
+    ("invalidity", "outcome"),
+    [
+        ("constraints", Outcome.ILLEGAL),
+        ("compile", Outcome.BUILD_FAILED),
+        ("runtime", Outcome.LAUNCH_FAILED),
+        ("correctness", Outcome.WRONG_RESULT),
+        ("timeout", Outcome.TIMEOUT),
+    ],
+)
+def test_t4_tells_what_failed(path: Path, invalidity: str, outcome: Outcome) -> None:
+    found = only(read(path, t4_of(result(invalidity=invalidity))))
+    assert (found.outcome, found.message) == (outcome, f"{invalidity}, as recorded")
+
+
+def test_t4_result_that_is_not_correct_is_wrong(path: Path) -> None:
+    assert only(read(path, t4_of(result(correctness=0)))).outcome is Outcome.WRONG_RESULT
+
+
+# ------------------------------------------------------------------------- CSV
+
+MAPPING = """\
+device: GTX 680
+parameters: [BX, KIND]
+features: [n]
+times: {columns: [run 1, run 2], unit: ms}
+outcome: {column: status, message: log, ok: [passed], build_failed: [no build], crashed: [""]}
+"""
+HEADER = "n,BX,KIND,run 1,run 2,status,log"
+
+
+def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HEADER) -> Recorded:
+    """The recording of CSV rows."""
+    path = folder / "recording.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    (folder / "recording.yaml").write_text(mapping)
+    return read_recorded(path)
+
+
+def test_mapping_names_the_columns(tmp_path: Path) -> None:
+    recorded = read_rows(tmp_path, "64,16,row,1.5,2.5,passed,", "64,8,tile,,,no build,line 3")
+    given = Input({"n": 64})
+    timing = Timing((1.5e-3, 2.5e-3), StopReason.RECORDED)
+    one, other = Config({"BX": 16, "KIND": "row"}), Config({"BX": 8, "KIND": "tile"})
+    assert dict(recorded.measurements) == {
+        (given, one): Measurement(one, given, Outcome.OK, timing),
+        (given, other): Measurement(other, given, Outcome.BUILD_FAILED, message="line 3"),
+    }
+    assert values(recorded) == {"BX": ("ordered", [8, 16]), "KIND": ("enum", ["row", "tile"])}
+    assert (recorded.device, recorded.features) == ("GTX 680", ("n",))
+
+
+def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path: Path) -> None:
+    same, failed = "64,16,row,1,2,passed,", "64,16,row,,,,"
+    assert only(read_rows(tmp_path, same, same)).timing == Timing(
+        (1e-3, 2e-3, 1e-3, 2e-3), StopReason.RECORDED
+    )
+    for rows in itertools.permutations([same, failed]):
+        assert only(read_rows(tmp_path, *rows)).outcome is Outcome.CRASHED
+
+
+def test_column_is_numbers_only_where_all_of_it_is(tmp_path: Path) -> None:
+    recorded = read_rows(tmp_path, "64,12e4,row,1,1,passed,", "64,9f0c,row,1,1,passed,")
+    assert values(recorded)["BX"] == ("enum", ["12e4", "9f0c"])
+
+
+def test_listed_values_say_what_cells_mean(tmp_path: Path) -> None:
+    mapping = MAPPING.replace("[BX, KIND]", '{BX: ["1", null], KIND: [2.0, 4.0]}')
+    recorded = read_rows(tmp_path, "64,1,2,1,1,passed,", "64,absent,4,1,1,passed,", mapping=mapping)
+    assert values(recorded) == {"BX": ("enum", ["1", None]), "KIND": ("ordered", [2.0, 4.0])}
+
+
+@pytest.mark.parametrize("cell", ["", "nan", "0", "200000", "-1"])
+def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path: Path, cell: str) -> None:
+    mapping = MAPPING.replace("unit: ms", "unit: ms, least: 1.0e-9, most: 1.0e+5")
+    found = only(read_rows(tmp_path, f"64,16,row,1,{cell},passed,", mapping=mapping))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert found.message == f"run 2 is {cell or 'empty'}, which is no time"
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("64,16,row,fast,1,passed,", ":2: run 1 is 'fast'; it must be a time"),
+        ("64,16,row,0,1,passed,", ":2: run 1 is '0'; a time must be above 0, unless times.least"),
+        ("64,16,row,1,1,good,", ":2: status is 'good'; there are 'passed', 'no build', ''"),
+        ("64,16,row,1", ":2: has 4 cells, the header has 7"),
+    ],
+)
+def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, told: str) -> None:
+    with pytest.raises(RecordingError) as error:
+        read_rows(tmp_path, row)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("times:", "time:"), "the key `time` is not known; did you mean times?"),
+        (("unit: ms", "unit: hours"), "the unit 'hours' is unknown; there are s, seconds, ms"),
+        (("[BX, KIND]", "[]"), "recording.yaml:2: parameters names no column; name one or more"),
+        (("[n]", "n"), "recording.yaml:3: features must be a list of columns' names"),
+        (("build_failed", "build_fail"), "`build_fail` is not known; did you mean build_failed?"),
+        (("[BX, KIND]", "{BX: 3}"), "BX must have a list of its values"),
+    ],
+    ids=str,
+)
+def test_mapping_with_a_fault_says_where(
+    tmp_path: Path, change: tuple[str, str], told: str
+) -> None:
+    with pytest.raises(SpecError) as error:
+        read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(*change))
+    assert told in str(error.value)
+
+
+def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "recording.csv.gz"
+    path.write_bytes(gzip.compress(HEADER.encode()))
+    with pytest.raises(RecordingError) as error:
+        read_recorded(path)
+    assert f"write {tmp_path / 'recording.yaml'}, or give another with --mapping" in str(
+        error.value
+    )
+    assert "there are n, BX, KIND, run 1" in str(error.value)
+
+
+# ------------------------------------------------------------------- untrusted
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"tune_params": 3}, "tune_params is the number 3; it must be an object"),
+        ({"tune_params": {"BX": 3}}, "tune_params['BX'] is the number 3; it must be a list"),
+        ({"tune_params_keys": [1]}, "tune_params_keys must be a list of names"),
+        ({"tune_params_keys": []}, "names no parameter; there is nothing to search"),
+        ({"tune_params_keys": ["a/b"]}, "'a/b' cannot be a parameter's or feature's name"),
+        ({"tune_params_keys": ["BX", "BX"]}, "names BX twice among parameters and features"),
+        ({"tune_params_keys": ["BX", "OTHER"]}, "cache['16,1,15']: has no value of OTHER"),
+        ({"problem_size": {}}, "problem_size is an object; it must be a number, or a list"),
+        ({"cache": []}, "cache is a list; it must be an object"),
+        ({"cache": {}}, "holds no measurement"),
+        ({"cache": {"1\x1b[2J": 3}}, "cache['1\\\\x1b[2J'] is the number 3; it must be an object"),
+    ],
+    ids=str,
+)
+def test_cache_of_another_shape_is_one_clear_error(
+    path: Path, changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(RecordingError) as error:
+        read(path, cache_of([entry(16, 1, 1.0)], **changes))
+    assert told in str(error.value)
+    assert str(path) in str(error.value)
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("time", "told"),
+    [
+        ("fast", "time is the text 'fast'; it must be one of InvalidConfig,"),
+        (None, "time is missing; it must be a number or the name of a failure"),
+        (True, "time is true; it must be a number"),
+        ([1.0], "time is a list; it must be a number"),
+        (0, "time is 0; it must be above 0"),
+        (-1.5, "time is -1.5; it must be above 0"),
+        ({"__error__": [1]}, "time is a list; it must be a number"),
+    ],
+    ids=str,
+)
+def test_time_of_another_type_says_where(path: Path, time: Any, told: str) -> None:
+    with pytest.raises(RecordingError) as error:
+        read(path, cache_of([entry(16, 1, time)]))
+    assert f"{path}: cache['16,1,15']: {told}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("samples", "told"),
+    [
+        ([1.0, "2"], "a sample is the text '2'; it must be a finite number above 0"),
+        ([1.0, float("nan")], "a sample is the number nan; it must be a finite number above 0"),
+        ([1.0, -1.0], "a sample is the number -1.0; it must be a finite number above 0"),
+        ([10**400], "it must be a finite number above 0"),
+        ("1.0", "its samples are the text '1.0'; they must be a list of numbers"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_sample_that_is_no_time_says_where(path: Path, samples: Any, told: str) -> None:
+    with pytest.raises(RecordingError) as error:
+        read(path, cache_of([entry(16, 1, 1.0, times=samples)]))
+    assert told in str(error.value)
+    assert len(str(error.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ([1], "BX is a list; values are finite numbers, texts, true and false"),
+        (float("inf"), "BX is the number inf; values are finite numbers"),
+        (10**30, "BX is the number 1000000000000000000000000000000, which is too large"),
+        ("a\nb", "BX is the text 'a\\\\nb'; texts must be printable"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_value_that_no_parameter_can_have_says_where(path: Path, value: Any, told: str) -> None:
+    with pytest.raises(RecordingError) as error:
+        read(path, cache_of([entry(value, 1, 1.0)]))
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (result(configuration=None), "results[1]: has no configuration"),
+        (result(configuration=[]), "results[1]: configuration is a list; it must be an object"),
+        (result(configuration={"TILE": 1}), "results[1]: names TILE, but the first result BX"),
+        (result(invalidity="odd"), "results[1]: invalidity is the text 'odd'; there are correct,"),
+        (result(invalidity=[]), "results[1]: invalidity is a list; there are correct,"),
+        (result(times=None), "results[1]: has no times"),
+        (result(times={}, measurements=[]), "is correct, but has neither runtimes nor a meas"),
+        (result(measurements={}), "results[1]: measurements is an object; it must be a list"),
+        (
+            result(measurements=[{"name": "time", "value": 1, "unit": "h"}]),
+            "results[1]: the unit of time is the text 'h'; there are s, seconds,",
+        ),
+        (3, "results[1]: is the number 3; it must be an object"),
+    ],
+    ids=str,
+)
+def test_t4_of_another_shape_is_one_clear_error(path: Path, changed: Any, told: str) -> None:
+    with pytest.raises(RecordingError) as error:
+        read(path, t4_of(result(), changed))
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[]", "is JSON, but neither a Kernel Tuner cache"),
+        ('{"results": []}', "results is an empty list; it must be a list of results"),
+        ('{"results": 1}', "results is the number 1; it must be a list of results"),
+        ('{"a": 1, "a": 2}', "the key 'a' is there twice in one object"),
+        ("{" * 3, ":1: is not JSON, or cut short: Expecting property name"),
+        (
+            '{"cache": {"1": {"BX": 1, "ti',
+            "recording.json:1: is not JSON, or cut short: Unterminated",
+        ),
+        ("[" * 200_000, "is nested too deep to be a recording"),
+        ('{"n": ' + "9" * 5000 + "}", "recording.json: Exceeds the limit"),
+        ("{\xff", "is not UTF-8 text (byte 1)"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_text_that_is_no_recording_is_one_clear_error(path: Path, text: str, told: str) -> None:
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RecordingError) as error:
+        read_recorded(path)
+    assert told in str(error.value)
+    assert len(str(error.value)) < 600
+
+
+def test_every_cut_of_a_cache_is_read_or_one_error(path: Path) -> None:
+    whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, "InvalidConfig")]))
+    accepted, told = 0, []
+    for end in range(len(whole)):
+        try:
+            accepted += len(read(path, whole[:end]).measurements) > 0
+        except RecordingError as error:
+            told.append(str(error))
+    assert all(str(path) in message for message in told)
+    assert accepted == 4  # after the first entry, its comma and the space; after the second
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_gzip_that_is_cut_short_is_one_clear_error(path: Path, share: float) -> None:
+    packed = gzip.compress(json.dumps(cache_of([entry(16, 1, 1.0)])).encode())
+    path.write_bytes(packed[: int(len(packed) * share)])
+    with pytest.raises(RecordingError, match="is cut short: its gzip data has no end"):
+        read_recorded(path)
+
+
+def test_gzip_that_is_damaged_is_one_clear_error(path: Path) -> None:
+    path.write_bytes(b"\x1f\x8b" + b"damaged" * 10)
+    with pytest.raises(RecordingError, match="is damaged gzip data"):
+        read_recorded(path)
+
+
+def test_gzip_bomb_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 1000)
+    path.write_bytes(gzip.compress(b" " * 1001))
+    with pytest.raises(RecordingError, match=r"has more than 1,000 bytes, unpacked; split it"):
+        read_recorded(path)
+
+
+def test_many_small_objects_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_NESTED", 3)
+    with pytest.raises(RecordingError, match="holds more than 3 objects and lists"):
+        read(path, [[], [], []])
+
+
+def test_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "MAX_ROWS", 1)
+    with pytest.raises(RecordingError, match="holds more than 1 rows"):
+        read_rows(tmp_path, *["64,16,row,1,1,passed,"] * 2)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder"])
+def test_what_is_no_file_says_so(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(RecordingError, match=r"does not exist|is not a file"):
+        read_recorded(tmp_path if kind == "folder" else tmp_path / "none.json")
+
+
+def test_database_is_sent_elsewhere(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0")
+    with pytest.raises(RecordingError, match="is a results database; replay it with its space"):
+        read_recorded(path)
+
+
+def test_mapping_of_json_is_refused(path: Path) -> None:
+    path.write_text(json.dumps(cache_of([entry(16, 1, 1.0)])))
+    with pytest.raises(UsageError, match="--mapping is for CSV files"):
+        read_recorded(path, path)
+
+
+def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> None:
+    failed = result(invalidity="compile", message="\x1b[2Jone\ntwo")
+    found = only(read(path, t4_of(failed, metadata={"device": "\x1b[2J"})))
+    assert found.message == "\\x1b[2Jone\ntwo"
+    assert read_recorded(path).device == "\\x1b[2J"
+    found = only(read_rows(tmp_path, "64,16,row,,,no build,\x1b[2J"))
+    assert found.message == "\\x1b[2J"
+    for row, header in (("64,16,\x1b[2J,1,1,passed,", HEADER), ("", "\x1b[2J")):
+        with pytest.raises(RecordingError) as error:
+            read_rows(tmp_path, row, header=header)
+        assert str(error.value).isprintable()
+
+
+# -------------------------------------------------------------------- the space
+
+
+@pytest.fixture
+def recorded(path: Path) -> Recorded:
+    """Six of nine points: one is illegal, one failed, and TILE=4 goes with BX=64 alone."""
+    points: Sequence[tuple[int, int, Any]] = [
+        (16, 1, 4.0), (16, 2, "CompilationFailedConfig"), (32, 1, 2.0), (32, 2, "InvalidConfig"),
+        (64, 1, 3.0), (64, 4, 1.0),
+    ]  # fmt: skip
+    return read(path, cache_of([entry(*point) for point in points]))
+
+
+@pytest.fixture
+def space(recorded: Recorded) -> ListedSpace:
+    return ListedSpace(recorded, GIVEN)
+
+
+LEGAL = [(16, 1), (16, 2), (32, 1), (64, 1), (64, 4)]
+
+
+def test_space_is_what_was_recorded_without_what_was_illegal(space: ListedSpace) -> None:
+    assert list(space) == [config(*point) for point in LEGAL]
+    assert (space.count, space.budget(100), space[4]) == (5, 5, config(64, 4))
+    assert [p.name for p in space.parameters] == ["BX", "TILE"]
+    with pytest.raises(IndexError):
+        space[5]
+
+
+def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None:
+    told = {
+        config(32, 2): "the recording has it as illegal: InvalidConfig, as recorded",
+        config(16, 4): "the recording does not hold it",
+        config(16, 3): "TILE=3 is not one of its values",
+        Config({"BX": 16, "TILE": 1}): "it has no value for FIXED",
+        Config({"BX": 16, "TILE": 1, "FIXED": 3}): "FIXED is 15 throughout the recording",
+    }
+    assert {c: space.why_illegal(c) for c in told} == told
+    assert all(space.is_legal(config(*point)) for point in LEGAL)
+
+
+def test_space_is_drawn_from_evenly_and_without_repeats(space: ListedSpace) -> None:
+    rng = random.Random(0)
+    drawn = [space.sample(rng)[0] for _ in range(2000)]
+    assert set(drawn) == {config(*point) for point in LEGAL}
+    assert all(320 < drawn.count(c) < 480 for c in set(drawn))
+    taken = set(space.sample(rng, 4))
+    (rest,) = space.sample(rng, 9, taken)
+    assert taken | {rest} == set(space)
+
+
+def test_positions_and_configurations_are_inverse(space: ListedSpace) -> None:
+    assert [space.decode(space.encode(c)) for c in space] == list(space)
+    assert space.decode([0, 2]) == config(16, 4)
+
+
+def test_neighbours_are_recorded_and_differ_in_one_parameter(space: ListedSpace) -> None:
+    assert set(space.neighbours(config(16, 1))) == {config(16, 2), config(32, 1)}
+    assert set(space.neighbours(config(16, 1), None)) == {
+        config(16, 2), config(32, 1), config(64, 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("illegal", "nearest"),
+    [
+        ((32, 2), {(32, 1), (16, 2)}),  # both are half of a scale away
+        ((16, 4), {(16, 2)}),
+        ((64, 2), {(64, 1), (64, 4)}),
+        ((16, 1), {(16, 1)}),
+    ],
+)
+def test_illegal_proposal_becomes_the_nearest_recorded(
+    space: ListedSpace, illegal: tuple[int, int], nearest: set[tuple[int, int]]
+) -> None:
+    found = {space.nearest_legal(config(*illegal), random.Random(seed)) for seed in range(20)}
+    assert found == {config(*point) for point in nearest}
+
+
+def test_nearest_of_all_where_no_single_change_is_recorded(path: Path) -> None:
+    points = [(16, 1, 1.0), (64, 4, 1.0), (32, 2, "InvalidConfig")]
+    space = ListedSpace(read(path, cache_of([entry(*point) for point in points])), GIVEN)
+    near = space.nearest_legal(Config({"BX": 32, "TILE": 1, "FIXED": 15}), random.Random(0))
+    assert near == config(16, 1)
+    assert space.distance(near, Config({"BX": 32, "TILE": 1, "FIXED": 15})) == 0.5
+
+
+def test_default_is_the_first_that_worked(path: Path) -> None:
+    recorded = read(path, cache_of([entry(64, 1, "InvalidConfig"), entry(32, 2, 1.0)]))
+    assert ListedSpace(recorded, GIVEN).default == config(32, 2)
+
+
+def test_other_content_is_another_program(path: Path) -> None:
+    one = recorded_spec(read(path, cache_of([entry(16, 1, 1.0)])))
+    same = recorded_spec(read(path, cache_of([entry(16, 1, 1.0)])))
+    other = recorded_spec(read(path, cache_of([entry(16, 1, 2.0)])))
+    assert one.space_sha256 == same.space_sha256
+    assert one.program_sha256 != other.program_sha256
+
+
+# ------------------------------------------------------------------ the command
+
+
+def landscape(path: Path) -> Recorded:
+    """64 points, of which (16, 1) is best and six fail."""
+    points = list(itertools.product([16, 32, 64, 128, 256, 512, 1024, 2048], range(1, 9)))
+    entries = [
+        entry(bx, tile, "RuntimeFailedConfig" if (bx + tile) % 10 == 3 else 1 + bx * tile / 1000)
+        for bx, tile in reversed(points)
+    ]
+    listed = {"BX": [bx for bx, _ in points], "TILE": list(range(1, 9)), "FIXED": [15]}
+    return read(path, cache_of(entries, tune_params=listed))
+
+
+def test_command_tells_how_near_the_optimum_it_came(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landscape(path)
+    command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--test-limit", "30"]
+    assert tune.main(command) == 0
+    told = capsys.readouterr().out
+    assert "Kernel Tuner cache of a kernel on a GPU; 58 ok, 6 launch_failed" in told
+    (row,) = (line for line in told.splitlines() if " of 64 " in line)
+    best, unit, optimum, same, fraction, *tests = row.split("problem_size_y=32")[1].split()
+    assert (unit, same, optimum, tests[:3]) == ("ms", "ms", "1.02", ["30", "of", "64"])
+    assert 1.016 / float(best) == pytest.approx(float(fraction), rel=5e-3)
+
+
+def test_exhausted_recording_has_reached_its_optimum(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landscape(path)
+    command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--test-limit", "99"]
+    assert tune.main([*command, "--quiet"]) == 0
+    told = capsys.readouterr().out
+    (row,) = (line for line in told.splitlines() if "64 of 64" in line)
+    assert " 1.000 " in row
+    assert "best on (problem_size_x=64, problem_size_y=32): BX=16, TILE=1\n" in told
+    assert "6 launch_failed, such as" in told
+    assert "nothing is left to search" in told
+
+
+def test_recording_of_one_configuration_is_done_after_one_test(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read(path, cache_of([entry(16, 1, 1.0)]))
+    command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--quiet"]
+    assert tune.main(command) == 0
+    assert "1.000   1 of 1" in capsys.readouterr().out
+
+
+def test_recording_in_which_nothing_worked_says_so(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failures = ("InvalidConfig", "RuntimeFailedConfig", "CompilationFailedConfig")
+    read(path, cache_of([entry(16, tile, word) for tile, word in enumerate(failures)]))
+    command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--quiet"]
+    assert tune.main(command) == 1
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "2 of 2" in line)
+    assert "nothing worked" in row
+
+
+def test_what_another_technique_found_before_does_not_count(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landscape(path)
+    command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--quiet"]
+    assert tune.main([*command, "--test-limit", "99"]) == 0
+    capsys.readouterr()
+    assert tune.main([*command, "--test-limit", "1", "--technique", "PureRandom"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if " 1 of 64" in line)
+    assert " 1.000" not in row  # the default, the first of the recording, is the slowest
+
+
+def test_inputs_choose_among_those_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read_rows(tmp_path, "64,16,row,1,1,passed,", "32,16,row,1,1,passed,", "32,8,row,2,1,passed,")
+    command = ["--replay", str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
+    assert tune.main([*command, "--database", str(tmp_path / "r.db")]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" n=")]
+    assert [row.split()[0] for row in rows] == ["n=32"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--mapping", "m.yaml"], "--mapping goes with --replay FILE"),
+        (["space.yaml", "--replay", "r.json"], "makes its space from the recording alone"),
+        (["--replay", "r.json", "--backend", "opencl"], "makes its space from the recording"),
+        (["--replay", "none.json"], "none.json: does not exist; name a recording"),
+        (["--replay", "r.json", "--database", "r.json"], "--replay and --database are both"),
+        ([], "name a space, for example spaces/mvmul.yaml, or --replay FILE"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    landscape(Path("r.json"))
+    assert tune.main(options) == 2
+    assert told in capsys.readouterr().err
+
+
+# ------------------------------------------------------------ recorded on GPUs
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "failed", "best_s"),
+    [
+        ("convolution_milo_A100", 4362, 161, 0.000549888),
+        ("gemm_RTX_3090", 17956, 0, 0.005657552),
+        ("pnpoly_RTX_2080_Ti", 4092, 370, 0.008023776),
+    ],
+)
+def test_published_caches_are_read_whole(name: str, count: int, failed: int, best_s: float) -> None:
+    path = Path(PUBLISHED or "") / f"{name}.json.gz"
+    if not path.is_file():
+        pytest.skip(f"HARNESS_RECORDINGS names no folder with {path.name}")
+    recorded = read_recorded(path)
+    (given,) = recorded.tables
+    space = ListedSpace(recorded, given)
+    assert space.count == count
+    outcomes = recorded.tables[given].outcomes
+    assert sum(outcome is not Outcome.OK for outcome in outcomes) == failed
+    optimum = recorded.optimum(given)
+    assert optimum is not None
+    assert optimum.time_s == pytest.approx(best_s, rel=1e-6)
