@@ -12,7 +12,6 @@ from harness.expression import Expression
 from harness.records import Input, Value, shown
 from harness.spec import Spec
 
-
 _LISTED = 8
 
 
