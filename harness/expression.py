@@ -89,6 +89,13 @@ class Expression:
             told = f"`{self.text}` cannot be computed{self._with(values)}: {reason}"
             raise ExpressionError(told) from None
 
+    @property
+    def is_number(self) -> bool:
+        """Whether it surely is a number, such as `A + 1`, and no condition."""
+        number = isinstance(self._body, ast.Constant) and type(self._body.value) in (int, float)
+        signed = isinstance(self._body, ast.UnaryOp) and not isinstance(self._body.op, ast.Not)
+        return number or signed or isinstance(self._body, ast.BinOp)
+
     def holds(self, values: Mapping[str, Any]) -> Operand:
         """Whether the value is a condition that holds: True or False, or an array of them."""
         return arithmetic.truth(self(values))

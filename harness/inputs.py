@@ -23,6 +23,11 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
     try:
         expression = Expression(condition)
         _must_know(expression, spec)
+        if expression.is_number or expression.text in spec.features:
+            raise UsageError(
+                f"--inputs: `{expression.text}` is a value, not a condition; compare it, such as "
+                f"`{expression.text} <= 4096`"
+            )
         kept = tuple(given for given in spec.inputs if expression.holds(given))
     except ExpressionError as error:
         raise UsageError(f"--inputs: {error}") from None

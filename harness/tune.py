@@ -178,7 +178,8 @@ def _measurer(spec: Spec, args: argparse.Namespace, console: Console) -> Iterato
         backend = choose(args.backend)
         if backend.language not in spec.sources:
             raise UsageError(
-                f"{spec.path} has no {backend.language} source, which {backend.language} needs"
+                f"{spec.path} has no {backend.language} source, only {', '.join(spec.sources)}; "
+                "name the --backend that runs it, or add a source to kernel.source"
             )
         measurer, why = LocalMeasurer(spec, backend), f"; {backend.why}"
     try:

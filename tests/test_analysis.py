@@ -191,3 +191,18 @@ def test_a_gain_that_a_few_inputs_do_not_bear_out_is_within_noise() -> None:
     told = verdict(tree, single)
     assert "within noise" in told
     assert "beats" not in told
+
+
+def test_best_in_turn_is_never_slower_than_the_default() -> None:
+    """The medians say otherwise than the mean ratio, which is what a speed-up is."""
+    steady = Timing((2.0, 2.0, 2.0, 2.0), StopReason.INTERLEAVED)
+    unsteady = Timing((1.9, 1.9, 1.9, 9.0), StopReason.INTERLEAVED)
+    default, other = Config({"A": 1}), Config({"A": 2})
+    given = Input({"n": 1})
+    finals = [
+        Measurement(config, given, Outcome.OK, timing)
+        for config, timing in ((default, steady), (other, unsteady))
+    ]
+    report = report_input(given, {m.config: m for m in finals}, finals, default, 2)
+    assert report.best is not None
+    assert report.best.config == default

@@ -423,3 +423,10 @@ def test_features_of_words_are_told_where_a_condition_selects_no_input() -> None
     inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
     with pytest.raises(UsageError, match="m is narrow, wide, n is 7"):
         select_inputs(dataclasses.replace(spec, inputs=inputs), "n > 90")
+
+
+@pytest.mark.parametrize("condition", ["m", "m + 1", "-n", "7"])
+def test_a_value_is_no_condition_on_inputs(condition: str) -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    with pytest.raises(UsageError, match="is a value, not a condition; compare it, such as"):
+        select_inputs(spec, condition)

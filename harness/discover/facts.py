@@ -130,7 +130,7 @@ def _chosen(path: Path, kernels: Sequence[Kernel], function: str | None) -> Kern
     if not chosen:
         near = difflib.get_close_matches(function, [k.name for k in kernels], 1)
         hint = f"did you mean `{near[0]}`? " if near else ""
-        raise UsageError(f"`{function}` is no kernel of {path}; {hint}There is {there}")
+        raise UsageError(f"`{function}` is no kernel of {path}; {hint}there is {there}")
     return chosen[0]
 
 

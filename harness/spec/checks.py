@@ -118,6 +118,10 @@ def _expression(
     except ExpressionError as error:
         document.fault(place, told_at(place, str(error)))
         return None
+    if place[0] == "constraints" and expression.is_number:
+        told = f"`{expression.text}` is a number, not a condition; compare it, such as "
+        document.fault(place, told_at(place, f"{told}`{expression.text} <= 1024`"))
+        return None
     if known is None:
         return expression
     unknown = sorted(expression.names.difference(known))
