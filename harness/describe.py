@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.display import format_time
+from harness.expression import Expression
 from harness.inspection import (
     ONLY_A_DEVICE_TELLS,
     Inspection,
@@ -20,7 +21,7 @@ from harness.inspection import (
 )
 from harness.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.space import Space
-from harness.spec import Constraint, Parameter, Spec
+from harness.spec import Parameter, Spec
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3
@@ -45,14 +46,18 @@ def describe_space(console: Console, spec: Spec) -> None:
     print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs_told(spec)}")
     console.print(Padding(_parameters_table(spec), (0, 0, 0, 2), expand=False))
     for constraint in spec.constraints:
-        told = f"line {constraint.line}{_needs_told(constraint)}"
+        told = f"line {constraint.line}{_needs_told(constraint.expression)}"
         print_line(console, f"  constraint: {constraint.expression.text} ({told})")
+    for p in spec.parameters:
+        if p.when is not None:
+            told = f"{p.when.text}; else it has its default{_needs_told(p.when)}"
+            print_line(console, f"  {p.name} matters when {told}")
     default = Config({p.name: p.default for p in spec.parameters})
     print_line(console, f"  default: {default}")
 
 
-def _needs_told(constraint: Constraint) -> str:
-    needs = sorted(constraint.expression.names & set(LIMIT_NAMES))
+def _needs_told(expression: Expression) -> str:
+    needs = sorted(expression.names & set(LIMIT_NAMES))
     if not needs:
         return ""
     where = "a device" if ONLY_A_DEVICE_TELLS in needs else "a device or --arch"
@@ -213,9 +218,10 @@ def _trials_told(trials: Sequence[Trial]) -> str:
     failed = sum(bool(trial.failure) for trial in trials)
     told = [f"{counted(len(trials), 'configuration')} compiled, {failed} failed"]
     codes = {build.binary_sha256 for build in builds if build.binary_sha256}
-    if codes:
-        told.append(f"{counted(len(codes), 'different machine code')}")
     registers = [build.registers for build in builds if build.registers is not None]
+    if codes:
+        most = "" if registers else "at most "  # PoCL tells sources that may differ, not code
+        told.append(f"{most}{counted(len(codes), 'different machine code')}")
     if registers:
         told.append(f"{min(registers)} to {max(registers)} registers")
         spilling = sum(bool(build.spill_bytes) for build in builds)

@@ -51,7 +51,8 @@ _SLIPS = (
 
 
 class Expression:
-    """A parsed expression; `names` are the names that it needs values for."""
+    """A parsed expression; `names` are the names that it needs values for, `names_in_order` the
+    same as they come in its text."""
 
     def __init__(self, text: str) -> None:
         """Parse; raise ExpressionError that names what the language does not have."""
@@ -63,12 +64,24 @@ class Expression:
                 f"{len(self.text):,}; split it into several constraints"
             )
         try:
-            self._body = ast.parse(self.text, mode="eval").body
+            self._body: ast.expr = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ExpressionError(f"`{self.text}` cannot be read: {_slip(self.text)}") from None
         # In the order of the text, so that messages tell the values in that order.
-        self._ordered_names = tuple(dict.fromkeys(_names(self._body, self.text)))
-        self.names = frozenset(self._ordered_names)
+        self.names_in_order = tuple(dict.fromkeys(_names(self._body, self.text)))
+        self.names = frozenset(self.names_in_order)
+
+    @classmethod
+    def or_equal(cls, condition: Expression, name: str, value: Value) -> Expression:
+        """`condition or name == value`, which may be longer than what people may write."""
+        made = cls.__new__(cls)
+        literal = repr(value) if isinstance(value, str) else shown(value)
+        made.text = f"({condition.text}) or {name} == {literal}"
+        equal = ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(value)])
+        made._body = ast.BoolOp(ast.Or(), [condition._body, equal])
+        made.names_in_order = tuple(dict.fromkeys((*condition.names_in_order, name)))
+        made.names = frozenset(made.names_in_order)
+        return made
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
@@ -96,6 +109,11 @@ class Expression:
         signed = isinstance(self._body, ast.UnaryOp) and not isinstance(self._body.op, ast.Not)
         return number or signed or isinstance(self._body, ast.BinOp)
 
+    @property
+    def tree(self) -> ast.expr:
+        """Its syntax tree, for what takes it apart; `operands` and `evaluate` work on its nodes."""
+        return self._body
+
     def holds(self, values: Mapping[str, Any]) -> Operand:
         """Whether the value is a condition that holds: True or False, or an array of them."""
         return arithmetic.truth(self(values))
@@ -106,11 +124,32 @@ class Expression:
             return None
         return f"`{self.text}` is false{self._with(values)}"
 
-    def _with(self, values: Mapping[str, Any]) -> str:
-        used = {name: values[name] for name in self._ordered_names if name in values}
-        if not used or any_array(*used.values()):
+    def told(self, values: Mapping[str, Any]) -> str:
+        """The values that it looks at, such as `A=1, B=2`; nothing where there are arrays."""
+        used = {name: values[name] for name in self.names_in_order if name in values}
+        if any_array(*used.values()):
             return ""
-        return " with " + ", ".join(f"{name}={shown(value)}" for name, value in used.items())
+        return ", ".join(f"{name}={shown(value)}" for name, value in used.items())
+
+    def _with(self, values: Mapping[str, Any]) -> str:
+        told = self.told(values)
+        return f" with {told}" if told else ""
+
+
+def operands(node: ast.expr) -> list[ast.expr]:
+    """What a node of a tree is computed from; nothing for a name or a constant."""
+    if isinstance(node, (ast.Name, ast.Call)):
+        return node.args if isinstance(node, ast.Call) else []
+    return _parts(node, "")
+
+
+def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Operand:
+    """The value of a node, as of a whole expression; raises ExpressionError."""
+    try:
+        with np.errstate(all="ignore"):
+            return _walk(node, values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ExpressionError(str(error)) from None
 
 
 def _slip(text: str) -> str:

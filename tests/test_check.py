@@ -165,7 +165,8 @@ def test_inputs_that_constraints_do_not_tell_apart_are_counted_once(write):
     assert [("_solutions" in vars(space)) for space in spaces] == [True, False, False]
 
 
-def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys):
+def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkeypatch):
+    monkeypatch.setattr("harness.solving.diagram.MAX_EDGES", 100)
     names = [f"P{index}" for index in range(12)]
     many = {name: {"type": "integer", "min": 1, "max": 9, "default": 1, "role": "launch"}
             for name in names}  # fmt: skip

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import random
-from array import array
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.elimination import Solutions
 from harness.errors import UsageError
-from harness.expression import Expression
-from harness.recordings.recorded import Places, Recorded, index_of
+from harness.recordings.recorded import Recorded
+from harness.recordings.row_index import RowIndex
 from harness.records import Config, Input, Outcome, Value, shown
-from harness.space import Space
+from harness.solving import Solutions
+from harness.space import Places, Space
 
+_ALL_VALUES = 1024  # of one parameter that are looked up; a look-up is cheap
 _ROUNDING = 1e-5  # of float32 sums: distances closer than that are equal
 
 
@@ -37,18 +39,26 @@ class ListedSpace(Space):
         self._places: Places = np.ascontiguousarray(table.places[:, varying][table.legal])
 
     @cached_property
-    def _rows(self) -> dict[bytes, int]:
-        return index_of(self._places)
+    def _rows(self) -> RowIndex:
+        return RowIndex(self._places, self._points.extents)
 
     @cached_property
-    def _solutions(self) -> tuple[Solutions, list[Expression]]:
-        return _Listed(self, len(self._places)), []
+    def _solutions(self) -> Solutions:
+        return _Listed(self, len(self._places))
 
     def configuration(self, row: int) -> Config:
         """The legal configuration of a row."""
         return self.decode(self._places[row].tolist())
 
+    def rows_at(self, rows: npt.NDArray[np.intp]) -> Places:
+        """The places of legal configurations, by their rows."""
+        return self._places[rows]
+
     # ---------------------------------------------------------------- judging
+
+    def are_legal(self, places: Places) -> npt.NDArray[np.bool_]:
+        """Whether each of many points is recorded, shape (points,)."""
+        return self._rows.contain(places)
 
     def _why_not_a_point(self, config: Mapping[str, Value]) -> str | None:
         for name, value in self._fixed.items():
@@ -60,25 +70,37 @@ class ListedSpace(Space):
         return super()._why_not_a_point(varying)
 
     def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
-        if self._row_of(self.encode(config)) is not None:
+        if self._is_row(np.array(self.encode(config), dtype=np.int32)):
             return None
         held = self._recorded.measurements.get((Input(self._given), Config(config)))
         if held is not None and held.outcome is Outcome.ILLEGAL:
             return f"the recording has it as illegal: {held.message}"
         return "the recording does not hold it"
 
-    def _row_of(self, places: Sequence[int]) -> int | None:
-        return self._rows.get(array("i", places).tobytes())
+    def _is_row(self, places: Places) -> bool:
+        return bool(self._rows.contain(places[None, :])[0])
 
     # ------------------------------------------------------------- neighbours
 
     def neighbours(self, config: Config, reach: int | None = 1) -> Iterator[Config]:
         """Recorded configurations that differ in one parameter; see Space.neighbours."""
-        away = np.abs(self._places - np.array(self.encode(config)))
-        near = np.count_nonzero(away, axis=1) == 1
+        here = np.array(self.encode(config), dtype=np.int32)
+        near, which = self._near(here, sys.maxsize)
         if reach is not None:
-            near &= (away[:, self._scales] <= reach).all(axis=1)
-        return map(self.configuration, np.flatnonzero(near).tolist())
+            away = np.abs(near - here).max(axis=1, initial=0)
+            near = near[(away <= reach) | ~self._scales[which]]
+        return map(self.decode, near.tolist())
+
+    def neighbour_places(self, places: Places) -> Places:
+        """Recorded points that differ from one in one parameter; see Space.neighbour_places."""
+        near, _ = self._near(places, _ALL_VALUES)
+        return near
+
+    def _near(self, here: Places, most: int) -> tuple[Places, npt.NDArray[np.intp]]:
+        """The recorded ones of Points.changes, and in which parameter each differs."""
+        changed, which = self._points.changes(here, most)
+        recorded = self._rows.contain(changed)
+        return changed[recorded], which[recorded]
 
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
         """The nearest recorded configuration, by `Space.distance`, of those that differ in one
@@ -86,36 +108,26 @@ class ListedSpace(Space):
 
         Raises UsageError where nothing is legal.
         """
-        here = self.encode(config)
-        if self._row_of(here) is not None:
-            return self.decode(here)
+        here = np.array(self.encode(config), dtype=np.int32)
+        if self._is_row(here):
+            return self.decode(here.tolist())
         if not len(self._places):
             raise UsageError("the recording holds no legal configuration of this input")
-        stepped = [(self._step(k, here, there), there) for k, there in self._changes(here)]
-        if stepped:
-            least = min(step for step, _ in stepped)
-            return self.decode(rng.choice([there for step, there in stepped if step == least]))
-        away = self._away(np.array(here))
-        return self.configuration(rng.choice(np.flatnonzero(away <= away.min() + _ROUNDING)))
+        near, which = self._near(here, sys.maxsize)
+        if len(near):
+            steps = np.abs(near - here).max(axis=1) / self._widths[which]
+            away = np.where(self._scales[which], steps, 1.0)
+        else:
+            near, away = self._places, self._away(here)
+        nearest = np.flatnonzero(away <= away.min() + _ROUNDING)
+        return self.decode(near[rng.choice(nearest)].tolist())
 
-    def _changes(self, here: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Each legal change of one parameter: which, and the positions after it."""
-        for k, parameter in enumerate(self.parameters):
-            for place in range(len(parameter.values)):
-                there = (*here[:k], place, *here[k + 1 :])
-                if self._row_of(there) is not None:
-                    yield k, there
-
-    def _step(self, k: int, here: tuple[int, ...], there: tuple[int, ...]) -> float:
-        away: float = abs(here[k] - there[k]) / self._widths[k]
-        return away if self._scales[k] else 1.0
-
-    def _away(self, here: npt.NDArray[np.int_]) -> npt.NDArray[np.float32]:
+    def _away(self, here: Places) -> npt.NDArray[np.float64]:
         """The distance of every row: relative steps on scales, 1 for any change else."""
         others = ~self._scales
         changed = np.count_nonzero(self._places[:, others] != here[others], axis=1)
         steps = np.abs(self._relative - (here / self._widths)[self._scales].astype(np.float32))
-        away: npt.NDArray[np.float32] = steps.sum(axis=1) + changed.astype(np.float32)
+        away: npt.NDArray[np.float64] = steps.sum(axis=1) + changed
         return away
 
     @cached_property
@@ -151,8 +163,10 @@ class _Listed(Solutions):
     def __init__(self, space: ListedSpace, count: int) -> None:
         self._space = space
         self.count = count
+        self.left_out = ()
 
-    def __getitem__(self, index: int) -> dict[str, Value]:
-        if not 0 <= index < self.count:
-            raise IndexError(f"configuration {index} of {self.count}")
-        return dict(self._space.configuration(index))
+    def places(self, indices: Sequence[int]) -> npt.NDArray[Any]:
+        return self._space.rows_at(np.array(indices, dtype=np.intp))
+
+    def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[Any]:
+        return self._space.rows_at(rng.integers(self.count, size=count))

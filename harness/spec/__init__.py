@@ -3,6 +3,7 @@
 from harness.spec.document import Document, read_document
 from harness.spec.load import Constraint, LaunchPlan, Parameter, Spec, load_spec, load_specs
 from harness.spec.model import SpaceFile
+from harness.spec.relevance import conditional
 
 __all__ = [
     "Constraint",
@@ -11,6 +12,7 @@ __all__ = [
     "Parameter",
     "SpaceFile",
     "Spec",
+    "conditional",
     "load_spec",
     "load_specs",
     "read_document",

@@ -32,6 +32,7 @@ class Expressions:
     constraints: Mapping[int, Expression]
     group: Mapping[int, Expression]
     grid: Mapping[int, Expression]
+    whens: Mapping[Place, Expression]  # by the place of the parameter or flag
 
     def launch_sizes(self) -> Iterator[tuple[Place, Expression]]:
         """The launch sizes and where each stands."""
@@ -81,7 +82,24 @@ def check_expressions(document: Document) -> Expressions:
         _parsed(document, ("constraints",), document.data.get("constraints"), known),
         _parsed(document, ("launch", "group"), launch.get("group"), known),
         _parsed(document, ("launch", "grid"), launch.get("grid"), known),
+        dict(_whens(document, known)),
     )
+
+
+def _whens(document: Document, known: Sequence[str] | None) -> Iterator[tuple[Place, Expression]]:
+    """Of each parameter and flag that has one, its `when`."""
+    listed: list[tuple[Place, Any]] = [
+        (("parameters", name), value) for name, value in section(document, "parameters").items()
+    ]
+    for compiler, flags in section(document, "flags").items():
+        if isinstance(flags, dict):
+            listed += [(("flags", compiler, name), value) for name, value in flags.items()]
+    for place, value in listed:
+        text = value.get("when") if isinstance(value, dict) else None
+        if isinstance(text, str):
+            expression = _expression(document, (*place, "when"), text, known)
+            if expression is not None:
+                yield place, expression
 
 
 def _known_names(document: Document) -> list[str] | None:
@@ -118,7 +136,7 @@ def _expression(
     except ExpressionError as error:
         document.fault(place, told_at(place, str(error)))
         return None
-    if place[0] == "constraints" and expression.is_number:
+    if place[0] != "launch" and expression.is_number:
         told = f"`{expression.text}` is a number, not a condition; compare it, such as "
         document.fault(place, told_at(place, f"{told}`{expression.text} <= 1024`"))
         return None

@@ -21,21 +21,19 @@ from harness.spec import checks, messages
 from harness.spec.checks import Expressions, flag_name
 from harness.spec.document import Document, read_document
 from harness.spec.files import Files, check_files
-from harness.spec.model import (
+from harness.spec.model import Measure, Search, SpaceFile, Verify
+from harness.spec.relevance import check_relevance
+from harness.spec.solutions import check_solutions
+from harness.spec.tuned import (
     BooleanParameter,
     Flag,
     FlagRange,
     FlagValues,
     IntegerParameter,
     LogIntegerParameter,
-    Measure,
     PowerOfTwoParameter,
-    Search,
-    SpaceFile,
-    Verify,
 )
-from harness.spec.model import Parameter as ParameterModel
-from harness.spec.solutions import check_solutions
+from harness.spec.tuned import Parameter as ParameterModel
 
 Values = Sequence[Value]
 
@@ -47,6 +45,7 @@ class Parameter:
     `kind` is boolean, enum, integer, log_integer, power_of_two or ordered (a list of numbers);
     `role` is launch, source, choice or flag. A flag has a `compiler` (nvcc or opencl), and an
     `option` that spells it; its value is None, or False if it is boolean, where it is absent.
+    Where `when` is false the parameter does not matter, and stays at its default.
     """
 
     name: str
@@ -56,6 +55,7 @@ class Parameter:
     default: Value
     compiler: str | None = None
     option: str | None = None
+    when: Expression | None = None
 
     def options(self, value: Value) -> tuple[str, ...]:
         """The compiler options that set a flag to this value; none where it is absent."""
@@ -139,6 +139,7 @@ class Spec:
             values = _ends(p.values) if isinstance(p.values, range) else list(p.values)
             parts.append(json.dumps([p.name, p.kind, p.role, p.default, values]))
         parts += [c.expression.text for c in self.constraints]
+        parts += [f"{p.name} when {p.when.text}" for p in self.parameters if p.when]
         return _sha256(parts)
 
 
@@ -159,11 +160,12 @@ def load_spec(path: Path) -> Spec:
     inputs = checks.check_inputs(document)
     if model is None or files is None:
         raise SpecError(document.faults)
-    parameters = _parameters(model)
+    parameters = _parameters(model, expressions)
     checks.check_names(document, model)
     checks.check_defaults(document, parameters)
     if not document.faults:
         checks.check_use(document, parameters, expressions, files)
+        check_relevance(document, parameters, inputs)
         check_solutions(document, parameters, expressions, inputs)
     if document.faults:
         raise SpecError(document.faults)
@@ -229,10 +231,14 @@ def load_specs(paths: Sequence[Path]) -> list[Spec]:
     return specs
 
 
-def _parameters(model: SpaceFile) -> tuple[Parameter, ...]:
-    tuned = [_parameter(name, p) for name, p in model.parameters.items()]
+def _parameters(model: SpaceFile, expressions: Expressions) -> tuple[Parameter, ...]:
+    whens = expressions.whens
+    tuned = [
+        dataclasses.replace(_parameter(name, p), when=whens.get(("parameters", name)))
+        for name, p in model.parameters.items()
+    ]
     flags = [
-        _flag(name, flag, compiler)
+        dataclasses.replace(_flag(name, flag, compiler), when=whens.get(("flags", compiler, name)))
         for compiler, listed in (("nvcc", model.flags.nvcc), ("opencl", model.flags.opencl))
         for name, flag in listed.items()
     ]

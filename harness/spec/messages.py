@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from harness.spec.document import Place
-from harness.spec.model import PARAMETER_TYPES, SpaceFile
+from harness.spec.model import SpaceFile
+from harness.spec.tuned import PARAMETER_TYPES
 
 _EXPECTED = {
     # Where several hold, a union was tried: in the order in which they read well.

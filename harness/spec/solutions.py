@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from harness.elimination import Solutions, TooLarge, constraint_factor
 from harness.errors import ExpressionError
 from harness.expression import Expression
 from harness.records import LIMIT_NAMES, Input, Value, shown
+from harness.solving import Solutions, TooLarge, constraint_factor
 from harness.spec.checks import Expressions
 from harness.spec.document import Document, Place
 from harness.spec.messages import told_at
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.spec.load import Parameter
 
 # Any device's would do: only the types of what constraints compute are checked with them.
-_SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32), strict=True))
+SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32), strict=True))
 
 _EXPLAINED = 20
 
@@ -33,14 +33,14 @@ def check_solutions(
 
     What depends on a device is judged when there is one.
     """
-    for tuned in _by_compiler(parameters):
+    for tuned in by_compiler(parameters):
         _Judge(document, tuned, expressions.constraints).check(inputs)
         if document.faults:
             return
     _check_launch(document, parameters, expressions, inputs)
 
 
-def _by_compiler(parameters: Sequence[Parameter]) -> Iterator[list[Parameter]]:
+def by_compiler(parameters: Sequence[Parameter]) -> Iterator[list[Parameter]]:
     """The parameters that meet: flags of two compilers never do."""
     compilers = {p.compiler for p in parameters}
     for compiler in sorted(compilers - {None}, key=str) or [None]:
@@ -119,7 +119,7 @@ class _Judge:
 
     def _why_impossible(self, constraint: Expression, given: Input) -> str | None:
         try:
-            table = constraint_factor(constraint, self._domains, {**_SOME_LIMITS, **given}).table
+            table = constraint_factor(constraint, self._domains, {**SOME_LIMITS, **given}).table
         except ExpressionError as error:
             return str(error)
         except TooLarge:
@@ -148,10 +148,7 @@ class _Judge:
 
     def _none_legal(self, constraints: Iterable[Expression], given: Input) -> bool:
         """Whether it is certain that no configuration is legal."""
-        try:
-            return Solutions(self._domains, constraints, given).count == 0
-        except TooLarge:
-            return False
+        return Solutions(self._domains, constraints, given).count == 0
 
 
 def _on(names: frozenset[str], given: Input) -> str:

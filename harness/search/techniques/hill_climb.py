@@ -59,7 +59,7 @@ def steps_up(space: Space, here: Config) -> Iterator[Config]:
     for place, parameter in enumerate(space.parameters):
         above = range(positions[place] + 1, len(parameter.values))
         higher = (
-            space.decode((*positions[:place], up, *positions[place + 1 :]))
+            space.canonical(space.decode((*positions[:place], up, *positions[place + 1 :])))
             for up in islice(above, _REACH)
         )
-        yield from islice(filter(space.is_legal, higher), 1)
+        yield from islice((step for step in higher if step != here and space.is_legal(step)), 1)

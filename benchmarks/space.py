@@ -1,0 +1,234 @@
+"""How long until a space can be searched: ours beside Kernel Tuner's, on the same spaces.
+
+Opens each space of benchmarks/space_cases.py, counts its legal configurations, draws one of them
+uniformly and judges 1,000 configurations that differ from a legal one in one parameter; the table
+has the time of all that together. Each tuner works in a process of its own, which ends at a limit
+of memory or time. The two must count the same. Needs Kernel Tuner beside harness:
+
+    pip install "harness[bench]"
+    python -m benchmarks.space
+
+The last line is one JSON object: of each space and tuner the seconds and the megabytes, or why
+there are none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import json
+import math
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.space_cases import CASES, Case
+from harness.expression import Expression
+from harness.space import Space
+from harness.spec import Parameter
+
+TUNERS = ("ours", "kernel_tuner")
+NEIGHBOURS = 1000
+MAX_THREADS = 1024
+QUICK_S = 5.0  # a run that takes longer is not repeated
+_BLOCK = {"block_size_x", "block_size_y"}
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one tuner needed; seconds for each step, and the most memory of its process."""
+
+    legal: int
+    ready_s: float
+    draw_s: float
+    judge_s: float
+    peak_mb: float
+
+    @property
+    def total_s(self) -> float:
+        """All steps together."""
+        return self.ready_s + self.draw_s + self.judge_s
+
+
+# ------------------------------------------------------------------------ one tuner
+
+
+def _ours(case: Case) -> tuple[int, list[float]]:
+    """The number of legal configurations, and when each step had ended."""
+    rng = np.random.default_rng(0)
+    ended = [time.perf_counter()]
+    restrictions = list(case.restrictions)
+    if set(case.parameters) >= _BLOCK:  # Kernel Tuner adds it by itself
+        restrictions.append(f"block_size_x * block_size_y <= {MAX_THREADS}")
+    space = Space(
+        [
+            Parameter(n, "ordered", values, "source", values[0])
+            for n, values in case.parameters.items()
+        ],
+        [Expression(text) for text in restrictions],
+    )
+    count = space.count
+    ended.append(time.perf_counter())
+    (drawn,) = space.sample_places(rng, 1)
+    ended.append(time.perf_counter())
+    changed = np.repeat(drawn[None, :], NEIGHBOURS, axis=0)
+    for row, (axis, place) in enumerate(_changes(case, drawn.tolist())):
+        changed[row, axis] = place
+    ended.append(time.perf_counter())
+    space.are_legal(changed)
+    ended.append(time.perf_counter())
+    assert count is not None, "not counted"
+    return count, ended
+
+
+def _kernel_tuner(case: Case) -> tuple[int, list[float]]:
+    """The same of Kernel Tuner."""
+    from kernel_tuner.searchspace import Searchspace
+
+    values = {name: list(listed) for name, listed in case.parameters.items()}
+    ended = [time.perf_counter()]
+    space = Searchspace(values, list(case.restrictions), MAX_THREADS)
+    count = space.size
+    ended.append(time.perf_counter())
+    (drawn,) = space.get_random_sample(1)
+    ended.append(time.perf_counter())
+    names = list(values)
+    places = [values[name].index(value) for name, value in zip(names, drawn, strict=True)]
+    changed = [
+        (*drawn[:axis], values[names[axis]][place], *drawn[axis + 1 :])
+        for axis, place in _changes(case, places)
+    ]
+    ended.append(time.perf_counter())
+    for config in changed:
+        space.is_param_config_valid(config)
+    ended.append(time.perf_counter())
+    return count, ended
+
+
+def _changes(case: Case, drawn: Sequence[int]) -> list[tuple[int, int]]:
+    """So many other values of one parameter, any of those that have several."""
+    rng = random.Random(0)
+    extents = [len(values) for values in case.parameters.values()]
+    free = [axis for axis, extent in enumerate(extents) if extent > 1]
+    axes = [rng.choice(free) for _ in range(NEIGHBOURS)]
+    return [
+        (axis, (drawn[axis] + rng.randrange(1, extents[axis])) % extents[axis]) for axis in axes
+    ]
+
+
+def _measure(tuner: str, case: Case, memory_gb: float) -> None:
+    """Print the figures of this very process, as JSON."""
+    limit = int(memory_gb * 1e9)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    count, ended = _ours(case) if tuner == "ours" else _kernel_tuner(case)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MB
+    ready, draw, _, judge = (after - before for before, after in itertools.pairwise(ended))
+    print(json.dumps(asdict(Figures(count, ready, draw, judge, peak_mb))))
+
+
+# --------------------------------------------------------------------- side by side
+
+
+def _run(tuner: str, case: Case, args: argparse.Namespace) -> Figures | str:
+    """The figures of a process of its own; or the limit that it ran into."""
+    command = [sys.executable, "-m", "benchmarks.space", "--measure", tuner, case.name]
+    command += ["--memory", str(args.memory)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=args.timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"over {args.timeout:g} s"
+    if done.returncode == 0:
+        return Figures(**json.loads(done.stdout.splitlines()[-1]))
+    if "MemoryError" in done.stderr:
+        return f"over {args.memory:g} GB"
+    if done.returncode < 0:
+        return f"killed by signal {-done.returncode}"
+    raise SystemExit(f"{tuner} failed on {case.name}:\n{done.stderr}")
+
+
+def _typical(tuner: str, case: Case, args: argparse.Namespace) -> Figures | str:
+    """The median of several runs, by their total; a long one is not repeated."""
+    runs: list[Figures] = []
+    for _ in range(args.repeats):
+        found = _run(tuner, case, args)
+        if isinstance(found, str):
+            return found
+        runs.append(found)
+        if found.total_s > QUICK_S:
+            break
+    median_s = statistics.median_low(run.total_s for run in runs)
+    return next(run for run in runs if run.total_s == median_s)
+
+
+def _row(case: Case, found: dict[str, Figures | str]) -> str:
+    points = math.prod(len(values) for values in case.parameters.values())
+    counts = {figures.legal for figures in found.values() if isinstance(figures, Figures)}
+    if len(counts) > 1:
+        raise SystemExit(f"the counts of {case.name} differ: {found}")
+    cells = [case.name, _short(points), *(f"{count:,}" for count in counts)]
+    for figures in found.values():
+        cells += (
+            [figures, ""]
+            if isinstance(figures, str)
+            else [
+                f"{figures.total_s:.3f} s",
+                f"{figures.peak_mb:.0f} MB",
+            ]
+        )
+    ours, theirs = found["ours"], found["kernel_tuner"]
+    if isinstance(ours, Figures) and isinstance(theirs, Figures):
+        cells.append(f"{theirs.total_s / ours.total_s:.0f}x")
+    return f"| {' | '.join([*cells, ''][:8])} |"
+
+
+def _short(points: int) -> str:
+    return f"{points:,}" if points < 1e10 else f"{points:.1e}"
+
+
+def _told(figures: Figures | str) -> Any:
+    return figures if isinstance(figures, str) else asdict(figures)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.space", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--memory", type=float, default=16, help="GB a process may have (16)")
+    parser.add_argument("--timeout", type=float, default=120, help="seconds it may take (120)")
+    parser.add_argument("--repeats", type=int, default=3, help="runs, of which the median (3)")
+    parser.add_argument("--measure", nargs=2, metavar=("TUNER", "SPACE"), help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    """Print the table, and the figures as one line."""
+    args = _parser().parse_args()
+    if args.measure:
+        tuner, name = args.measure
+        _measure(tuner, next(case for case in CASES if case.name == name), args.memory)
+        return
+    if importlib.util.find_spec("kernel_tuner") is None:
+        raise SystemExit('Kernel Tuner is not installed: pip install "harness[bench]"')
+    print("| space | points | legal | ours | | Kernel Tuner | | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    told = {}
+    for case in CASES:
+        found = {tuner: _typical(tuner, case, args) for tuner in TUNERS}
+        print(_row(case, found), flush=True)
+        told[case.name] = {tuner: _told(figures) for tuner, figures in found.items()}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

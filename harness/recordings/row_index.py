@@ -1,0 +1,56 @@
+"""Where points stand among the rows of a recording, many asked for at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.space import Places
+
+
+class RowIndex:
+    """Distinct rows of places, shape (rows, parameters), sorted by one 64-bit key each.
+
+    The key is the row's number in mixed radix, or, where that needs more bits, a sum with random
+    weights modulo 2^64 that is different for every row. What is found is compared whole.
+    """
+
+    def __init__(self, rows: Places, extents: Sequence[int]) -> None:
+        """`extents` are the numbers of values of the parameters."""
+        self._rows = rows
+        rng = np.random.default_rng(0)
+        self._weights = _radix(extents)
+        if math.prod(extents) >= 2**64:
+            self._weights = _random_weights(rng, len(extents))
+            while len(np.unique(self._keys_of(rows))) < len(rows):
+                self._weights = _random_weights(rng, len(extents))
+        keys = self._keys_of(rows)
+        self._order = np.argsort(keys)
+        self._keys = keys[self._order]
+
+    def contain(self, places: Places) -> npt.NDArray[np.bool_]:
+        """Whether each point, of shape (points, parameters), is one of the rows."""
+        if not len(self._rows):
+            return np.zeros(len(places), dtype=bool)
+        nearest = np.searchsorted(self._keys, self._keys_of(places))
+        found = self._rows[self._order[np.minimum(nearest, len(self._keys) - 1)]]
+        same: npt.NDArray[np.bool_] = (found == places).all(axis=1)
+        return same
+
+    def _keys_of(self, places: Places) -> npt.NDArray[np.uint64]:
+        keys: npt.NDArray[np.uint64] = places.astype(np.uint64) @ self._weights
+        return keys
+
+
+def _radix(extents: Sequence[int]) -> npt.NDArray[np.uint64]:
+    weights = [math.prod(extents[axis + 1 :]) % 2**64 for axis in range(len(extents))]
+    return np.array(weights, dtype=np.uint64)
+
+
+def _random_weights(rng: np.random.Generator, count: int) -> npt.NDArray[np.uint64]:
+    # Odd, so that no two values of one parameter share a key.
+    halves = rng.integers(2**63, size=count, dtype=np.uint64)
+    return np.array(2 * halves + 1, dtype=np.uint64)

@@ -1,0 +1,181 @@
+"""Whether configurations satisfy constraints: one at a time, and whole arrays of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import ExpressionError
+from harness.expression import Expression
+from harness.records import Value
+from harness.solving import Factor, TooLarge, constraint_factor
+from harness.space.points import Places, Points
+
+Flags = npt.NDArray[np.bool_]
+
+_MAX_WEIGHED = 4096
+_MAX_TABLE_ENTRIES = 1 << 16  # a byte each; larger tables cost more than they save
+_MAX_KEPT_ENTRIES = 1 << 24  # of all tables of a space together
+
+
+class Judge:
+    """The constraints of a space, over its parameters and the values of all other names."""
+
+    def __init__(
+        self, points: Points, constraints: Iterable[Expression], given: Mapping[str, Value]
+    ) -> None:
+        self._points = points
+        self._given = given
+        self._domains = {p.name: p.values for p in points.parameters}
+        self._tables: dict[str, Factor | None] = {}
+        self._kept_entries = 0
+        self.constraints = self._deciding(constraints)
+
+    def _deciding(self, constraints: Iterable[Expression]) -> list[Expression]:
+        """Each constraint once, without those that hold whatever the parameters are."""
+        distinct = {constraint.text: constraint for constraint in constraints}.values()
+        return [c for c in distinct if self.combinations(c) > _MAX_WEIGHED or self._decides(c)]
+
+    def combinations(self, constraint: Expression) -> int:
+        """How many combinations of values a constraint ties together."""
+        pairs = zip(self._points.parameters, self._points.extents, strict=True)
+        return math.prod(extent for p, extent in pairs if p.name in constraint.names)
+
+    def _decides(self, constraint: Expression) -> bool:
+        """Whether it is false for some values; one that cannot be computed for some is kept."""
+        table = self._table(constraint)
+        return table is None or not table.table.all()
+
+    @cached_property
+    def naming(self) -> dict[str, list[Expression]]:
+        """Of each parameter, the constraints that name it."""
+        return {n: [c for c in self.constraints if n in c.names] for n in self._domains}
+
+    # ---------------------------------------------------------- one configuration
+
+    def values(self, config: Mapping[str, Value]) -> dict[str, Value]:
+        """The values of all names."""
+        return {**self._given, **config}
+
+    def satisfies(self, constraints: Iterable[Expression], config: Mapping[str, Value]) -> bool:
+        """Whether a configuration satisfies all of these."""
+        values = self.values(config)
+        return all(holds(constraint, values) for constraint in constraints)
+
+    def broken(
+        self, constraints: Iterable[Expression], config: Mapping[str, Value]
+    ) -> list[Expression]:
+        """Those of the constraints that a configuration does not satisfy."""
+        values = self.values(config)
+        return [constraint for constraint in constraints if not holds(constraint, values)]
+
+    # -------------------------------------------------------------- many at once
+
+    def held(self, constraint: Expression, places: Places) -> Flags:
+        """Whether each of many points satisfies a constraint; where it cannot be computed, no."""
+        table = self._table(constraint)
+        if table is not None:
+            columns = tuple(places[:, self._points.axis[name]] for name in table.names)
+            found: Flags = np.broadcast_to(table.table[columns], len(places))
+            return found
+        held = np.empty(len(places), dtype=bool)
+        for rows, values in self._alike(constraint, places):
+            held[rows] = self._computed(constraint, places, rows, values)
+        return held
+
+    def legal_changes(self, here: Places, changed: Places) -> Flags:
+        """Which of many points are legal that differ little from one point."""
+        legal = np.ones(len(changed), dtype=bool)
+        different = changed != here
+        for constraint in self.constraints:
+            concerned = different @ self._named[constraint.text]
+            held = self.held(constraint, np.vstack([here, changed[concerned]]))
+            legal[concerned] &= held[1:]
+            if not held[0]:
+                legal[~concerned] = False
+        return legal
+
+    def all_held(self, constraints: Iterable[Expression], places: Places) -> Flags:
+        """Whether each of many points satisfies all of these constraints."""
+        legal = np.ones(len(places), dtype=bool)
+        for constraint in constraints:
+            left = np.flatnonzero(legal)
+            legal[left] = self.held(constraint, places[left])
+        return legal
+
+    @cached_property
+    def _named(self) -> dict[str, Flags]:
+        """Of each constraint, which parameters it names."""
+        named = {c.text: [name in c.names for name in self._domains] for c in self.constraints}
+        return {text: np.array(flags, dtype=bool) for text, flags in named.items()}
+
+    def _axes(self, constraint: Expression) -> list[int]:
+        return [axis for name, axis in self._points.axis.items() if name in constraint.names]
+
+    def _table(self, constraint: Expression) -> Factor | None:
+        """Its table of all combinations; None where there is none, or no room for it."""
+        if constraint.text not in self._tables:
+            self._tables[constraint.text] = self._new_table(constraint)
+        return self._tables[constraint.text]
+
+    def _new_table(self, constraint: Expression) -> Factor | None:
+        entries = self.combinations(constraint)
+        if entries > _MAX_TABLE_ENTRIES or self._kept_entries + entries > _MAX_KEPT_ENTRIES:
+            return None
+        try:
+            table = constraint_factor(constraint, self._domains, self._given)
+        except (ExpressionError, TooLarge):
+            return None
+        self._kept_entries += entries
+        return table
+
+    def _alike(
+        self, constraint: Expression, places: Places
+    ) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, Value]]]:
+        """The points in groups of equal values of what is not a number, and those values."""
+        parameters = self._points.parameters
+        none = places[:0]
+        fixed = [
+            axis for axis in self._axes(constraint) if self._points.values_at(axis, none) is None
+        ]
+        if not fixed:
+            yield np.arange(len(places)), {}
+            return
+        kinds, group = np.unique(places[:, fixed], axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        for number, kind in enumerate(kinds.tolist()):
+            pairs = zip(fixed, kind, strict=True)
+            values = {parameters[axis].name: parameters[axis].values[k] for axis, k in pairs}
+            yield np.flatnonzero(group == number), values
+
+    def _computed(
+        self,
+        constraint: Expression,
+        places: Places,
+        rows: npt.NDArray[np.intp],
+        fixed: Mapping[str, Value],
+    ) -> Flags:
+        """The constraint over arrays; one by one where arrays cannot, or not exactly."""
+        values: dict[str, Any] = {**self._given, **fixed}
+        for axis in self._axes(constraint):
+            name = self._points.parameters[axis].name
+            if name not in fixed:
+                values[name] = self._points.values_at(axis, places[rows, axis])
+        try:
+            return np.broadcast_to(constraint.holds(values), len(rows))
+        except ExpressionError:
+            one_by_one = (self._points.decode(places[row].tolist()) for row in rows)
+            return np.array([self.satisfies([constraint], values) for values in one_by_one])
+
+
+def holds(constraint: Expression, values: Mapping[str, Value]) -> bool:
+    """Whether it is true; what cannot be computed is not."""
+    try:
+        return bool(constraint.holds(values))
+    except ExpressionError:
+        return False

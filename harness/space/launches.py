@@ -1,0 +1,50 @@
+"""The launch sizes of configurations, and what every launch must satisfy on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.backends.base import Launch
+from harness.errors import ExpressionError, UsageError
+from harness.expression import Expression
+from harness.records import DeviceLimits, Value
+from harness.spec import LaunchPlan
+
+
+def launch_constraints(plan: LaunchPlan | None, limits: DeviceLimits | None) -> list[Expression]:
+    """What every launch must satisfy on the device, whether the space says so or not."""
+    if plan is None or limits is None:
+        return []
+    sizes = [_factor(expression) for expression in plan.group]
+    made = [f"{' * '.join(sizes)} <= {limits.max_group_size}"]
+    made += [f"{s} <= {m}" for s, m in zip(sizes, limits.max_group_dims, strict=False)]
+    grid = [_factor(expression) for expression in plan.grid]
+    made += [f"{s} <= {m}" for s, m in zip(grid, limits.max_grid_dims, strict=False)]
+    made += [f"{size} >= 1" for size in (*sizes, *grid)]
+    return [Expression(text) for text in made]
+
+
+def _factor(expression: Expression) -> str:
+    """Its text, in brackets unless it is a name or a whole number."""
+    text = expression.text
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def launch_of(
+    plan: LaunchPlan | None, values: Mapping[str, Value], function: str, arguments: Sequence[str]
+) -> Launch:
+    """The launch with these values; raises ExpressionError where a size is not whole."""
+    if plan is None:
+        raise UsageError("this space has no launch sizes")
+    group = tuple(_whole(expression, values) for expression in plan.group)
+    grid = tuple(_whole(expression, values) for expression in plan.grid)
+    return Launch(function, group, grid, tuple(arguments))
+
+
+def _whole(expression: Expression, values: Mapping[str, Value]) -> int:
+    size = expression(values)
+    if not isinstance(size, (int, float)) or size != size // 1 or size < 1:
+        raise ExpressionError(
+            f"the launch size `{expression.text}` must be a whole number from 1, but is {size}"
+        )
+    return int(size)
