@@ -44,7 +44,8 @@ class InputReport:
     to be re-measured.
 
     `legal` is the number of legal configurations, None where it is not known. `note` says
-    what kept an input from being measured, or measured again.
+    what kept an input from being measured, or measured again. `shared` configurations have the
+    measurement of another, whose machine code they share; among ties each code counts once.
     """
 
     given: Input
@@ -55,10 +56,11 @@ class InputReport:
     outcomes: Mapping[Outcome, int]
     legal: int | None
     note: str = ""
+    shared: int = 0
 
     @property
     def measured(self) -> int:
-        """How many configurations were measured, failed ones included."""
+        """How many configurations have a measurement, failed and shared ones included."""
         return sum(self.outcomes.values())
 
     @property
@@ -93,6 +95,7 @@ def report_input(
         Counter(m.outcome for m in measured.values()),
         legal,
         note,
+        sum(m.shared_with is not None for m in measured.values()),
     )
 
 
@@ -101,7 +104,8 @@ def _count_ties(best: Measurement | None, measured: Measured, confidence: float)
     if best is None or best.config not in measured:
         return 0
     own = measured[best.config].timing
-    others = [m.timing for c, m in measured.items() if m.timing and c != best.config]
+    distinct = one_of_each_code(measured.values(), best.config)
+    others = [m.timing for m in distinct if m.timing and m.config != best.config]
     return count_within_noise(own, others, confidence) if own else 0
 
 
@@ -116,6 +120,19 @@ def _fastest_in_turn(finals: Iterable[Measurement]) -> Measurement | None:
     best is then never told as slower than the default."""
     timed = [(statistics.fmean(map(math.log, m.timing.samples_s)), m) for m in finals if m.timing]
     return min(timed, key=lambda pair: pair[0])[1] if timed else None
+
+
+def one_of_each_code(measurements: Iterable[Measurement], preferred: Config) -> list[Measurement]:
+    """Of configurations that share a measurement only one: the preferred one if it is among
+    them, else the one that was measured."""
+    chosen: dict[str, Measurement] = {}
+    for m in measurements:
+        origin = m.shared_with or m.config.digest
+        there = chosen.get(origin)
+        is_better = there and m.shared_with is None and there.config != preferred
+        if there is None or is_better or m.config == preferred:
+            chosen[origin] = m
+    return list(chosen.values())
 
 
 def choose_finalists(measurements: Iterable[Measurement]) -> list[Config]:

@@ -106,6 +106,7 @@ class ProgressDisplay:
         self._task: TaskID | None = None
         self._title, self._steps, self._done = "", 0, 0
         self._outcomes: Counter[Outcome] = Counter()
+        self._shared = 0
         self._last_line_s = 0.0
 
     def __enter__(self) -> ProgressDisplay:
@@ -120,7 +121,7 @@ class ProgressDisplay:
     def begin_stage(self, title: str, steps: int) -> None:
         """A stage begins; one without steps is not shown."""
         self._title, self._steps, self._done = title, steps, 0
-        self._outcomes = Counter()
+        self._outcomes, self._shared = Counter(), 0
         self._last_line_s = time.monotonic()
         if self._task is not None:
             self._bar.remove_task(self._task)
@@ -144,7 +145,9 @@ class ProgressDisplay:
         """One test has ended; a search's last test closes its line."""
         self._done, self._steps = progress.ordinal, progress.total
         self._outcomes[progress.measurement.outcome] += 1
+        self._shared += progress.measurement.shared_with is not None
         best, outcomes = progress.best, format_outcomes(self._outcomes)
+        outcomes += f", {self._shared} shared" if self._shared else ""
         time_told = f"best {_median(best.timing)}" if best and best.timing else "none has worked"
         config_told = f" ({best.config})" if best else ""
         # Where the line is cut, the counts are to be seen.
@@ -216,7 +219,16 @@ class InputsTable:
         failed: Counter[Outcome] = Counter()
         for report in self._reports:
             failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
-        return f"{told}; failed: {format_outcomes(failed)}" if failed.total() else told
+        if failed.total():
+            told += f"; failed: {format_outcomes(failed)}"
+        shared = sum(report.shared for report in self._reports)
+        return f"{told}; {_shared_told(shared)}" if shared else told
+
+
+def _shared_told(count: int) -> str:
+    if count == 1:
+        return "shared: 1 has the machine code of another and was not measured again"
+    return f"shared: {count:,} have the machine code of another and were not measured again"
 
 
 def _cells(report: InputReport) -> Iterable[str]:
@@ -264,4 +276,5 @@ def _counted(report: InputReport) -> str:
     elif report.legal is not None:
         told += f" of {report.legal:,}"
     failed = report.measured - report.outcomes.get(Outcome.OK, 0)
-    return told + (f", {failed} failed" if failed else "")
+    told += f", {failed} failed" if failed else ""
+    return told + (f", {report.shared} shared" if report.shared else "")

@@ -59,7 +59,9 @@ def _export(args: argparse.Namespace) -> int:
             raise UsageError(f"{place}: its mapping would be written there as well; end it in .csv")
         _write(place, lambda file: write_csv(file, measurements))
         _write(mapping, lambda file: write_mapping(file, name, where.device, measurements))
-    print(f"{place}: {len(measurements):,} measurements of {name} on {where}")
+    shared = sum(m.shared_with is not None for m in measurements)
+    told = f", {shared:,} of them shared by equal machine code" if shared else ""
+    print(f"{place}: {len(measurements):,} measurements of {name} on {where}{told}")
     return 0
 
 

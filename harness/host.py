@@ -14,7 +14,8 @@ and, where the configuration chooses how the data lie in memory,
 
     arrange(arguments, config) -> dict of the arrays that lie otherwise than in arguments()
 
-It is a person's own code and runs as such; the arguments that it gets back are read-only.
+It is a person's own code and runs as such; what it is given is read-only, and which parameters
+it asks for is noted.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import numpy.typing as npt
 from harness.backends.base import Argument
 from harness.backends.base import Launch as Launch  # host modules take it from here
 from harness.errors import HostModuleError, LaunchFailed
-from harness.records import Config, Input
+from harness.records import Config, Input, Value
 from harness.verify import COMPARABLE, never_right
 
 Array = npt.NDArray[Any]
@@ -52,6 +53,43 @@ class Read:
 Steps = Generator[Launch | Read, Array | None, None]
 
 
+class WatchedConfig(Mapping[str, Value]):
+    """A configuration as host modules get it, which adds what they ask for to `asked`.
+
+    Two configurations that agree in all that was asked for are one to the module. No subclass of
+    dict: what reads a dict past its methods, as eval() does, would not be noted.
+    """
+
+    def __init__(self, config: Config, asked: set[str]) -> None:
+        self._config = config
+        self._asked = asked
+
+    def __getitem__(self, name: str) -> Value:
+        self._asked.add(str(name))  # also where there is none: another configuration may have one
+        return self._config[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._asked.update(self._config)
+        return iter(self._config)
+
+    def __len__(self) -> int:
+        self._asked.update(self._config)
+        return len(self._config)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(self) | dict(other)
+
+    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(other) | dict(self)
+
+    def copy(self) -> dict[str, Value]:
+        """A dict to change."""
+        return dict(self)
+
+
 @dataclass
 class Case:
     """One input made concrete: the arguments, the expected outputs, what a run overwrites."""
@@ -62,19 +100,23 @@ class Case:
     host: HostModule | None = None
     _placed: dict[str, Array] = field(default_factory=dict)
 
-    def launches(self, config: Config, functions: Sequence[str]) -> Steps:
+    def launches(
+        self, config: Config, functions: Sequence[str], asked: set[str] | None = None
+    ) -> Steps:
         """The steps of one run, where the host module tells them; only these kernels are
-        launched. What goes wrong is this configuration's LaunchFailed."""
+        launched. What goes wrong is this configuration's LaunchFailed. The parameters that the
+        module asks for are added to `asked`."""
         assert self.host is not None
         with _as_launch_failed():
-            yield from self.host.launches(self.arguments, config, functions)
+            yield from self.host.launches(self.arguments, config, functions, asked)
 
-    def arranged(self, config: Config) -> dict[str, Array]:
-        """The arrays that lie otherwise under this configuration; raises LaunchFailed."""
+    def arranged(self, config: Config, asked: set[str] | None = None) -> dict[str, Array]:
+        """The arrays that lie otherwise under this configuration; raises LaunchFailed. The
+        parameters that the module asks for are added to `asked`."""
         if self.host is None:
             return {}
         with _as_launch_failed():
-            return self.host.arrange(self.arguments, config, frozenset(self.expected))
+            return self.host.arrange(self.arguments, config, frozenset(self.expected), asked)
 
     def to_place(self, arranged: Mapping[str, Array], in_turn: bool) -> dict[str, Array]:
         """What must be written for the device to hold this arrangement and no other.
@@ -110,6 +152,10 @@ class Case:
 
     def _array(self, name: str) -> Array:
         return cast(Array, self.arguments[name])
+
+
+def _watched(config: Config, asked: set[str] | None) -> WatchedConfig:
+    return WatchedConfig(config, set() if asked is None else asked)
 
 
 @contextlib.contextmanager
@@ -153,11 +199,15 @@ class HostModule:
         return Case(arguments, arrays, self._inout(arguments), self)
 
     def launches(
-        self, arguments: Mapping[str, Argument], config: Config, functions: Sequence[str]
+        self,
+        arguments: Mapping[str, Argument],
+        config: Config,
+        functions: Sequence[str],
+        asked: set[str] | None = None,
     ) -> Steps:
         """What launches() gives, step by step, each checked before it is taken."""
         where = f"with ({config})"
-        steps = self._called("launches", where, dict(arguments), dict(config))
+        steps = self._called("launches", where, dict(arguments), _watched(config, asked))
         if not isinstance(steps, Iterable):
             kind = type(steps).__name__
             raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
@@ -178,13 +228,17 @@ class HostModule:
             raise self._fault(f"launches() gave nothing to launch {where}")
 
     def arrange(
-        self, arguments: Mapping[str, Argument], config: Config, outputs: frozenset[str]
+        self,
+        arguments: Mapping[str, Argument],
+        config: Config,
+        outputs: frozenset[str],
+        asked: set[str] | None = None,
     ) -> dict[str, Array]:
         """What arrange() gives, checked; nothing where the module has no such function."""
         if not callable(getattr(self._module, "arrange", None)):
             return {}
         where = f"with ({config})"
-        found = self._called("arrange", where, dict(arguments), dict(config))
+        found = self._called("arrange", where, dict(arguments), _watched(config, asked))
         if not isinstance(found, dict):
             raise self._fault(f"arrange() must return a dict, but got {type(found).__name__}")
         return {

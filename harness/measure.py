@@ -107,6 +107,7 @@ class _Trial:
     module: object = None
     arranged: Mapping[str, Array] = field(default_factory=dict)
     groups: set[tuple[int, ...]] = field(default_factory=set)  # that the host module launched
+    asked: set[str] = field(default_factory=set)  # of the configuration, by the host module
     warmup_s: list[float] = field(default_factory=list)
     samples_s: list[float] = field(default_factory=list)
     failure: Measurement | None = None
@@ -115,7 +116,7 @@ class _Trial:
     def begin(self) -> None:
         """Load, and verify a first launch; what the driver still compiles then is not timed."""
         self.module = self.device.load(self.job.binary)
-        self.arranged = self.case.arranged(self.job.config)
+        self.arranged = self.case.arranged(self.job.config, self.asked)
         self.warmup_s.append(self._verified_launch("at the first launch"))
 
     def end(self) -> None:
@@ -174,7 +175,7 @@ class _Trial:
 
     def _host_told(self) -> Iterator[float]:
         """The times of the launches that the host module tells, those between two reads at once."""
-        steps = self.case.launches(self.job.config, self.job.functions)
+        steps = self.case.launches(self.job.config, self.job.functions, self.asked)
         answer: Array | None = None
         waiting: list[Launch] = []
         while True:
@@ -209,6 +210,7 @@ class _Trial:
             warmup_s=tuple(self.warmup_s),
             wall_s=time.perf_counter() - self.started,
             observed=self.job.observed(self.groups),
+            host_read=tuple(sorted(self.asked)),
         )
 
     def failed(self, error: LaunchFailed | _WrongResult) -> Measurement:
@@ -224,4 +226,5 @@ class _Trial:
             warmup_s=tuple(self.warmup_s),
             wall_s=time.perf_counter() - self.started,
             observed=self.job.observed(self.groups),
+            host_read=tuple(sorted(self.asked)),
         )

@@ -34,6 +34,12 @@ class Outcome(str, Enum):
     def __str__(self) -> str:
         return self.value
 
+    @property
+    def repeats(self) -> bool:
+        """Whether equal code that is launched alike ends so again; a time-out or a crash may
+        have been chance."""
+        return self in (Outcome.OK, Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED)
+
 
 def canonical_json(values: Mapping[str, Value]) -> str:
     """One text for equal mappings, whatever the order of their keys."""
@@ -118,6 +124,8 @@ class Input(_Named):
 class Build:
     """What came of compiling one configuration.
 
+    Builds with the same `binary_sha256`, where it is there, run the same machine code; on PoCL,
+    where it is that of the source as far as it matters, others may as well.
     `registers`, `shared_bytes` (statically allocated) and `spill_bytes` are per work-item,
     per work-group and per work-item; None where the compiler does not tell.
     `cached` says that no compiler ran because an earlier build was found on disk.
@@ -221,7 +229,11 @@ class Measurement:
     """One configuration, measured on one input.
 
     A timing is present exactly when the outcome is ok; everything else has a message.
-    `observed` is what else was found on the way, by name, such as the occupancy.
+    `observed` is what else was found on the way, by name, such as the occupancy. `host_read`
+    are the parameters that the host module asked for, None where that is not known.
+
+    `shared_with` is the digest of another configuration, which was measured in place of this
+    one: both compile to the same machine code and are launched alike.
     """
 
     config: Config
@@ -234,6 +246,8 @@ class Measurement:
     warmup_s: tuple[float, ...] = ()
     wall_s: float = 0.0
     observed: Mapping[str, float] = field(default_factory=dict, hash=False)
+    host_read: tuple[str, ...] | None = None
+    shared_with: str | None = None
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.OK) != (self.timing is not None):
@@ -245,6 +259,8 @@ class Measurement:
             raise ValueError(f"the outcome {self.outcome} needs a message that says why")
         if self.worst is not None and self.outcome is not Outcome.WRONG_RESULT:
             raise ValueError(f"a worst element belongs to a wrong result, but got {self.outcome}")
+        if self.shared_with is not None and not self.outcome.repeats:
+            raise ValueError(f"the outcome {self.outcome} may be chance and is never shared")
         for name, value in self.observed.items():
             if not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, but got {value}")

@@ -70,15 +70,19 @@ class Matrix:
 
 def make_matrix(times: Mapping[Input, Mapping[Config, float]], default: Config) -> Matrix:
     """The default and the winners of all inputs as candidates; inputs on which nothing worked
-    are left out."""
+    are left out. Of candidates with the same times on all inputs, as those of equal machine code
+    have, only the first stands: twice there, they would weigh twice."""
     usable = {given: row for given, row in times.items() if _best(row) < math.inf}
     winners = (min(row, key=row.__getitem__) for row in usable.values())
-    candidates = dict.fromkeys([default, *winners])
-    time_s = [[row.get(config, math.inf) for config in candidates] for row in usable.values()]
+    candidates: dict[tuple[float, ...], Config] = {}
+    for config in dict.fromkeys([default, *winners]):
+        column = tuple(row.get(config, math.inf) for row in usable.values())
+        candidates.setdefault(column, config)
+    time_s = np.array(list(candidates), dtype=np.float64)
     return Matrix(
         tuple(usable),
-        tuple(candidates),
-        np.array(time_s, dtype=np.float64).reshape(len(usable), len(candidates)),
+        tuple(candidates.values()),
+        time_s.reshape(len(candidates), len(usable)).T,
         np.array([_best(row) for row in usable.values()]),
     )
 

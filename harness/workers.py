@@ -4,10 +4,14 @@ A kernel that hangs, crashes or exhausts memory takes its process along, never t
 process is replaced, and the failure is the outcome of that one configuration. On a GPU,
 builds overlap the running measurement; where kernels run on the CPU, the device waits until
 nothing compiles, since it would be measured together with the compiler.
+
+Between build and launch stands harness.sharing: what would only run the machine code of another
+configuration again is not launched.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -26,6 +30,7 @@ from harness.measure import Job
 from harness.processes import Processes, ProcessLost
 from harness.programs import make_program
 from harness.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
+from harness.sharing import EqualCode
 from harness.space import Space
 from harness.spec import Spec
 from harness.timing import Sampling
@@ -49,18 +54,27 @@ class Measurer(Protocol):
     def compiler(self) -> str | None:
         """The compiler whose flags are tuned; None where none is."""
 
+    @property
+    def is_replay(self) -> bool:
+        """Whether measurements are read from a file, and can be again."""
+
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Tell what will be measured next, so that it can be compiled meanwhile."""
+
+    def recall(self, given: Input, measured: Iterable[Measurement]) -> None:
+        """Tell what was measured of an input's legal configurations before, so that equal code
+        can share it."""
 
     def measure(
         self, space: Space, given: Input, config: Config, best_s: float | None
     ) -> Measurement:
-        """Measure one legal configuration on one input."""
+        """Measure one legal configuration on one input, unless another one's measurement holds
+        for it."""
 
     def measure_interleaved(
         self, space: Space, given: Input, configs: Sequence[Config], rounds: int
     ) -> list[Measurement]:
-        """Measure several in turn, one sample of each a round."""
+        """Measure several in turn, one sample of each a round; each of them is launched."""
 
     def close(self) -> None:
         """End the worker processes."""
@@ -81,6 +95,8 @@ class LocalMeasurer:
             self._device.close()
             raise
         self._builds = Builds(backend, self._facts.compiler)
+        self._recalled: dict[Input, list[Measurement]] = {}
+        self._equal: dict[Input, EqualCode] = {}
 
     @property
     def environment(self) -> Environment:
@@ -97,27 +113,51 @@ class LocalMeasurer:
         """The compiler whose flags are tuned."""
         return self._compiler
 
+    @property
+    def is_replay(self) -> bool:
+        """It measures."""
+        return False
+
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
         for config in configs:
             self._expect(space, config)
 
+    def recall(self, given: Input, measured: Iterable[Measurement]) -> None:
+        """Remember them until the first build of the input asks."""
+        self._recalled.setdefault(given, []).extend(measured)
+
     def measure(
         self, space: Space, given: Input, config: Config, best_s: float | None
     ) -> Measurement:
-        """Build, launch, verify and time; every failure of the configuration is an outcome.
+        """Build, launch, verify and time, unless the machine code has been measured; every
+        failure of the configuration is an outcome.
 
         Raises HostModuleError: without data and a reference nothing can be measured.
         """
         job = self._job(space, given, config, best_s)
         if isinstance(job, Measurement):
             return job
+        equal = self._equal_code(space, given)
+        shared = equal.find(config, job.binary.build, job.launches)
+        if shared is not None:
+            return shared
         timeout_s = self._spec.measure.timeout_s
         try:
             measured: Measurement = self._device.run(given, run, (job,), timeout_s)
         except (ProcessLost, LaunchFailed) as error:
             return _failed(job, error, timeout_s)
+        equal.add(measured, job.launches)
         return measured
+
+    def _equal_code(self, space: Space, given: Input) -> EqualCode:
+        """What is measured of an input, with what is recalled of it."""
+        equal = self._equal.setdefault(given, EqualCode())
+        names = self._device.argument_names(given)
+        for measured in self._recalled.pop(given, []):
+            with contextlib.suppress(ExpressionError):  # it was not launched either
+                equal.add(measured, self._launches(space, measured.config, names))
+        return equal
 
     def measure_interleaved(
         self, space: Space, given: Input, configs: Sequence[Config], rounds: int

@@ -7,6 +7,7 @@ KERNELS; `#error MESSAGE` does not compile.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import os
 import signal
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from harness.backends.base import Argument, Binary, Compiler, Device, Launch, Program
 from harness.backends.choose import Backend
 from harness.backends.launch_checks import why_unlaunchable
+from harness.backends.nvcc import Nvcc
 from harness.errors import BuildFailed, LaunchFailed
 from harness.records import Build, DeviceLimits, Environment
 
@@ -137,7 +139,8 @@ class FakeBackend(Backend):
     """A backend whose every compilation and launch leaves a line in `journal`: what, begin,
     end, in seconds of the machine's clock. A process of its device dies at the launch after
     `lives`; arrays beyond `memory_bytes` do not fit on it, and nothing does at the binds of
-    all its processes that `refused_binds` numbers, from 0."""
+    all its processes that `refused_binds` numbers, from 0. Where it `hashes` binaries, the lines
+    that name kernels are the machine code; a real `arch` is compiled for by nvcc."""
 
     journal: Path = Path()
     shares_cpu: bool = False
@@ -146,14 +149,15 @@ class FakeBackend(Backend):
     lives: int = 1_000_000
     memory_bytes: int = 1_000_000
     refused_binds: tuple[int, ...] = ()
+    hashes: bool = False
 
     def open_device(self) -> Device:
         """A fake device that takes its time."""
         return _JournalDevice(self)
 
     def open_compiler(self) -> Compiler:
-        """A fake compiler that takes its time."""
-        return _JournalCompiler(self)
+        """A fake compiler that takes its time, or nvcc."""
+        return _JournalCompiler(self) if self.arch is None else Nvcc(self.arch)
 
 
 class _JournalCompiler(FakeCompiler):
@@ -163,7 +167,16 @@ class _JournalCompiler(FakeCompiler):
     def compile(self, program: Program) -> Binary:
         with _noted(self._backend.journal, "compile"):
             time.sleep(self._backend.compile_s)
-            return super().compile(program)
+            binary = super().compile(program)
+        if not self._backend.hashes:
+            return binary
+        build = dataclasses.replace(binary.build, binary_sha256=_code_sha256(program.text))
+        return dataclasses.replace(binary, build=build)
+
+
+def _code_sha256(text: str) -> str:
+    kernels = [line for line in text.splitlines() if line.startswith("kernel ")]
+    return hashlib.sha256("\n".join(kernels).encode()).hexdigest()
 
 
 class _JournalDevice(FakeDevice):
@@ -185,6 +198,10 @@ class _JournalDevice(FakeDevice):
         return (
             sum(what == "bind" for what, _, _ in read_journal(journal)) if journal.exists() else 0
         )
+
+    def load(self, binary: Binary) -> object:
+        """The names of its kernels; of a cubin, which no fake looks into, all that there are."""
+        return list(KERNELS) if binary.data.startswith(b"\x7fELF") else super().load(binary)
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         if len(self.launched) == self._backend.lives:

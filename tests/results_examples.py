@@ -26,6 +26,12 @@ from harness.spec import Spec, load_spec
 ROOT = Path(__file__).parents[1]
 SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
+WITHOUT_SHARING = (
+    "ALTER TABLE measurements DROP COLUMN host_read; "
+    "ALTER TABLE measurements DROP COLUMN shared_with; UPDATE schema_version SET version = 2"
+)
+"""What makes a database of the second version of one of the third."""
+
 KEY = Key(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
 
 
@@ -140,8 +146,8 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
         connection.exec_driver_sql(
             "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
             f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
-            "message, worst_element, warmup_s, wall_s, measured_at, turn FROM measurements, "
-            f"configurations WHERE measurements.id = {pattern} "
+            "message, worst_element, warmup_s, wall_s, measured_at, turn, host_read, shared_with "
+            f"FROM measurements, configurations WHERE measurements.id = {pattern} "
             "AND configurations.id != configuration_id"
         )
         ids = connection.exec_driver_sql(

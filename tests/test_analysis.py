@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -10,6 +11,7 @@ from harness.analysis import (
     choose_finalists,
     cross_input_report,
     fastest,
+    one_of_each_code,
     report_input,
     verdict,
 )
@@ -24,6 +26,11 @@ def ok(config: Config, time_s: float, spread: float = 0.01, in_turn: bool = Fals
     samples = tuple(time_s * (1 + spread * step) for step in (-1, -0.5, 0, 0.5, 1))
     stopped = StopReason.INTERLEAVED if in_turn else StopReason.REPEATS
     return Measurement(config, GIVEN, Outcome.OK, Timing(samples, stopped))
+
+
+def shared(config: Config, origin: Measurement) -> Measurement:
+    """A configuration with the machine code of another."""
+    return dataclasses.replace(origin, config=config, shared_with=origin.config.digest)
 
 
 def failed(config: Config, outcome: Outcome = Outcome.TIMEOUT) -> Measurement:
@@ -82,6 +89,13 @@ def test_ties_are_those_that_the_search_could_not_tell_from_the_best() -> None:
     assert report.within_noise == 2
 
 
+def test_a_tie_of_equal_machine_code_counts_once_and_the_best_is_no_tie_of_its_own() -> None:
+    one, other = ok(A, 1.0), ok(C, 1.001)
+    measured = by_config(one, shared(B, one), other, shared(D, other))
+    report = report_input(GIVEN, measured, [ok(B, 1.0, in_turn=True)], D, legal=None)
+    assert (report.within_noise, report.measured, report.shared) == (1, 4, 2)
+
+
 def test_without_a_best_there_are_no_ties() -> None:
     assert report_input(GIVEN, by_config(failed(A)), [], A, legal=None).within_noise == 0
     alone = report_input(GIVEN, {}, [ok(A, 1.0)], A, legal=None)
@@ -106,6 +120,15 @@ def test_a_third_is_a_finalist_where_it_may_be_the_fastest() -> None:
     close = [ok(A, 1.0), ok(B, 1.002), ok(C, 1.003), ok(D, 1.004)]
     assert choose_finalists(close) == [A, B, C]
     assert choose_finalists([ok(A, 1.0), ok(B, 1.001), ok(C, 1.5)]) == [A, B]
+
+
+def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_measured() -> None:
+    one, other = ok(A, 1.0), ok(C, 2.0)
+    measured = [shared(B, one), other, one, shared(D, other)]
+    assert choose_finalists(one_of_each_code(measured, preferred=D)) == [A, D]
+    assert choose_finalists(one_of_each_code(measured, preferred=B)) == [B, C]
+    # Where the origin is not there any more, one of those that share it stands for it.
+    assert choose_finalists(one_of_each_code([shared(B, one), shared(C, one)], D)) == [B]
 
 
 def test_there_are_no_more_finalists_than_what_worked() -> None:

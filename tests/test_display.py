@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 from collections.abc import Mapping
@@ -46,10 +47,12 @@ def report(
     outcomes: Mapping[Outcome, int] | None = None,
     legal: int | None = 1234,
     ties: int = 3,
+    shared: int = 0,
 ) -> InputReport:
     best = best or ok(BEST, 1.00e-3, 1.02e-3, 0.98e-3)
     counts = outcomes if outcomes is not None else {Outcome.OK: 20}
-    return InputReport(GIVEN, best, ok(DEFAULT, 2e-3, 2.1e-3), speedup, ties, counts, legal)
+    baseline = ok(DEFAULT, 2e-3, 2.1e-3)
+    return InputReport(GIVEN, best, baseline, speedup, ties, counts, legal, shared=shared)
 
 
 def printed(*reports: InputReport, width: int = 140, default: Config = DEFAULT) -> str:
@@ -135,6 +138,16 @@ def test_the_table_tells_what_a_person_needs() -> None:
         "failed: 2 timeout",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_how_many_shared_a_measurement_is_told_of_each_input_and_of_all(width: int) -> None:
+    told = " ".join(printed(report(shared=12), report(shared=5), width=width).split())
+    assert "12 shared" in told
+    assert "5 shared" in told
+    assert "shared: 17 have the machine code of another and were not measured again" in told
+    assert "shared: 1 has the machine code of another and was not" in printed(report(shared=1))
+    assert "shared" not in printed(report())
 
 
 def test_the_table_says_when_everything_was_measured() -> None:
@@ -243,6 +256,12 @@ def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
         "finalists beside the baseline: 2 to do",
         "finalists beside the baseline: 2 of 2, two [red]",
     ]
+
+
+def test_progress_tells_how_many_are_shared(tmp_path: Path) -> None:
+    shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=BEST.digest)
+    lines = shown(tmp_path, ok(BEST, 1e-3), shared, terminal=False).splitlines()
+    assert lines[1].endswith("; 2 ok, 1 shared")
 
 
 def test_long_searches_tell_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

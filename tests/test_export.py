@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,18 @@ def test_what_is_exported_is_read_back_equal(tmp_path: Path, format_: str) -> No
     assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
     assert recorded.device == "a device"
     assert recorded.features == SPEC.features
+
+
+def test_shared_measurements_are_written_like_others_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = dataclasses.replace(make_ok(1), config=make_ok(2).config, shared_with="ab" * 32)
+    record(tmp_path / "r.db", [make_ok(1), shared])
+    recorded = read_recorded(exported(tmp_path / "r.db", "t4"))
+    written = list(map(comparable, recorded.measurements.values()))
+    assert written == [comparable(make_ok(1)), comparable(shared)]
+    assert "2 measurements of mvmul" in (told := capsys.readouterr().out)
+    assert "1 of them shared by equal machine code" in told
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -101,6 +101,56 @@ def test_configuration_chooses_the_launches(tmp_path: Path) -> None:
     assert [m.outcome for m in found] == [Outcome.OK, Outcome.OK]
 
 
+@pytest.mark.parametrize(
+    ("asks", "asked"),
+    [
+        ('config["STEPS"]', {"STEPS"}),
+        ('config.get("MISSING", 2)', {"MISSING"}),
+        ('"FAST" in config', {"FAST"}),
+        ("len({**config})", {"STEPS", "FAST"}),
+        ("len(config)", {"STEPS", "FAST"}),
+        ("config | {}", {"STEPS", "FAST"}),
+        ("{} | config", {"STEPS", "FAST"}),
+        ("config.copy()", {"STEPS", "FAST"}),
+        ("config == {}", {"STEPS", "FAST"}),
+        ('f"{config}"', {"STEPS", "FAST"}),
+        ("list(config.values())", {"STEPS", "FAST"}),
+    ],
+)
+def test_what_a_host_module_asks_for_of_a_configuration_is_noted(
+    tmp_path: Path, asks: str, asked: set[str]
+) -> None:
+    text = HOST.replace('config["STEPS"] == 2', f"({asks}) is None")
+    case, read = case_of(tmp_path, text), set[str]()
+    steps = case.launches(Config({"STEPS": 2, "FAST": True}), FUNCTIONS, read)
+    next(steps)
+    assert read == set()
+    steps.send(None)
+    assert read == asked
+
+
+@pytest.mark.parametrize("bypass", ["eval('STEPS', config)", "dict.get(config, 'STEPS')"])
+def test_a_configuration_cannot_be_read_unnoted(tmp_path: Path, bypass: str) -> None:
+    case = case_of(tmp_path, HOST.replace('config["STEPS"] == 2', bypass))
+    with pytest.raises(LaunchFailed, match="TypeError"):
+        list(case.launches(Config({"STEPS": 2}), FUNCTIONS))
+
+
+def test_a_measurement_tells_what_was_asked_for_by_launches_and_by_arrange(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    assert measure(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
+    text = ARRANGED.replace('"firsts_packed" if config["PACKED"] else "firsts"', '"firsts_packed"')
+    case = case_of(tmp_path, text)
+    found = measure(arranged_device(case), case, arranged_job(1))
+    assert (found.outcome, found.host_read) == (Outcome.OK, ("PACKED",))
+
+
+def test_a_failure_tells_what_was_asked_for_before_it(tmp_path: Path) -> None:
+    case = case_of(tmp_path, HOST.replace('yield Launch("copy"', 'yield ("copy"'))
+    found = measure(device_of(case), case, job_of(STEPS=1))
+    assert (found.outcome, found.host_read) == (Outcome.LAUNCH_FAILED, ("STEPS",))
+
+
 def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
     text = HOST.replace('"copy", (4,), (1,), ("x", "y")', '"copy", (4,), (1,), (np.int32(3), "y")')
     case = case_of(tmp_path, text)

@@ -63,6 +63,10 @@ def test_first_launch_is_in_no_sample() -> None:
     assert len(device.launched) == 1 + found.timing.count + 1
 
 
+def test_without_a_host_module_that_reads_the_configuration_nothing_was_asked_for() -> None:
+    assert measure(device_with(), CASE, JOB).host_read == ()
+
+
 def test_sampling_stops_when_surely_worse_than_the_best() -> None:
     found = measure(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
     assert found.timing is not None

@@ -18,6 +18,7 @@ from tests.results_examples import (
     ENVIRONMENT,
     KEY,
     SPEC,
+    WITHOUT_SHARING,
     begin_search,
     count,
     make_config,
@@ -185,6 +186,15 @@ def test_view_for_a_table_that_the_first_version_lacks_is_not_looked_at(
     assert measurements(out) == measurements(one) == [make_ok(1)]
 
 
+def test_database_of_the_second_version_is_merged(out: Path, one: Path, two: Path) -> None:
+    shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=make_config(1).digest)
+    write(one, make_ok(1))
+    tamper(one, WITHOUT_SHARING)
+    write(two, shared)
+    merge(out, one, two)
+    assert measurements(out) == [make_ok(1), shared]
+
+
 def test_database_of_the_first_version_is_merged(out: Path, one: Path) -> None:
     write(one, make_ok(1))
     tamper(one, "DROP TABLE observations; UPDATE schema_version SET version = 1")
@@ -281,6 +291,9 @@ DAMAGES = [
     "UPDATE measurements SET worst_element = '{}'",
     "UPDATE measurements SET worst_element = '[]'",
     "UPDATE measurements SET configuration_id = 99",
+    "UPDATE measurements SET shared_with = 'another'",
+    "UPDATE measurements SET host_read = '[1]'",
+    "UPDATE measurements SET host_read = '{}'",
     "UPDATE measurements SET uuid = upper(uuid) || 'x'",
     "UPDATE samples SET time_s = -1",
     "UPDATE samples SET time_s = 9e999",

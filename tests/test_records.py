@@ -36,6 +36,12 @@ def worst(**changes: object) -> WorstElement:
     return WorstElement(**{**told, **changes})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASHED, Outcome.BUILD_FAILED])
+def test_failure_that_may_be_chance_is_not_shared(outcome: Outcome) -> None:
+    with pytest.raises(ValueError, match=f"outcome {outcome} may be chance and is never shared"):
+        Measurement(CONFIG, GIVEN, outcome, message="as it is", shared_with="ab" * 32)
+
+
 def test_equal_values_in_another_order_are_equal_and_hash_alike() -> None:
     other = Config({"REGS": None, "FAST": True, "BLOCK": 64})
     assert other == CONFIG

@@ -40,6 +40,7 @@ from tests.results_examples import (
     KEY,
     ROOT,
     SPEC,
+    WITHOUT_SHARING,
     begin_search,
     count,
     make_build,
@@ -126,9 +127,32 @@ def test_what_was_observed_is_read_back(place: Path) -> None:
     assert [row.measurement.observed for row in read_back(place)] == [seen.observed, {}]
 
 
+def test_what_was_shared_and_what_the_host_module_asked_for_are_read_back(place: Path) -> None:
+    asked = dataclasses.replace(make_ok(1), host_read=("LU", "THRD"))
+    origin = make_config(1).digest
+    shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=origin)
+    write(place, asked, shared)
+    assert [row.measurement for row in read_back(place)] == [asked, shared]
+    sql = "SELECT digest FROM measurements JOIN configurations ON digest = shared_with"
+    assert query(place, sql) == [(origin,)]
+
+
+def test_database_of_the_second_version_is_read_and_brought_up_to_date(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, WITHOUT_SHARING)
+    assert [row.measurement for row in read_back(place)] == [make_ok(1)]
+    shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=make_config(1).digest)
+    write(place, shared, plan=make_plan(technique="B"))
+    assert [row.measurement for row in read_back(place)] == [make_ok(1), shared]
+    assert query(place, "SELECT version FROM schema_version") == [(3,)]
+
+
 def test_database_of_the_first_version_is_read_and_brought_up_to_date(place: Path) -> None:
     write(place, make_ok(1))
-    tamper(place, "DROP TABLE observations; UPDATE schema_version SET version = 1")
+    tamper(
+        place,
+        f"DROP TABLE observations; {WITHOUT_SHARING}; UPDATE schema_version SET version = 1",
+    )
     assert [row.measurement for row in read_back(place)] == [make_ok(1)]
     seen = dataclasses.replace(make_ok(2), observed={"occupancy": 0.5})
     write(place, seen, plan=make_plan(technique="B"))

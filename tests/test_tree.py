@@ -60,6 +60,18 @@ def random_matrix(seed: int, failures: float = 0.0, most: int = 24) -> Matrix:
     return make_matrix(found, configs[0])
 
 
+def test_candidates_of_the_same_times_are_one() -> None:
+    one, other = Input({"m": 1}), Input({"m": 2})
+    # On each input another of the two that share their machine code comes first.
+    found = {
+        one: {NARROW: 1.0, WIDE: 1.0, MIDDLE: 2.0},
+        other: {WIDE: 1.5, NARROW: 1.5, MIDDLE: 1.6},
+    }
+    matrix = matrix_of(found)
+    assert matrix.candidates == (MIDDLE, NARROW)
+    assert matrix.time_s.tolist() == [[2.0, 1.0], [1.6, 1.5]]
+
+
 def leaves(node: Node) -> Iterator[Leaf]:
     if isinstance(node, Leaf):
         yield node

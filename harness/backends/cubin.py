@@ -9,7 +9,8 @@ instruction agrees, and depend on where it was compiled. Three things are left o
 - the hash of the source's directory in the names of things with internal linkage, such as
   `_INTERNAL_47d4193a_9_kernel_cu_...`.
 
-All else counts: code, constants, shared memory, symbols, launch bounds.
+All else counts: code, constants, shared memory and its alignment, symbols, launch bounds, the
+architecture and its features.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import NamedTuple
 
 _HEADER = struct.Struct("<4sBB")
 _TABLE_OFFSET = struct.Struct("<Q")
+_FLAGS_AT = slice(0x30, 0x34)
 _TABLE_SHAPE = struct.Struct("<HHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NO_BITS = 8
@@ -39,6 +41,7 @@ class _Section(NamedTuple):
     flags: int
     size: int
     info: int
+    alignment: int
     content: bytes
 
 
@@ -49,6 +52,7 @@ def machine_code_sha256(cubin: bytes) -> str:
     """
     digest = hashlib.sha256()
     try:
+        digest.update(cubin[_FLAGS_AT])
         for section in _sections(cubin):
             if section.name != _TOOL_NOTE.encode():
                 digest.update(_identity(section))
@@ -64,8 +68,9 @@ def _identity(section: _Section) -> bytes:
     # The string tables' text holds names; blanking a hash of eight digits keeps every offset.
     content = _MODULE_HASH.sub(rb"\g<1>00000000_", content)
     name = _MODULE_HASH.sub(rb"\g<1>00000000_", section.name)
-    numbers = f"{section.kind} {section.flags} {section.size} {section.info} {len(content)}"
-    return name + b"\0" + numbers.encode() + b"\0" + content
+    numbers = (section.kind, section.flags, section.size, section.info, section.alignment)
+    told = f"{' '.join(map(str, numbers))} {len(content)}"
+    return name + b"\0" + told.encode() + b"\0" + content
 
 
 def _sections(elf: bytes) -> Iterator[_Section]:
@@ -76,10 +81,11 @@ def _sections(elf: bytes) -> Iterator[_Section]:
     entry_size, count, names_index = _TABLE_SHAPE.unpack_from(elf, 0x3A)
     headers = [_SECTION.unpack_from(elf, table + i * entry_size) for i in range(count)]
     names = headers[names_index][4]
-    for name, kind, flags, _, offset, size, _, info, _, _ in headers:
+    for name, kind, flags, _, offset, size, _, info, alignment, _ in headers:
         begin = names + name
         content = b"" if kind == _NO_BITS else elf[offset : offset + size]
-        yield _Section(elf[begin : elf.index(b"\0", begin)], kind, flags, size, info, content)
+        text = elf[begin : elf.index(b"\0", begin)]
+        yield _Section(text, kind, flags, size, info, alignment, content)
 
 
 def _without_register_limit(records: bytes) -> bytes:

@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.backends.base import Binary, Program
 from harness.backends.inlining import inlined
+from harness.backends.live_text import live_text
 from harness.cachefolder import cache_folder
 from harness.errors import BackendUnavailable, BuildFailed
 from harness.records import Build
@@ -105,6 +106,8 @@ class OpenClCompiler:
 
     On PoCL the binary is the source itself: PoCL keeps its own code beside our cache, and to
     extract a binary costs a second compilation (0.5 s), since it compiles for any group size.
+    What stands for the hash of the machine code is then that of what decides it: the options, and
+    the source's live text.
     """
 
     def __init__(self, name: DeviceName) -> None:
@@ -129,16 +132,17 @@ class OpenClCompiler:
         text = inlined(program)
         built = build_program(self._cl, self._cl.Program(self._context, text), program.options)
         elapsed_s = time.perf_counter() - started
-        data, sha256 = _source_data(text, program.options), None
-        if not self._keeps_source:
+        if self._keeps_source:
+            data, code = _source_data(text, program.options), _live_data(text, program.options)
+        else:
             (code,) = built.get_info(self._cl.program_info.BINARIES)
-            data, sha256 = b"B" + code, hashlib.sha256(code).hexdigest()
+            data = b"B" + code
         build = Build(
             key=program.key(self.identity),
             options=" ".join(program.options),
             compiler=self.identity,
             compile_s=elapsed_s,
-            binary_sha256=sha256,
+            binary_sha256=hashlib.sha256(code).hexdigest(),
             shared_bytes=self._shared_bytes(built),
             log=built.get_build_info(self._device, self._cl.program_build_info.LOG).strip(),
         )
@@ -153,6 +157,10 @@ class OpenClCompiler:
 
 def _source_data(text: str, options: Sequence[str]) -> bytes:
     return b"S" + json.dumps({"text": text, "options": list(options)}).encode()
+
+
+def _live_data(text: str, options: Sequence[str]) -> bytes:
+    return json.dumps([live_text(text), *options]).encode()
 
 
 def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:

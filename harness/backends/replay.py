@@ -63,8 +63,16 @@ class ReplayMeasurer:
         """Not recorded: the recording itself tells what could run."""
         return None
 
+    @property
+    def is_replay(self) -> bool:
+        """It is."""
+        return True
+
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Nothing is compiled."""
+
+    def recall(self, given: Input, measured: Iterable[Measurement]) -> None:
+        """Nothing is shared: each configuration has its own in the recording."""
 
     def measure(
         self, space: Space, given: Input, config: Config, best_s: float | None

@@ -15,8 +15,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from filelock import FileLock, Timeout
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, select
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    select,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.schema import CreateColumn
 
 from harness.cachefolder import cache_folder
 from harness.errors import DatabaseBusy, ResultsError
@@ -36,8 +47,17 @@ def place_of(connection: Connection) -> str:
 
 def has_table(connection: Connection, table: Table) -> bool:
     """Whether a database that was opened here is young enough to have a table."""
-    version = connection.get_execution_options().get("version", schema.VERSION)
-    return bool(schema.TABLES_SINCE.get(table.name, 1) <= version)
+    return schema.TABLES_SINCE.get(table.name, 1) <= _version_of(connection)
+
+
+def has_column(connection: Connection, column: Column[Any]) -> bool:
+    """Whether a database that was opened here is young enough to have a column."""
+    since = schema.COLUMNS_SINCE.get((column.table.name, column.name), 1)
+    return has_table(connection, column.table) and since <= _version_of(connection)
+
+
+def _version_of(connection: Connection) -> int:
+    return int(connection.get_execution_options().get("version", schema.VERSION))
 
 
 @contextmanager
@@ -200,12 +220,13 @@ def _begin(connection: Connection) -> None:
 
 
 def _prepare(engine: Engine, place: str) -> None:
-    """Make the tables that are missing, and tell who writes."""
+    """Make the tables and columns that are missing, and tell who writes."""
     _check_version(engine, place, may_be_new=True)
     if engine.dialect.name == "sqlite":
         _use_write_ahead_log(engine)
     with engine.begin() as connection:
         schema.metadata.create_all(connection)
+        _add_columns(connection)
         connection.execute(schema.schema_version.delete())
         connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
         connection.execute(schema.writers.delete())  # of a writer that was killed
@@ -214,6 +235,15 @@ def _prepare(engine: Engine, place: str) -> None:
                 pid=os.getpid(), host=socket.gethostname(), command=_command(), since=now()
             )
         )
+
+
+def _add_columns(connection: Connection) -> None:
+    """Bring the tables of an older database up to date."""
+    for table_name, name in schema.COLUMNS_SINCE:
+        if name not in {there["name"] for there in inspect(connection).get_columns(table_name)}:
+            column = schema.metadata.tables[table_name].c[name]
+            told = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {table_name} ADD COLUMN {told}")
 
 
 def _use_write_ahead_log(engine: Engine) -> None:

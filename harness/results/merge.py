@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 
 from harness.errors import ResultsError
 from harness.results import schema
-from harness.results.connect import has_table, place_of, reading
+from harness.results.connect import has_column, has_table, place_of, reading
 from harness.results.read import refusing_damage
 from harness.results.validate import check_cells, check_meaning, check_timing
 
@@ -161,12 +161,14 @@ class _Merge:
 
 
 def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:
-    """A table's rows in the order of their ids, checked; none of a table that is younger."""
+    """A table's rows in the order of their ids, checked; none of a table that is
+    younger, and null in columns that are."""
     if not has_table(source, table):
         return
-    found = source.execute(select(table).order_by(table.c.id)).mappings()
+    there = [column for column in table.columns if has_column(source, column)]
+    found = source.execute(select(*there).order_by(table.c.id)).mappings()
     for partition in found.partitions(_CHUNK):
-        rows = [dict(row) for row in partition]
+        rows = [dict.fromkeys(table.columns.keys()) | dict(row) for row in partition]
         for row in rows:
             check_cells(table, row)
             check_meaning(table, row)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, Select, null, select
 
 from harness.errors import ResultsError
 from harness.records import (
@@ -22,7 +22,7 @@ from harness.records import (
     WorstElement,
 )
 from harness.results import schema
-from harness.results.connect import has_table, place_of
+from harness.results.connect import has_column, has_table, place_of
 
 STAGES = ("search", "cross", "final")
 
@@ -111,7 +111,7 @@ def read_measurements(
     Raises ResultsError where the database is damaged.
     """
     chosen = _selection(key, stages)
-    query = chosen.with_only_columns(*_COLUMNS).order_by(schema.measurements.c.id)
+    query = chosen.with_only_columns(*_columns(connection)).order_by(schema.measurements.c.id)
     with refusing_damage(connection):
         samples, observed = _samples(connection, chosen), _observed(connection, chosen)
         return [_row(row, samples, observed) for row in connection.execute(query).mappings()]
@@ -163,6 +163,12 @@ _COLUMNS = (
     schema.inputs.c.features,
     *(schema.builds.c[name] for name in BUILD_COLUMNS),
 )
+
+
+def _columns(connection: Connection) -> list[ColumnElement[Any]]:
+    """What is read of a measurement; null for what a database is too old to have."""
+    younger = [schema.measurements.c[name] for _, name in schema.COLUMNS_SINCE]
+    return [*_COLUMNS, *(c if has_column(connection, c) else null().label(c.name) for c in younger)]
 
 
 def _selection(key: Key, stages: Iterable[str]) -> Select[Any]:
@@ -229,7 +235,17 @@ def _measurement(
         tuple(row["warmup_s"]),
         row["wall_s"],
         observed,
+        names_read(row),
+        row["shared_with"],
     )
+
+
+def names_read(row: Mapping[Any, Any]) -> tuple[str, ...] | None:
+    """The parameters that the host module asked for; ValueError where that is no list of names."""
+    told = row["host_read"]
+    if told is not None and not (isinstance(told, list) and all(type(n) is str for n in told)):
+        raise ValueError(f"host_read is {told!r}")
+    return None if told is None else tuple(told)
 
 
 def timing_of(row: Mapping[Any, Any], samples_s: Sequence[float]) -> Timing | None:

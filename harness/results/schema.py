@@ -8,6 +8,7 @@ measurement that answered it. Times are seconds, sizes bytes, dates ISO 8601 in 
 History of the schema, newest last:
     1   first release
     2   observations; older databases gain the empty table when they are next written to
+    3   measurements.host_read and .shared_with; older databases likewise gain them, all null
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 2
+VERSION = 3
 
 TABLES_SINCE = {"observations": 2}
 """The version that brought a table; the others are of the first."""
+
+COLUMNS_SINCE = {("measurements", "host_read"): 3, ("measurements", "shared_with"): 3}
+"""The version that brought a column of an older table; all of them may be null."""
 
 metadata = MetaData()
 
@@ -160,6 +164,11 @@ measurements = Table(
     Column("wall_s", Float, nullable=False),
     Column("measured_at", String(32), nullable=False),
     Column("turn", String(32)),  # finals that were sampled in turn share it; null for the others
+    # The parameters that the host module asked for; null where that is not known.
+    Column("host_read", JSON(none_as_null=True)),
+    # The digest of the configuration that was measured in place of this one, since both have the
+    # same machine code and launch; null for what was measured itself.
+    Column("shared_with", String(64)),
     Index("ix_measurements_run", "run_id"),
     Index("ix_measurements_input", "input_id", "configuration_id"),
 )

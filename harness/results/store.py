@@ -15,6 +15,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Insert,
+    Row,
     Table,
     event,
     func,
@@ -129,17 +130,7 @@ class Store:
         it are not here; its measurements are known all the same.
         """
         ids = self._plan_ids(plan)
-        columns = (schema.runs.c.id, schema.runs.c.tuning_run_id, schema.runs.c.seeds)
-        same = select(*columns).where(
-            *(schema.runs.c[name] == value for name, value in ids.items()),
-            schema.runs.c.technique == plan.technique,
-            schema.runs.c.seed == plan.seed,
-            schema.runs.c.parallelism == plan.parallelism,
-            schema.runs.c.label == plan.label,
-            schema.runs.c.campaign == plan.campaign,
-            schema.runs.c.tuning_run_id.is_not(None),
-        )
-        found = self._connection.execute(same).first()
+        found = self._begun(plan, ids)
         if found is not None:
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found.id, **changed)
@@ -161,6 +152,28 @@ class Store:
             notes=dict(notes),
         )
         return Begun(run_id, tuple(seeds), None)
+
+    def last_before(self, plan: RunPlan) -> int:
+        """The id of the last measurement that was there when the run of this plan began; if it
+        has not, of the last that there is."""
+        query = select(func.max(schema.measurements.c.id))
+        found = self._begun(plan, self._plan_ids(plan))
+        if found is not None:
+            query = query.where(schema.measurements.c.measured_at <= found.started_at)
+        return self._connection.execute(query).scalar() or 0
+
+    def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> Row[Any] | None:
+        """The run of this plan that can be continued."""
+        same = select(schema.runs).where(
+            *(schema.runs.c[name] == value for name, value in ids.items()),
+            schema.runs.c.technique == plan.technique,
+            schema.runs.c.seed == plan.seed,
+            schema.runs.c.parallelism == plan.parallelism,
+            schema.runs.c.label == plan.label,
+            schema.runs.c.campaign == plan.campaign,
+            schema.runs.c.tuning_run_id.is_not(None),
+        )
+        return self._connection.execute(same).first()
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
         return {
@@ -227,6 +240,8 @@ class Store:
             wall_s=m.wall_s,
             measured_at=now(),
             turn=turn,
+            host_read=None if m.host_read is None else list(m.host_read),
+            shared_with=m.shared_with,
         )
         if timing is not None:
             rows = [

@@ -11,7 +11,7 @@ from sqlalchemy import JSON, Column, Float, Integer, String, Table
 
 from harness.records import Config, Environment, Input, Measurement, Outcome, Value, WorstElement
 from harness.results import schema
-from harness.results.read import STAGES, timing_of, worst_element_of
+from harness.results.read import STAGES, names_read, timing_of, worst_element_of
 
 RUN_STATES = ("running", "complete", "interrupted")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -114,9 +114,13 @@ def _check_measurement(row: Row) -> None:
     _must_match(_UUID, row, "uuid")
     _must_be_one_of(STAGES, row, "stage")
     _check_warmup(row["warmup_s"])
-    outcome = Outcome(row["outcome"])
+    outcome, shared_with = Outcome(row["outcome"]), row["shared_with"]
     if outcome is not Outcome.OK:
-        Measurement(Config({}), Input({}), outcome, message=row["message"])
+        message = row["message"]
+        Measurement(Config({}), Input({}), outcome, message=message, shared_with=shared_with)
+    if shared_with is not None:
+        _must_match(_DIGEST, row, "shared_with")
+    names_read(row)
     worst = worst_element_of(row)
     if worst is not None and not _is_sound(worst):
         raise ValueError(f"worst_element is {row['worst_element']!r}")

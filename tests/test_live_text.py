@@ -1,0 +1,134 @@
+"""What of a source is left to compile: only what the text itself decides is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.backends.condition import decide
+from harness.backends.live_text import live_text
+
+CODE = """\
+#ifndef TILE
+#define TILE 1
+#endif
+#define AREA (TILE * TILE)
+#if CHOICE == 0
+int plain;
+#elif CHOICE == 1
+int tiled[TILE];
+#else
+int area[AREA];
+#endif
+"""
+
+
+def source(text: str = CODE, **macros: int | str) -> str:
+    return "".join(f"#define {name} {value}\n" for name, value in macros.items()) + text
+
+
+def live(text: str = CODE, **macros: int | str) -> str:
+    return live_text(source(text, **macros))
+
+
+def test_macro_that_no_live_line_names_makes_no_difference() -> None:
+    assert live(CHOICE=0, TILE=1) == live(CHOICE=0, TILE=2)
+    assert live(CHOICE=1, TILE=1) != live(CHOICE=1, TILE=2)
+    assert live(CHOICE=2, TILE=1) != live(CHOICE=2, TILE=2)  # by another macro
+    assert len({live(CHOICE=choice, TILE=1) for choice in range(4)}) == 3
+
+
+def test_what_is_left_are_live_lines_and_the_macros_that_they_name() -> None:
+    assert live(CHOICE=0, TILE=4) == "int plain;"
+    assert live(CHOICE=1, TILE=4) == "#define TILE 4\nint tiled[TILE];"
+    assert live(CHOICE=3, TILE=4).splitlines() == [
+        "#define TILE 4",
+        "#define AREA (TILE * TILE)",
+        "int area[AREA];",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#ifdef cl_khr_fp64\n#if A\n#endif\nint b = B;\n#endif\n",
+        "#if __OPENCL_VERSION__ >= 120\nint b = B;\n#else\nint c;\n#endif\n",
+        "#if UNKNOWN\n#define A 2\n#endif\n#if A == 2\nint b = B;\n#endif\n",
+        "#if UNKNOWN\n#undef A\n#endif\n#ifndef A\nint b = B;\n#endif\n",
+        "#if UNKNOWN\n#elif A == 0\nint b = B;\n#endif\n",
+        "#if A / 1 == 1\nint b = B;\n#endif\n",
+        "#if A + 0x1 == 2\nint b = B;\n#endif\n",
+    ],
+)
+def test_branch_that_the_text_does_not_decide_is_kept(text: str) -> None:
+    assert live(text, A=0, B=1) != live(text, A=0, B=2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#define PASTE(x, y) x ## y\nint b = PASTE(N, AME);\n",
+        '#include "other.h"\n',
+        "# include <other.h>\n",
+        "int line = __LINE__;\n",
+        '#pragma push_macro("OTHER")\nint b;\n',
+        '_Pragma("push_macro(\\"OTHER\\")")\nint b;\n',
+        "%:if 0\nint b;\n",
+        "??=if 0\nint b;\n",
+        "#unassert machine\n",
+    ],
+)
+def test_source_that_hides_what_it_names_counts_as_a_whole(text: str) -> None:
+    assert live(text, NAME=1) == source(text, NAME=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int b = NA\\\nME;\n",
+        "#pragma unroll NAME\n",
+        '_Pragma("unroll NAME")\n',
+        "#define OTHER NAME\nint b = OTHER;\n",
+        "#define OTHER(x) x + NAME\nint b = OTHER(1);\n",
+        "int b = NAME;\n#undef NAME\n",
+        "#if NAME == 1\nint b;\n#endif\n",
+        "#if 0\n#elif NAME == 1\nint b;\n#endif\n",
+    ],
+)
+def test_macro_that_is_named_anyhow_makes_a_difference(text: str) -> None:
+    assert live(text, NAME=1) != live(text, NAME=2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int b; // NAME\n/* NAME */\n",
+        "#if 0\nNAME\n#if 1\nNAME\n#else\nNAME\n#endif\n#endif\n",
+        "#ifndef NAME\n#define NAME 4\n#endif\n",
+        "#define OTHER NAME\n",
+        "#if NAME == 3\nint b;\n#elif defined(NAME) && !(NAME < 1)\nint c;\n#endif\n",
+        "#if UNKNOWN && NAME == 3\nint b;\n#endif\n",
+        "#if NAME == 3\n#include <other.h>\n#endif\n",
+    ],
+)
+def test_macro_that_is_named_where_nothing_is_compiled_makes_none(text: str) -> None:
+    assert live(text, NAME=1) == live(text, NAME=2)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("A", True), ("!A", False), ("-A + 2 == 1", True), ("A - 1 - 1 < 0", True),
+        ("2 + 3 * A == 5", True), ("(2 + 3) * A == 5", True), ("!A == 0", True),
+        ("1 < 2 == 1", True), ("A || UNKNOWN", True), ("UNKNOWN && 0", False),
+        ("UNKNOWN || 0", None), ("UNKNOWN && A", None), ("UNKNOWN == UNKNOWN", None),
+        ("defined A", True), ("defined(B)", False), ("defined UNKNOWN", None),
+        ("!defined(A) || defined(B)", False), ("!defined(MAYBE)", None),
+        ("01", None), ("1u", None), ("'a'", None), ("A << 1", None), ("A ? 1 : 2", None),
+        ("F(1)", None), ("A &", None), ("(A", None), ("", None), ("A 1", None), ("defined", None),
+        ("9999999999 * 9999999999", None), ("A < < 1", None), ("12345678901", None),
+    ],
+)  # fmt: skip
+def test_conditions_on_whole_numbers_are_decided_and_others_are_not(
+    condition: str, holds: bool | None
+) -> None:
+    assert decide(condition, {"A": 1}, {"A": True, "B": False, "MAYBE": None}) is holds
