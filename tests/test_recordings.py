@@ -97,10 +97,10 @@ def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path: Path) ->
 @pytest.mark.parametrize(
     ("time", "outcome", "told"),
     [
-        ("InvalidConfig", Outcome.ILLEGAL, "InvalidConfig, as recorded"),
+        ("InvalidConfig", Outcome.LAUNCH_FAILED, "InvalidConfig, as recorded"),
         ("CompilationFailedConfig", Outcome.BUILD_FAILED, "CompilationFailedConfig, as recorded"),
         ("RuntimeFailedConfig", Outcome.LAUNCH_FAILED, "RuntimeFailedConfig, as recorded"),
-        ({"__error__": "InvalidConfig"}, Outcome.ILLEGAL, "InvalidConfig, as recorded"),
+        ({"__error__": "InvalidConfig"}, Outcome.LAUNCH_FAILED, "InvalidConfig, as recorded"),
         (float("nan"), Outcome.LAUNCH_FAILED, "the recorded time is nan, which marks a failure"),
         (1e20, Outcome.LAUNCH_FAILED, "the recorded time is 1e+20, which marks a failure"),
     ],
@@ -209,7 +209,7 @@ def test_t4_tells_its_unit_of_time(path: Path, unit: str) -> None:
 @pytest.mark.parametrize(
     ("invalidity", "outcome"),
     [
-        ("constraints", Outcome.ILLEGAL),
+        ("constraints", Outcome.LAUNCH_FAILED),
         ("compile", Outcome.BUILD_FAILED),
         ("runtime", Outcome.LAUNCH_FAILED),
         ("correctness", Outcome.WRONG_RESULT),
@@ -547,10 +547,9 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> 
 
 @pytest.fixture
 def recorded(path: Path) -> Recorded:
-    """Six of nine points: one is illegal, one failed, and TILE=4 goes with BX=64 alone."""
+    """Five of nine points: one is invalid, and TILE=4 goes with BX=64 alone."""
     points: Sequence[tuple[int, int, Any]] = [
-        (16, 1, 4.0), (16, 2, "CompilationFailedConfig"), (32, 1, 2.0), (32, 2, "InvalidConfig"),
-        (64, 1, 3.0), (64, 4, 1.0),
+        (16, 1, 4.0), (16, 2, "InvalidConfig"), (32, 1, 2.0), (64, 1, 3.0), (64, 4, 1.0),
     ]  # fmt: skip
     return read(path, cache_of([entry(*point) for point in points]))
 
@@ -563,7 +562,7 @@ def space(recorded: Recorded) -> ListedSpace:
 LEGAL = [(16, 1), (16, 2), (32, 1), (64, 1), (64, 4)]
 
 
-def test_space_is_what_was_recorded_without_what_was_illegal(space: ListedSpace) -> None:
+def test_space_is_what_was_recorded_failed_or_not(space: ListedSpace) -> None:
     assert list(space) == [config(*point) for point in LEGAL]
     assert (space.count, space.budget(100), space[4]) == (5, 5, config(64, 4))
     assert [p.name for p in space.parameters] == ["BX", "TILE"]
@@ -571,9 +570,18 @@ def test_space_is_what_was_recorded_without_what_was_illegal(space: ListedSpace)
         space[5]
 
 
+def test_what_a_file_calls_illegal_itself_is_never_proposed(path: Path) -> None:
+    refused = result(32, invalidity="constraints", outcome="illegal", message="too large")
+    recorded = read(path, t4_of(result(16), refused))
+    (given,) = recorded.tables
+    space = ListedSpace(recorded, given)
+    assert list(space) == [Config({"BX": 16})]
+    why = "the recording has it as illegal: too large"
+    assert space.why_illegal(Config({"BX": 32})) == why
+
+
 def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None:
     told = {
-        config(32, 2): "the recording has it as illegal: InvalidConfig, as recorded",
         config(16, 4): "the recording does not hold it",
         config(16, 3): "TILE=3 is not one of its values",
         Config({"BX": 16, "TILE": 1}): "it has no value for FIXED",
@@ -622,11 +630,13 @@ def test_illegal_proposal_becomes_the_nearest_recorded(
 
 
 def test_nearest_of_all_where_no_single_change_is_recorded(path: Path) -> None:
-    points = [(16, 1, 1.0), (64, 4, 1.0), (32, 2, "InvalidConfig")]
-    space = ListedSpace(read(path, cache_of([entry(*point) for point in points])), GIVEN)
-    near = space.nearest_legal(Config({"BX": 32, "TILE": 1, "FIXED": 15}), random.Random(0))
-    assert near == config(16, 1)
-    assert space.distance(near, Config({"BX": 32, "TILE": 1, "FIXED": 15})) == 0.5
+    diagonal = [(16, 1, 7), (32, 2, 8), (64, 4, 9)]
+    entries = [entry(bx, tile, 1.0, FIXED=third) for bx, tile, third in diagonal]
+    space = ListedSpace(read(path, cache_of(entries)), GIVEN)
+    off = Config({"BX": 16, "TILE": 2, "FIXED": 9})
+    near = space.nearest_legal(off, random.Random(0))
+    assert near == Config({"BX": 32, "TILE": 2, "FIXED": 8})
+    assert space.distance(near, off) == 1.0
 
 
 def test_default_is_the_first_that_worked(path: Path) -> None:
@@ -700,7 +710,7 @@ def test_recording_in_which_nothing_worked_says_so(
     read(path, cache_of([entry(16, tile, word) for tile, word in enumerate(failures)]))
     command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--quiet"]
     assert tune.main(command) == 1
-    (row,) = (line for line in capsys.readouterr().out.splitlines() if "2 of 2" in line)
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "3 of 3" in line)
     assert "nothing worked" in row
 
 

@@ -24,11 +24,13 @@ KIND = "Kernel Tuner cache"
 MS_PER_S = 1e3
 
 FAILURES: Mapping[str, Outcome] = {
-    "InvalidConfig": Outcome.ILLEGAL,
+    "InvalidConfig": Outcome.LAUNCH_FAILED,
     "CompilationFailedConfig": Outcome.BUILD_FAILED,
     "RuntimeFailedConfig": Outcome.LAUNCH_FAILED,
 }
-"""The words that stand in place of a time."""
+"""The words that stand in place of a time. What the restrictions of the recorded search excluded is
+not in the file; an invalid configuration was proposed, found to ask too much of the device, and so
+cost that search a test as any failure does."""
 
 _FAILED_TIME = 1e20
 """What versions before 0.4 wrote in place of a time."""

@@ -41,7 +41,7 @@ class Table:
 
     @cached_property
     def legal(self) -> npt.NDArray[np.intp]:
-        """The rows of the configurations that may be proposed."""
+        """The rows of the configurations that may be proposed: failed ones cost a test, too."""
         legal = [outcome is not Outcome.ILLEGAL for outcome in self.outcomes]
         return np.flatnonzero(np.array(legal, dtype=bool))
 

@@ -29,12 +29,23 @@ UNITS: Mapping[str, float] = {
 
 _INVALIDITY: Mapping[str, Outcome] = {
     "correct": Outcome.OK,
-    "constraints": Outcome.ILLEGAL,
+    "constraints": Outcome.LAUNCH_FAILED,  # it was proposed, and cost its search a test
     "compile": Outcome.BUILD_FAILED,
     "runtime": Outcome.LAUNCH_FAILED,
     "correctness": Outcome.WRONG_RESULT,
     "timeout": Outcome.TIMEOUT,
 }
+_WORDS: Mapping[Outcome, str] = {
+    Outcome.OK: "correct",
+    Outcome.ILLEGAL: "constraints",
+    Outcome.BUILD_FAILED: "compile",
+    Outcome.LAUNCH_FAILED: "runtime",
+    Outcome.WRONG_RESULT: "correctness",
+    Outcome.TIMEOUT: "timeout",
+    Outcome.CRASHED: "runtime",
+}
+"""What is written; the outcome itself stands beside it, for those that share a word."""
+
 _COMPUTE_API = {"cuda": "CUDA", "opencl": "OpenCL"}
 
 
@@ -112,7 +123,7 @@ def _ended(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> Ended:
         told = result.get("message")
         message = printable_lines(told) if isinstance(told, str) else ""
         message = message or f"{invalidity}, as recorded"
-        return _finer(outcome, result.get("outcome")), (), message
+        return _finer(invalidity, outcome, result.get("outcome")), (), message
     times = _part(result, "times").get("runtimes")
     time, unit = _time(result)
     unit = unit or metadata.get("timeunit") or "milliseconds"
@@ -126,10 +137,10 @@ def _ended(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> Ended:
     return Outcome.OK, [sample / UNITS[unit] for sample in samples], ""
 
 
-def _finer(outcome: Outcome, told: Any) -> Outcome:
-    """Our own word for what T4 calls runtime, where it is there."""
-    crashed = outcome is Outcome.LAUNCH_FAILED and told == Outcome.CRASHED.value
-    return Outcome.CRASHED if crashed else outcome
+def _finer(invalidity: str, outcome: Outcome, told: Any) -> Outcome:
+    """Our own word for an outcome, where it is there and goes with T4's."""
+    known = (o for o, word in _WORDS.items() if word == invalidity and o.value == told)
+    return next(known, outcome)
 
 
 def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -177,19 +188,13 @@ def _result(m: Measurement) -> dict[str, Any]:
         "configuration": dict(m.config),
         "objectives": ["time"],
         "times": times,
-        "invalidity": _invalidity(m.outcome),
+        "invalidity": _WORDS[m.outcome],
         "correctness": int(m.outcome is Outcome.OK),
         "measurements": list(_told(m)),
     }
     if m.outcome is not Outcome.OK:
         result |= {"outcome": m.outcome.value, "message": m.message}
     return result
-
-
-def _invalidity(outcome: Outcome) -> str:
-    if outcome is Outcome.CRASHED:
-        return "runtime"
-    return next(word for word, known in _INVALIDITY.items() if known is outcome)
 
 
 def _told(m: Measurement) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,133 @@
+"""What `auto` might have been: other searches on the drivers of this project.
+
+ExtraTrees and GradientBoosting propose as GaussianProcess does, by other models; Climb is a local
+search that is restarted; Bandit lets OpenTuner's AUC bandit share tests out between the Gaussian
+process and OpenTuner's own. They are here for the comparison, not for use.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from opentuner.search.bandittechniques import AUCBanditMetaTechnique
+from opentuner.search.differentialevolution import DifferentialEvolutionAlt
+from opentuner.search.evolutionarytechniques import NormalGreedyMutation, UniformGreedyMutation
+from opentuner.search.technique import SequentialSearchTechnique, register
+from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
+
+from benchmarks.peers.ours import Ours
+from harness.encoding import Encoder
+from harness.records import Config
+from harness.search.techniques import GaussianProcess
+from harness.search.techniques.model_guided import Model, ModelGuided
+
+Array = npt.NDArray[np.float64]
+
+_LEAST_DEVIATION = 1e-3
+
+
+class _Ensemble:
+    """Models whose disagreement is the deviation."""
+
+    def __init__(self) -> None:
+        self.evidence = 0.0
+        self._members: list[Any] = []
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation over the members."""
+        each = np.array([member.predict(points) for member in self._members])
+        return each.mean(axis=0), np.maximum(each.std(axis=0), _LEAST_DEVIATION)
+
+
+class _Forest(_Ensemble):
+    """Extremely randomised trees (Geurts, Ernst, Wehenkel, 2006)."""
+
+    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+        """Grow 64 trees anew."""
+        forest = ExtraTreesRegressor(64, random_state=len(outputs))
+        self._members = list(forest.fit(points, outputs).estimators_)
+
+
+class _Boosted(_Ensemble):
+    """Gradient boosting (Friedman, 2001) on five bootstrap samples."""
+
+    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+        """Boost anew; where nothing is learnt, what waits for results is left out."""
+        rng = np.random.default_rng(len(outputs))
+        self._members = []
+        for seed in range(5):
+            rows = rng.integers(len(outputs), size=len(outputs))
+            boosted = GradientBoostingRegressor(n_estimators=40, max_depth=4, random_state=seed)
+            self._members.append(boosted.fit(points[rows], outputs[rows]))
+
+
+class ExtraTrees(ModelGuided):
+    """GaussianProcess with a forest for its model."""
+
+    def make_model(self, encoder: Encoder) -> Model:
+        """A forest that knows nothing yet."""
+        return _Forest()
+
+
+class GradientBoosting(ModelGuided):
+    """GaussianProcess with boosted trees for its model."""
+
+    def make_model(self, encoder: Encoder) -> Model:
+        """Boosted trees that know nothing yet."""
+        return _Boosted()
+
+
+class Climb(SequentialSearchTechnique):  # type: ignore[misc]
+    """From a uniform draw to any faster neighbour, one parameter away, until there is none; then
+    from another draw."""
+
+    def main_generator(self) -> Iterator[Any]:
+        """Configurations to test, one at a time."""
+        while (drawn := self.manipulator.draw_unmeasured(self.driver.taken)) is not None:
+            here = self.driver.get_configuration(drawn)
+            yield here
+            faster = True
+            while faster:
+                faster = False
+                near = list(self.manipulator.space.neighbours(Config(here.data), reach=None))
+                for config in random.sample(near, len(near)):
+                    there = self.driver.get_configuration(dict(config))
+                    yield there
+                    if self._time_s(there) < self._time_s(here):
+                        here, faster = there, True
+                        break
+
+    def _time_s(self, configuration: Any) -> float:
+        time_s: float = self.driver.results_query(config=configuration).one().time
+        return time_s
+
+
+register(ExtraTrees())
+register(GradientBoosting())
+register(Climb())
+register(
+    AUCBanditMetaTechnique(
+        [
+            GaussianProcess(),
+            DifferentialEvolutionAlt(),
+            UniformGreedyMutation(),
+            NormalGreedyMutation(mutation_rate=0.3),
+        ],
+        name="Bandit",
+    )
+)
+
+
+class Alternatives(Ours):
+    """The techniques of this module over one landscape."""
+
+    def names(self, technique: str) -> tuple[str, ...]:
+        """They are registered by their names, but not offered."""
+        return (technique,)
+
+
+PEER = Alternatives

@@ -1,0 +1,122 @@
+"""Kernel Tuner's strategies in its simulation mode (kernel_tuner 1.5.0), with their defaults.
+
+It reads a cache file with one time an entry, the median of the recorded samples in milliseconds,
+and its own words for failures. Its search space is exactly the recorded configurations: illegal
+proposals are refused before they are simulated and cost nothing, failed ones cost an evaluation.
+`max_fevals` counts distinct evaluations, failed ones included; results come in the order in which
+they were evaluated (strategies/common.py, runners/simulation.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import random
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import kernel_tuner
+import kernel_tuner.interface
+import numpy as np
+from kernel_tuner.searchspace import Searchspace
+
+from benchmarks.peers.landscape import Course, Landscape, Point
+
+_KERNEL = "recorded"
+_SIZE = (1,)
+_MS_PER_S = 1e3
+_FAILED = "RuntimeFailedConfig"
+
+
+class KernelTuner:
+    """Its strategies over one landscape."""
+
+    def __init__(self, landscape: Landscape, scratch: Path, taught: Sequence[Path]) -> None:
+        """Write the cache file."""
+        self._times_s = landscape.times_s
+        self._tunable = landscape.tunable()
+        names = list(self._tunable)
+        self._entries = {
+            ",".join(map(str, point)): dict(zip(names, point, strict=True))
+            | {"time": _FAILED if math.isinf(time_s) else _MS_PER_S * time_s}
+            for point, time_s in self._times_s.items()
+        }
+        file, self._cache = tempfile.mkstemp(".json", dir=scratch)
+        with open(file, "w", encoding="utf-8") as cache:
+            json.dump(self._contents(), cache)
+
+    def search(self, technique: str, seed: int, budget: int) -> Course:
+        """One run of a strategy."""
+        course = Course(budget)
+        own_space = mock.patch.object(kernel_tuner.interface, "Searchspace", self._space)
+        with _quietly(), own_space, _seeded(seed):
+            results, _ = kernel_tuner.tune_kernel(
+                _KERNEL,
+                "",
+                _SIZE,
+                [],
+                self._tunable,
+                strategy=technique,
+                strategy_options={"max_fevals": budget},
+                cache=self._cache,
+                simulation_mode=True,
+                quiet=True,
+            )
+        for result in results:
+            point = tuple(result[name] for name in self._tunable)
+            if point in self._times_s:
+                course.note(point, self._times_s[point])
+        return course
+
+    def _space(self, *_: Any, **__: Any) -> Any:
+        """Its search space of the recorded configurations, in place of one that it would find by
+        trying every combination against its restrictions."""
+        space = Searchspace(None, None, None, from_cache=self._contents())
+        space._modified_restrictions = [self._is_recorded]
+        return space
+
+    def _is_recorded(self, **values: Any) -> bool:
+        point: Point = tuple(values[name] for name in self._tunable)
+        return point in self._times_s
+
+    def _contents(self) -> dict[str, Any]:
+        return {
+            "device_name": _KERNEL,
+            "kernel_name": _KERNEL,
+            "problem_size": _SIZE,
+            "tune_params_keys": list(self._tunable),
+            "tune_params": self._tunable,
+            "objective": "time",
+            "cache": self._entries,
+        }
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Latin hypercubes, of diff_evo and bayes_opt, draw from generators that they do not seed."""
+    random.seed(seed)
+    np.random.seed(seed)
+    make = np.random.default_rng
+
+    def made(given: Any = None) -> np.random.Generator:
+        return make(np.random.randint(2**31) if given is None else given)
+
+    with mock.patch.object(np.random, "default_rng", made):
+        yield
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """It prints and warns of parameters that are not named as it expects."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+PEER = KernelTuner

@@ -1,0 +1,111 @@
+"""This project's techniques and OpenTuner's, by the way that `harness.tune --replay` takes.
+
+`opentuner` is OpenTuner's default bandit, AUCBanditMetaTechniqueA, on the drivers of this project:
+stock OpenTuner counts repeats as tests and loses its de-duplication with SQLAlchemy 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from benchmarks.peers.landscape import Course, Landscape
+from harness.backends.replay import ReplayMeasurer
+from harness.errors import UsageError
+from harness.prior import Taught
+from harness.recordings.read import read_recorded, recorded_spec, recording_of
+from harness.recordings.space import ListedSpace
+from harness.records import Outcome
+from harness.results import RunPlan, Store, writing
+from harness.search import (
+    Progress,
+    SearchOptions,
+    make_opentuner_tables,
+    resolve_techniques,
+    search_input,
+)
+from harness.space import Space
+from harness.transfer import taught
+
+ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
+_MEMORY = "sqlite://"
+_PARALLELISM = 1  # as harness.tune --replay has it, since nothing is built beside
+
+
+class Ours:
+    """Techniques of harness.search over one landscape."""
+
+    def __init__(self, landscape: Landscape, scratch: Path, teachers: Sequence[Path]) -> None:
+        """`teachers` are recordings that `auto` may learn from before its first test."""
+        self._landscape = landscape
+        self._spec = recorded_spec(landscape.recorded)
+        self._space = ListedSpace(landscape.recorded, landscape.given)
+        self._measurer = ReplayMeasurer(recording_of(landscape.recorded))
+        self._teachers = teachers
+
+    @cached_property
+    def _taught(self) -> Taught | None:
+        return warm_started(self._space, self._landscape, self._teachers)
+
+    def names(self, technique: str) -> tuple[str, ...]:
+        """What OpenTuner knows a technique by."""
+        return resolve_techniques([ALIASES.get(technique, technique)])
+
+    def search(self, technique: str, seed: int, budget: int) -> Course:
+        """One search in a database of its own, which knows nothing of others.
+
+        It starts from nothing: a recording's default is merely the first configuration in the
+        file that worked. Failures count, also where a technique does not count them by itself.
+        """
+        names = self.names(technique)
+        options = SearchOptions(names, budget, seed, "benchmark", _PARALLELISM, counts_all=True)
+        known = self._taught if technique == "auto" else None
+        course = Course(budget)
+
+        def note(progress: Progress) -> None:
+            measured = progress.measurement
+            is_ok = measured.outcome is Outcome.OK
+            course.note(measured.config, measured.time_s if is_ok else math.inf)
+
+        with writing(_MEMORY) as engine:
+            store = Store(engine)
+            make_opentuner_tables(store)
+            plan = self._plan(options)
+            search_input(store, self._measurer, self._space, plan, options, (), {}, note, known)
+            store.sessions.remove()
+        return course
+
+    def _plan(self, options: SearchOptions) -> RunPlan:
+        return RunPlan(
+            spec=self._spec,
+            environment=self._measurer.environment,
+            given=self._landscape.given,
+            technique=",".join(options.techniques),
+            seed=options.seed,
+            test_limit=options.test_limit,
+            parallelism=options.parallelism,
+            label=options.label,
+            campaign=0,
+        )
+
+
+def warm_started(space: Space, landscape: Landscape, paths: Sequence[Path]) -> Taught | None:
+    """What those of the recordings teach that are of the same kernel on another device; None
+    without recordings. Raises UsageError where none of them is."""
+    if not paths:
+        return None
+    here = landscape.recorded
+    names = {parameter.name for parameter in here.parameters}
+    recordings = [
+        recorded
+        for recorded in map(read_recorded, paths)
+        if recorded.device != here.device and {p.name for p in recorded.parameters} == names
+    ]
+    if not recordings:
+        raise UsageError(f"--warm-start names no recording of {here.title} on another device")
+    return taught(space, landscape.given, recordings, {})
+
+
+PEER = Ours

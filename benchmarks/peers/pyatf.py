@@ -1,0 +1,94 @@
+"""pyATF's search techniques (pyatf 0.0.13), with their defaults.
+
+A constraint function of each parameter says which values continue the values before it to a
+recorded configuration, so that its search space is exactly the recorded configurations and it
+proposes no others. A configuration that failed raises CostFunctionError, as pyATF has it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyatf.search_techniques
+from pyatf import TP, Set, Tuner
+from pyatf.abort_conditions.abort_condition import AbortCondition
+from pyatf.search_space import SearchSpace
+from pyatf.tuning_data import CostFunctionError
+
+from benchmarks.peers.landscape import Course, Landscape
+
+_MOST_REPEATS = 100  # evaluations for each test of the budget, most of them of what is known
+
+
+class PyAtf:
+    """Its techniques over one landscape."""
+
+    def __init__(self, landscape: Landscape, scratch: Path, taught: Sequence[Path]) -> None:
+        """Build the search space."""
+        values = list(landscape.tunable().values())
+        index = [{(type(v), v): place for place, v in enumerate(known)} for known in values]
+        self._times_s: dict[tuple[int, ...], float] = {}
+        for point, time_s in landscape.times_s.items():
+            pairs = zip(index, point, strict=True)
+            self._times_s[tuple(known[type(v), v] for known, v in pairs)] = time_s
+        self._names = [f"p{k}" for k in range(len(values))]
+        parameters = [
+            TP(name, Set(*range(len(known))), self._constraint(k))
+            for k, (name, known) in enumerate(zip(self._names, values, strict=True))
+        ]
+        self._space = SearchSpace(*parameters, verbosity=0)
+
+    def _constraint(self, place: int) -> Callable[..., bool]:
+        """Whether a value of a parameter, with those of the parameters before it, begins a
+        recorded configuration."""
+        names = self._names[: place + 1]
+        begun = {point[: place + 1] for point in self._times_s}
+
+        def begins(**values: int) -> bool:
+            return tuple(values[name] for name in names) in begun
+
+        # pyATF reads from the signature which parameters a constraint is about.
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        begins.__signature__ = signature  # type: ignore[attr-defined]
+        return begins
+
+    def search(self, technique: str, seed: int, budget: int) -> Course:
+        """One run of a technique."""
+        random.seed(seed)
+        np.random.seed(seed)
+        course = Course(min(budget, len(self._times_s)))
+
+        def cost(config: Mapping[str, int]) -> float:
+            point = tuple(config[name] for name in self._names)
+            time_s = self._times_s[point]
+            course.note(point, time_s)
+            if math.isinf(time_s):
+                raise CostFunctionError("failed, as recorded")
+            return time_s
+
+        tuner = Tuner().search_space(self._space).verbosity(0)
+        tuner.search_technique(getattr(pyatf.search_techniques, technique)())
+        tuner.tune(cost, _Spent(course))
+        return course
+
+
+class _Spent(AbortCondition):  # type: ignore[misc]
+    """The budget of distinct tests is spent, or it goes round in circles."""
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+
+    def stop(self, tuning_data: Any) -> bool:
+        """Whether to stop."""
+        evaluated: int = tuning_data.number_of_evaluated_configurations
+        return self._course.is_over or evaluated >= _MOST_REPEATS * self._course.budget
+
+
+PEER = PyAtf

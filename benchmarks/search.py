@@ -1,0 +1,185 @@
+"""How soon do searches find the fastest configuration? All of them on recordings, in one run.
+
+The techniques of this project, OpenTuner's bandit, Kernel Tuner's strategies and pyATF's techniques
+search the same recorded spaces with the same seeds and budgets. For all of them
+
+- the objective is the median of a configuration's recorded samples;
+- the space is the recorded configurations; what failed stays in and costs a test;
+- only distinct configurations count as tests; what is asked for again is free;
+- nobody starts from a default, and hyper-parameters are those that come with the technique;
+- a technique that stops early keeps its best.
+
+Run it where harness is installed, with its extra `bench` for the tuners of others:
+
+    python benchmarks/search.py RECORDING...
+
+It prints tables; the last line is one JSON object with the figures of each technique. With all
+techniques, 20 seeds and 400 tests a space takes about 20 minutes of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
+
+from rich.text import Text
+
+from benchmarks.peers.contest import Contest, Held
+from benchmarks.peers.entrants import Entrant, entrants
+from benchmarks.peers.landscape import Landscape, landscapes
+from benchmarks.search_figures import Overall, Searches, as_json, overall, padded
+from benchmarks.search_told import print_whole, tables, write_courses, write_figures
+from harness.command import run_command
+from harness.display import ProgressDisplay, format_time, make_console
+from harness.errors import UsageError
+from harness.recordings.read import read_recorded
+
+Found = dict[str, dict[str, Searches]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    return run_command(_parser(), arguments, _compare)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="a recording")
+    parser.add_argument("--seeds", type=_count, default=20, metavar="N", help="default 20")
+    parser.add_argument("--budget", type=_count, default=400, metavar="N", help="default 400 tests")
+    parser.add_argument(
+        "--only",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="NAME,...",
+        help="only these techniques: auto, any of harness.tune --list-techniques, opentuner, "
+        "kernel_tuner or kernel_tuner:STRATEGY, pyatf or pyatf:TECHNIQUE",
+    )
+    parser.add_argument(
+        "--warm-start",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RECORDING",
+        help="recordings from which auto learns before its first test: on each space, from those "
+        "of the same kernel on another device",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results") / "search",
+        metavar="FOLDER",
+        help="for courses.csv, figures.csv and courses.png (default results/search)",
+    )
+    parser.add_argument("--jobs", type=_count, default=os.cpu_count() or 1, metavar="N")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 10**6:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^6, got {text!r}")
+    return int(text)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """Search, tell, and end with the JSON object."""
+    chosen, lacking = entrants(args.only)
+    console, log = make_console(), make_console(stderr=True)
+    for line in lacking:
+        log.print(Text(f"warning: {line}"), soft_wrap=True)
+    spaces, places = _read(args.file)
+    for number, (name, landscape) in enumerate(spaces.items(), start=1):
+        console.print(Text(f"[{number}] {name}: {_described(landscape)}"), soft_wrap=True)
+    taught = tuple(read_recorded(path).path.resolve() for path in args.warm_start)
+    contest = Contest(places, chosen, args.seeds, args.budget, taught)
+    with tempfile.TemporaryDirectory() as scratch, ProgressDisplay(log) as display:
+        held = contest.hold(args.jobs, Path(scratch), display)
+    found = _searches(held, list(spaces.values()), chosen, args)
+    figures = overall(found, args.budget)
+    for part in tables(found, figures, list(spaces), args.budget):
+        print_whole(part)
+    console.print(Text(_write(args.output, found, list(spaces), figures, args.budget)))
+    for line in _failures(held, list(spaces)):
+        log.print(Text(f"error: {line}"), soft_wrap=True)
+    print(json.dumps({technique: as_json(figure) for technique, figure in figures.items()}))
+    return 1 if held.failures else 0
+
+
+def _failures(held: Held, spaces: Sequence[str]) -> Iterator[str]:
+    """Who failed, where and why; one line for what failed alike on several spaces."""
+    for (entrant, told), where in held.failures.items():
+        names = ", ".join(spaces[place] for place in sorted(where))
+        yield f"{entrant} failed on {names}: {told}"
+
+
+def _read(files: Sequence[Path]) -> tuple[dict[str, Landscape], list[tuple[Path, int]]]:
+    """The landscapes of all files by their names; and of each its file and its place there."""
+    spaces: dict[str, Landscape] = {}
+    places = []
+    for path in files:
+        for ordinal, landscape in enumerate(landscapes(read_recorded(path))):
+            if landscape.name in spaces:
+                raise UsageError(f"{path}: there are two recordings of the name {landscape.name}")
+            landscape.check()
+            spaces[landscape.name] = landscape
+            places.append((path.resolve(), ordinal))
+    return spaces, places
+
+
+def _described(landscape: Landscape) -> str:
+    recorded, count = landscape.recorded, len(landscape.times_s)
+    searched = sum(len(parameter.values) > 1 for parameter in recorded.parameters)
+    return (
+        f"{count:,} configurations of {searched} parameters on {recorded.device}; the optimum is "
+        f"{format_time(landscape.optimum_s)}"
+    )
+
+
+def _searches(
+    held: Held, spaces: Sequence[Landscape], chosen: Sequence[Entrant], args: argparse.Namespace
+) -> Found:
+    """Techniques by name, and of each the spaces on which all of its searches ended."""
+    found: Found = {}
+    for entrant in chosen:
+        for place, landscape in enumerate(spaces):
+            courses = held.courses.get((place, entrant), {})
+            if len(courses) == args.seeds:
+                ordered = [courses[seed] for seed in range(args.seeds)]
+                searches = Searches(padded(ordered, args.budget), landscape.optimum_s)
+                found.setdefault(str(entrant), {})[landscape.name] = searches
+    return found
+
+
+def _write(
+    folder: Path, found: Found, spaces: Sequence[str], figures: Mapping[str, Overall], budget: int
+) -> str:
+    """Write the files; returns a line that says which."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_courses(folder / "courses.csv", found)
+    write_figures(folder / "figures.csv", found, budget)
+    if importlib.util.find_spec("matplotlib") is None:
+        return f"{folder}: courses.csv, figures.csv; no picture: pip install 'harness[bench]'"
+    from benchmarks.search_plot import MOST_SHOWN, draw
+
+    draw(folder / "courses.png", found, spaces, _worth_showing(list(figures), MOST_SHOWN))
+    return f"{folder}: courses.csv, figures.csv, courses.png"
+
+
+def _worth_showing(order: Sequence[str], most: int) -> list[str]:
+    """Of all techniques, the best first, those that a picture has room for: `auto`, the plain ones
+    that anything is to be measured by, the best of each other tuner, and then the best."""
+    plain = [name for name in ("auto", "opentuner", "UniformRandom") if name in order]
+    tuners = {name.partition(":")[0]: name for name in reversed(order) if ":" in name}
+    return list(dict.fromkeys([*plain, *tuners.values(), *order]))[:most]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""The figures of a comparison of searches: pure functions over the best time after each test.
+
+A fraction is that of the optimum: the least recorded time over the best time so far, 1 at the
+optimum and 0 while nothing has worked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+MILESTONES = (25, 50, 100, 200, 400)
+SCORED = (25, 50, 100, 200)
+NEAR = 0.05  # how much slower than the optimum is near enough
+
+_RESAMPLES = 2000
+_CONFIDENCE = 0.95
+
+
+def padded(courses: Sequence[Sequence[float]], budget: int) -> Array:
+    """Best seconds after each test, shape (searches, budget).
+
+    A search that ended early keeps its best; one that tested nothing has found nothing.
+    """
+    filled = np.full((len(courses), budget), np.inf)
+    for row, course in enumerate(courses):
+        tests = min(len(course), budget)
+        if tests:
+            filled[row, :tests] = course[:tests]
+            filled[row, tests:] = course[tests - 1]
+    return filled
+
+
+def fractions_of(best_s: Array, optimum_s: float) -> Array:
+    """The fraction of the optimum after each test, same shape."""
+    fractions: Array = optimum_s / best_s
+    return fractions
+
+
+def near_after(best_s: Array, optimum_s: float) -> Array:
+    """Of each search how many tests it took to be near the optimum; infinite where it never was."""
+    near = best_s <= (1 + NEAR) * optimum_s
+    return np.where(near.any(axis=1), near.argmax(axis=1) + 1.0, np.inf)
+
+
+@dataclass(frozen=True)
+class Searches:
+    """All searches of one technique on one space: best seconds, shape (searches, budget)."""
+
+    best_s: Array
+    optimum_s: float
+
+    def fractions(self, tests: int) -> Array:
+        """Of each search the fraction of the optimum after so many tests."""
+        return fractions_of(self.best_s[:, tests - 1], self.optimum_s)
+
+    def median(self, tests: int) -> float:
+        """The median of those fractions."""
+        return float(np.median(self.fractions(tests)))
+
+    @property
+    def tests_to_near(self) -> float:
+        """The median number of tests to come near the optimum; infinite where half of the
+        searches did not within the budget."""
+        return float(np.median(near_after(self.best_s, self.optimum_s)))
+
+    @property
+    def score(self) -> float:
+        """How fast it gets there: the mean fraction over all searches, after 25, 50, 100 and 200
+        tests, of these as many as the budget has (else after the last test)."""
+        reached = within(SCORED, self.best_s.shape[1]) or (self.best_s.shape[1],)
+        return float(np.mean([self.fractions(tests).mean() for tests in reached]))
+
+
+@dataclass(frozen=True)
+class Overall:
+    """One technique over all spaces: mean fractions after so many tests, with their intervals.
+
+    `tests_to_near` is the median over the spaces of the median over the searches; `firsts` on how
+    many spaces no technique has a better score.
+    """
+
+    spaces: int
+    at: Mapping[int, tuple[float, float, float]]  # tests -> mean, least and most of the interval
+    tests_to_near: float
+    firsts: int
+    score: float
+
+
+def within(milestones: Sequence[int], budget: int) -> tuple[int, ...]:
+    """Those numbers of tests that a budget has."""
+    return tuple(tests for tests in milestones if tests <= budget)
+
+
+def overall(table: Mapping[str, Mapping[str, Searches]], budget: int) -> dict[str, Overall]:
+    """Of each technique its figures over all spaces, the best score first.
+
+    `table` holds techniques, and of each its spaces.
+    """
+    firsts = count_firsts(
+        {t: {s: found.score for s, found in spaces.items()} for t, spaces in table.items()}
+    )
+    found = {
+        technique: _overall(list(spaces.values()), firsts[technique], budget)
+        for technique, spaces in table.items()
+        if spaces
+    }
+    return dict(sorted(found.items(), key=lambda item: -item[1].score))
+
+
+def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
+    at = {}
+    for tests in within(MILESTONES, budget):
+        fractions = np.stack([searches.fractions(tests) for searches in spaces])
+        at[tests] = (float(fractions.mean()), *interval(fractions))
+    return Overall(
+        spaces=len(spaces),
+        at=at,
+        tests_to_near=float(np.median([searches.tests_to_near for searches in spaces])),
+        firsts=firsts,
+        score=float(np.mean([searches.score for searches in spaces])),
+    )
+
+
+def interval(values: Array, seed: int = 0) -> tuple[float, float]:
+    """The 95 % interval of the mean of values of shape (spaces, searches).
+
+    Bootstrap by percentiles: spaces are drawn with replacement, and of each drawn one its
+    searches, so that it holds for other spaces of this kind and other seeds.
+    """
+    rng = np.random.default_rng(seed)
+    spaces, searches = values.shape
+    drawn = rng.integers(spaces, size=(_RESAMPLES, spaces, 1))
+    means = values[drawn, rng.integers(searches, size=(_RESAMPLES, spaces, searches))].mean((1, 2))
+    tail = 100 * (1 - _CONFIDENCE) / 2
+    least, most = np.percentile(means, [tail, 100 - tail])
+    return float(least), float(most)
+
+
+def count_firsts(scores: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
+    """On how many spaces each technique has the best score; equal ones are all first."""
+    best: dict[str, float] = {}
+    for spaces in scores.values():
+        for space, score in spaces.items():
+            best[space] = max(score, best.get(space, -math.inf))
+    return {
+        technique: sum(math.isclose(score, best[space]) for space, score in spaces.items())
+        for technique, spaces in scores.items()
+    }
+
+
+def as_json(found: Overall) -> dict[str, float | int | None]:
+    """A technique's figures for machines; what is infinite is None."""
+    tests = None if math.isinf(found.tests_to_near) else found.tests_to_near
+    fractions = {f"at_{tests}": round(mean, 4) for tests, (mean, _, _) in found.at.items()}
+    return {**fractions, "tests_to_5pct": tests, "firsts": found.firsts, "spaces": found.spaces}

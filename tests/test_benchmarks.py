@@ -1,0 +1,293 @@
+"""The comparison of searches: what a test is, the figures, and each tuner on a small space."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import search
+from benchmarks.peers import entrants
+from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
+from benchmarks.peers.ours import warm_started
+from benchmarks.search_figures import (
+    Searches,
+    as_json,
+    count_firsts,
+    interval,
+    near_after,
+    overall,
+    padded,
+)
+from harness.errors import UsageError
+from harness.recordings.read import read_recorded
+from harness.recordings.space import ListedSpace
+
+INF = math.inf
+
+
+def searches(*courses: Sequence[float], budget: int = 4, optimum_s: float = 1.0) -> Searches:
+    return Searches(padded(courses, budget), optimum_s)
+
+
+# ----------------------------------------------------------------- what is a test
+
+
+def test_course_keeps_the_best_and_counts_distinct_configurations_alone() -> None:
+    course = Course(budget=4)
+    for config, time_s in [("a", INF), ("b", 3.0), ("b", 3.0), ("c", 5.0), ("d", 2.0), ("e", 1.0)]:
+        course.note(config, time_s)
+    assert course.best_s == [INF, 3.0, 3.0, 2.0]
+    assert course.is_over
+
+
+def test_search_that_ends_early_keeps_its_best() -> None:
+    assert padded([[3.0, 2.0], []], 4).tolist() == [[3.0, 2.0, 2.0, 2.0], [INF] * 4]
+
+
+# ------------------------------------------------------------------------ figures
+
+
+def test_fraction_is_zero_while_nothing_has_worked() -> None:
+    found = searches([INF, 4.0, 2.0, 1.0])
+    assert [found.median(tests) for tests in (1, 2, 3, 4)] == [0.0, 0.25, 0.5, 1.0]
+
+
+def test_near_is_within_five_percent_and_infinite_where_it_never_was() -> None:
+    best_s = np.array([[2.0, 1.05, 1.0], [2.0, 2.0, 1.0501], [1.0, 1.0, 1.0]])
+    assert near_after(best_s, 1.0).tolist() == [2.0, INF, 1.0]
+
+
+def test_median_of_tests_is_infinite_where_half_of_the_searches_failed() -> None:
+    assert searches([1.0], [2.0, 1.0], [9.0]).tests_to_near == 2.0
+    assert searches([1.0], [9.0]).tests_to_near == INF
+
+
+def test_score_of_a_budget_below_the_milestones_is_the_last_fraction() -> None:
+    assert searches([4.0, 2.0]).score == 0.5
+    course = [4.0] * 24 + [2.0] * 25 + [1.0]
+    assert searches(course, budget=50).score == pytest.approx((0.5 + 1.0) / 2)
+
+
+def test_interval_holds_the_mean_and_widens_with_the_spaces_apart() -> None:
+    alike, apart = np.full((4, 5), 0.7), np.array([[0.5] * 5, [0.5] * 5, [0.9] * 5, [0.9] * 5])
+    assert interval(alike) == pytest.approx((0.7, 0.7))
+    least, most = interval(apart)
+    assert 0.5 <= least < 0.6 < 0.8 < most <= 0.9
+    assert interval(apart) == (least, most)
+
+
+def test_equal_scores_are_all_first() -> None:
+    scores = {"a": {"x": 0.9, "y": 0.5}, "b": {"x": 0.9, "y": 0.6}, "c": {"x": 0.1}}
+    assert count_firsts(scores) == {"a": 1, "b": 2, "c": 0}
+
+
+def test_overall_is_over_spaces_and_seeds_with_the_best_first() -> None:
+    slow = searches([4.0] * 25, [2.0] * 25, budget=25)
+    fast = searches([1.0] * 25, [1.0] * 25, budget=25)
+    found = overall({"slow": {"x": slow, "y": fast}, "fast": {"x": fast, "y": fast}}, 25)
+    assert list(found) == ["fast", "slow"]
+    assert found["slow"].at[25][0] == pytest.approx((0.25 + 0.5 + 1 + 1) / 4)
+    assert (found["slow"].firsts, found["fast"].firsts) == (1, 2)
+    assert as_json(found["slow"]) == {
+        "at_25": 0.6875, "tests_to_5pct": None, "firsts": 1, "spaces": 2,
+    }  # fmt: skip
+    assert as_json(found["fast"])["tests_to_5pct"] == 1.0
+
+
+# ------------------------------------------------------------------- who takes part
+
+
+def test_names_stand_for_techniques_and_tuners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entrants, "_why_lacking", lambda tuner: "")
+    chosen, _ = entrants.entrants(["auto", "pyatf:Random", "opentuner"])
+    assert list(map(str, chosen)) == ["auto", "pyatf:Random", "opentuner"]
+    chosen, _ = entrants.entrants(["kernel_tuner"])
+    assert "kernel_tuner:pso" in map(str, chosen)
+    assert "kernel_tuner:minimize" not in map(str, chosen)  # for who asks for it
+
+
+def test_unknown_technique_is_told_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean kernel_tuner:pso"):
+        entrants.entrants(["kernel_tuner:psa"])
+
+
+def test_tuner_that_is_not_installed_is_left_out_or_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        entrants, "_why_lacking", lambda tuner: "it is missing" if tuner.package == "pyatf" else ""
+    )
+    chosen, (told,) = entrants.entrants([])
+    assert {entrant.tuner for entrant in chosen} == {"", "kernel_tuner"}
+    assert told == "pyatf takes no part: it is missing; run: pip install 'harness[bench]'"
+    with pytest.raises(UsageError, match="pyatf takes no part"):
+        entrants.entrants(["auto", "pyatf:Random"])
+
+
+# -------------------------------------------------------------------------- tuners
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A cache of 22 of 32 points, 8 of them failed; (16, 1) is the optimum, and near it none."""
+    points = [
+        (bx, tile)
+        for bx, tile in itertools.product([128, 64, 32, 16], range(1, 9))
+        if bx * tile <= 256
+    ]
+    cache = {
+        f"{bx},{tile},5": {
+            "BX": bx,
+            "TILE": tile,
+            "FIXED": 5,
+            "time": "InvalidConfig" if (bx + tile) % 3 == 0 else 1 + bx * tile / 100,
+        }
+        for bx, tile in points
+    }
+    listed = {"BX": [16, 32, 64, 128], "TILE": list(range(1, 9)), "FIXED": [5]}
+    path = tmp_path / "small.json"
+    path.write_text(
+        json.dumps(
+            {
+                "device_name": "a GPU",
+                "kernel_name": "small",
+                "problem_size": [64],
+                "tune_params": listed,
+                "tune_params_keys": list(listed),
+                "cache": cache,
+            }
+        )
+    )
+    return path
+
+
+@pytest.fixture
+def landscape(recording: Path) -> Landscape:
+    (found,) = landscapes(read_recorded(recording))
+    return found
+
+
+def test_landscape_has_failures_as_infinite_times(landscape: Landscape) -> None:
+    assert len(landscape.times_s) == 22
+    assert landscape.times_s[(16, 1, 5)] == landscape.optimum_s == pytest.approx(1.16e-3)
+    assert sum(map(math.isinf, landscape.times_s.values())) == 8
+
+
+def test_values_that_python_calls_equal_are_refused(recording: Path) -> None:
+    data = json.loads(recording.read_text())
+    data["cache"]["16,1.0,5"] = {**data["cache"]["16,1,5"], "TILE": 1.0}
+    recording.write_text(json.dumps(data))
+    (found,) = landscapes(read_recorded(recording))
+    with pytest.raises(UsageError, match="which only this project tells apart"):
+        found.check()
+
+
+class Noted(Course):
+    """A course that remembers what was tested."""
+
+    tested: list[object]
+
+    def note(self, config: object, time_s: float) -> None:
+        if not self.is_over and config not in self._seen:
+            self.tested.append((config, time_s))
+        super().note(config, time_s)
+
+
+def peer(tuner: str, landscape: Landscape, scratch: Path) -> Peer:
+    if tuner and entrants._why_lacking(entrants.OTHERS[tuner]):
+        pytest.skip(f"{tuner} is not installed: pip install 'harness[bench]'")
+    return entrants.prepared(tuner, landscape, scratch, ())
+
+
+ENTRANTS = [
+    *itertools.product([""], ("auto", "opentuner", "UniformRandom", "HillClimb")),
+    *itertools.product(["kernel_tuner"], ("adaptive_tabu_greywolf", "pso", "random_sample")),
+    *itertools.product(["pyatf"], ("AUCBandit", "Random")),
+]
+
+
+@pytest.mark.parametrize(("tuner", "technique"), ENTRANTS)
+def test_tuner_tests_recorded_configurations_within_its_budget(
+    landscape: Landscape,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tuner: str,
+    technique: str,
+) -> None:
+    found = peer(tuner, landscape, tmp_path)
+    module = importlib.import_module(type(found).__module__)
+    courses: list[Noted] = []
+
+    def begin(budget: int) -> Noted:
+        courses.append(Noted(budget))
+        courses[-1].tested = []
+        return courses[-1]
+
+    monkeypatch.setattr(module, "Course", begin)
+    found.search(technique, 3, 12)
+    found.search(technique, 3, 12)
+    one, again = courses
+    assert one.tested == again.tested
+    assert len(one.best_s) == len(one.tested) == 12 or technique == "HillClimb"
+    recorded = sorted(landscape.times_s.values())
+    for _, time_s in one.tested:
+        assert time_s in recorded
+    assert any(math.isinf(time_s) for _, time_s in one.tested), "failures cost a test"
+
+
+def test_search_of_ours_does_not_start_from_the_first_of_the_file(
+    landscape: Landscape, tmp_path: Path
+) -> None:
+    found = peer("", landscape, tmp_path)
+    firsts = {found.search("auto", seed, 1).best_s[0] for seed in range(8)}
+    assert len(firsts) > 1
+
+
+def test_warm_start_learns_from_the_same_kernel_on_other_devices_alone(
+    recording: Path, landscape: Landscape, tmp_path: Path
+) -> None:
+    space = ListedSpace(landscape.recorded, landscape.given)
+    other = tmp_path / "other.json"
+    other.write_text(recording.read_text().replace("a GPU", "another GPU"))
+    assert warm_started(space, landscape, []) is None
+    learnt = warm_started(space, landscape, [recording, other])
+    assert learnt is not None
+    assert [len(lesson.times_s) for lesson in learnt.lessons] == [22]
+    with pytest.raises(UsageError, match="names no recording of small on another device"):
+        warm_started(space, landscape, [recording])
+
+
+# ------------------------------------------------------------------------- command
+
+
+def test_command_ends_with_one_json_object_and_leaves_its_files(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    command = [str(recording), "--only", "UniformRandom", "--seeds", "2", "--budget", "25"]
+    assert search.main([*command, "--jobs", "1", "--output", str(output)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    (figures,) = json.loads(last).values()
+    assert 1 <= figures.pop("tests_to_5pct") <= 22
+    assert figures == {"at_25": 1.0, "firsts": 1, "spaces": 1}
+    lines = (output / "courses.csv").read_text().splitlines()
+    assert lines[0] == "space,technique,seed,tests,best_s,fraction"
+    assert lines[-1].startswith("small,UniformRandom,1,25,0.00116,1.000000")
+
+
+def test_command_without_a_recording_that_worked_says_so(
+    tmp_path: Path, recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(recording.read_text())
+    for entry in data["cache"].values():
+        entry["time"] = "InvalidConfig"
+    recording.write_text(json.dumps(data))
+    assert search.main([str(recording), "--output", str(tmp_path)]) == 2
+    assert "nothing worked on (problem_size_x=64); leave it out" in capsys.readouterr().err
