@@ -7,7 +7,7 @@ optimum and 0 while nothing has worked.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,8 +128,11 @@ def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
     )
 
 
-def interval(values: Array, seed: int = 0) -> tuple[float, float]:
-    """The 95 % interval of the mean of values of shape (spaces, searches).
+def interval(
+    values: Array, seed: int = 0, statistic: Callable[..., Array] = np.mean
+) -> tuple[float, float]:
+    """The 95 % interval of the mean, or of another statistic, of values of shape (spaces,
+    searches).
 
     Bootstrap by percentiles: spaces are drawn with replacement, and of each drawn one its
     searches, so that it holds for other spaces of this kind and other seeds.
@@ -137,9 +140,9 @@ def interval(values: Array, seed: int = 0) -> tuple[float, float]:
     rng = np.random.default_rng(seed)
     spaces, searches = values.shape
     drawn = rng.integers(spaces, size=(_RESAMPLES, spaces, 1))
-    means = values[drawn, rng.integers(searches, size=(_RESAMPLES, spaces, searches))].mean((1, 2))
+    resampled = values[drawn, rng.integers(searches, size=(_RESAMPLES, spaces, searches))]
     tail = 100 * (1 - _CONFIDENCE) / 2
-    least, most = np.percentile(means, [tail, 100 - tail])
+    least, most = np.percentile(statistic(resampled, axis=(1, 2)), [tail, 100 - tail])
     return float(least), float(most)
 
 

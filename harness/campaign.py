@@ -5,15 +5,23 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
-from harness.analysis import InputReport, choose_finalists, fastest, report_input
+from harness.analysis import (
+    InputReport,
+    choose_finalists,
+    fastest,
+    one_of_each_code,
+    report_input,
+)
 from harness.errors import HostModuleError, UsageError
 from harness.inputs import nearest_first
 from harness.prediction import PairColumns
+from harness.prior import Taught
 from harness.progress import Display
+from harness.recordings.recorded import Recorded
 from harness.records import Config, Input, Measurement, Outcome, StopReason
 from harness.results import RunPlan, Store, Stored
 from harness.search import (
@@ -26,10 +34,9 @@ from harness.search import (
 )
 from harness.space import Space
 from harness.spec import Spec
+from harness.transfer import first_winners, taught, told_technique
 from harness.validation import Goal, Part, Validation, describe_validation, validate
 from harness.workers import Measurer
-
-MAX_SEEDS = 4
 
 
 class Campaign:
@@ -44,8 +51,10 @@ class Campaign:
         display: Display,
         fresh: bool = False,
         target: float | None = None,
+        taught_by: Sequence[Recorded] = (),
     ) -> None:
         """`fresh` begins a new campaign: nothing that was measured before is used again.
+        Recordings that a search is `taught_by` are of the same kernel on other devices.
 
         With a `target` the inputs are not searched but sampled, until a tree predicts times
         with this median relative error (harness.validation).
@@ -57,6 +66,7 @@ class Campaign:
         self._display = display
         self._stored: dict[Input, dict[Config, Stored]] = {}
         self._target = target
+        self._taught_by = tuple(taught_by)
         self._runs: dict[Input, int] = {}
         self._drawn: dict[tuple[Part, Input], int] = {}
         self.searched: dict[Input, Searched] = {}
@@ -76,7 +86,7 @@ class Campaign:
             spec=self.spec,
             environment=self._measurer.environment,
             given=given,
-            technique=",".join(options.techniques),
+            technique=told_technique(options.techniques, self._taught_by),
             seed=options.seed,
             test_limit=options.test_limit,
             parallelism=options.parallelism,
@@ -92,7 +102,7 @@ class Campaign:
                 "which tests nothing but its own proposals; add another --technique"
             )
         for seed in self._options.seeds:
-            reasons = [self.space(given).why_illegal(seed) for given in self.spec.inputs]
+            reasons = [s.why_illegal(s.canonical(seed)) for s in map(self.space, self.spec.inputs)]
             if None not in reasons:
                 raise UsageError(
                     f"the seed configuration ({seed}) is illegal on every input; "
@@ -140,25 +150,21 @@ class Campaign:
         self._display.begin_stage(title, space.budget(self._options.test_limit))
         if self._is_empty(given, space):
             return
-        options = self._options
-        if options.results_log is not None and len(self.spec.inputs) > 1:
-            log = options.results_log
-            numbered = log.with_name(f"{log.stem}-{number:02d}{log.suffix}")
-            options = dataclasses.replace(options, results_log=numbered)
         found = search_input(
             self._store,
             self._measurer,
             space,
             self.plan(given),
-            options,
+            self._options.numbered(number, len(self.spec.inputs)),
             seeds,
             self._known(given),
             self._count,
+            self._taught(given, space, searched),
         )
         self._runs[given], self.searched[given] = found.run_id, found
         if found.ended is Ended.REFUSED:
             self._display.warn(
-                f"({given}) has {found.tests} of {options.test_limit} samples: after them "
+                f"({given}) has {found.tests} of {self._options.test_limit} samples: after them "
                 f"{MAX_FREE_IN_A_ROW} configurations in a row were refused"
             )
 
@@ -168,8 +174,8 @@ class Campaign:
         A technique that has the run to itself starts where it says."""
         if self._options.is_self_contained:
             return []
-        winners = self._winners_of(nearest_first(given, searched))
-        seeds = [space.default, *self._options.seeds, *winners]
+        winners = first_winners(map(self._best, nearest_first(given, searched)))
+        seeds = map(space.canonical, [space.default, *self._options.seeds, *winners])
         return [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
 
     def _is_empty(self, given: Input, space: Space) -> bool:
@@ -185,11 +191,12 @@ class Campaign:
         self.replayed += progress.replayed
         self._display.test(progress)
 
-    def _winners_of(self, inputs: Iterable[Input]) -> list[Config]:
-        """The best configurations of these inputs, each once, the first few."""
-        winners = (self._best(given) for given in inputs)
-        distinct = dict.fromkeys(best.config for best in winners if best is not None)
-        return list(distinct)[:MAX_SEEDS]
+    def _taught(self, given: Input, space: Space, searched: Sequence[Input]) -> Taught | None:
+        """What recordings, and the inputs before this one as its run found them, teach of it."""
+        last = self._store.last_before(self.plan(given))
+        known = {other: self._known(other).values() for other in searched}
+        measured = {o: [s.measurement for s in found if s.id <= last] for o, found in known.items()}
+        return taught(space, given, self._taught_by, measured)
 
     def _known(self, given: Input) -> dict[Config, Stored]:
         """What is measured of an input, read once and kept up to date by the search.
@@ -203,12 +210,12 @@ class Campaign:
                 for config, stored in known.items()
                 if space.is_legal(config) and not self._had_less_time(stored.measurement)
             }
+            self._measurer.recall(given, self._measured(given).values())
         return self._stored[given]
 
-    def _had_less_time(self, measurement: Measurement) -> bool:
+    def _had_less_time(self, m: Measurement) -> bool:
         """Whether it ran into a deadline that has been put off since."""
-        timeout_s = self.spec.measure.timeout_s
-        return measurement.outcome is Outcome.TIMEOUT and measurement.wall_s < timeout_s
+        return m.outcome is Outcome.TIMEOUT and m.wall_s < self.spec.measure.timeout_s
 
     def _measured(self, given: Input) -> dict[Config, Measurement]:
         return {config: stored.measurement for config, stored in self._known(given).items()}
@@ -290,7 +297,7 @@ class Campaign:
         missing = [
             (given, config)
             for given in self.spec.inputs
-            for config in winners
+            for config in dict.fromkeys(map(self.space(given).canonical, winners))
             if given in self._runs
             and config not in self._known(given)
             and self.space(given).is_legal(config)
@@ -327,7 +334,7 @@ class Campaign:
 
     def _final(self, given: Input) -> InputReport:
         measured, space = self._measured(given), self.space(given)
-        finalists = choose_finalists(measured.values())
+        finalists = choose_finalists(one_of_each_code(measured.values(), space.default))
         wanted = list(dict.fromkeys([*finalists, space.default]))
         working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
         finals: Sequence[Measurement] = []

@@ -92,9 +92,17 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--parallelism",
         type=_count,
-        default=4,
         metavar="N",
-        help="proposals a generation, built side by side (default 4)",
+        help="proposals a generation, built side by side (default 4; 1 where nothing is built)",
+    )
+    group.add_argument(
+        "--warm-start",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a recording of the same kernel on another device, read as --replay reads one, that "
+        "model-guided techniques learn from before the first test; may be given several times",
     )
     group.add_argument("--seed", type=_seed, default=0, help="of the random numbers (default 0)")
 

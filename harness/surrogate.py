@@ -1,29 +1,21 @@
 """A Gaussian process over configurations: what a few measurements say about all others.
 
-The covariance of two configurations is
-
-    k(x, x') = a / d * sum_i m(|x_i - x'_i| / l_i) + p * prod_i m(|x_i - x'_i| / l_i)
-
-with the Matern 5/2 function m: each parameter has an effect of its own (Duvenaud, Nickisch,
-Rasmussen, "Additive Gaussian Processes", NIPS 2011), which few measurements suffice to learn,
-and all interact. Length scales l, the two variances and the noise are those of the greatest
-posterior density (Rasmussen, Williams, "Gaussian Processes for Machine Learning", 2006, 5.4.1),
-under wide log-normal priors.
+The covariance of two points is the Matern 5/2 function of their distance, with one length scale
+a feature. Length scales, variance and noise are those of the greatest posterior density under
+log-normal priors (Rasmussen, Williams, "Gaussian Processes for Machine Learning", 2006, 5.4.1).
+The prior of the length scales grows with the root of their number, so that distances, and with
+them what is expected before anything is known, do not depend on how many features there are
+(Hvarfner, Hellsten, Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimensions",
+ICML 2024).
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import ndtr
-
-from harness.records import Value
-from harness.space import position_of
-from harness.spec import Parameter
 
 Array = npt.NDArray[np.float64]
 
@@ -32,151 +24,139 @@ _JITTER = 1e-8
 _ITERATIONS = 15
 _LEARNT_FROM = 128
 
-# Medians and widths of the priors, of logarithms: length scales of parameters that span 1, the
-# variances of outputs that are standardised, and their noise.
-_LENGTH, _VARIANCE, _NOISE = (0.7, 1.0), (1.0, 1.0), (1e-2, 1.5)
-_BOUNDS = ((-3.0, 3.0), (-5.0, 3.0), (-9.0, 1.0))
-
-
-class Encoder:
-    """Configurations as points of [0, 1]^d, one axis a parameter.
-
-    A scale stands by the position of its value. The values of an enumeration are all equally
-    far apart: its axis holds positions, of which only equality counts.
-    """
-
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
-        """Parameters of one value are left out."""
-        self._parameters = [p for p in parameters if len(p.values) > 1]
-        self.is_category = np.array([p.kind == "enum" for p in self._parameters])
-
-    def points(self, configs: Sequence[Mapping[str, Value]]) -> Array:
-        """Shape (configurations, axes)."""
-        rows = [[_place(p, config) for p in self._parameters] for config in configs]
-        return np.array(rows, dtype=np.float64).reshape(len(rows), len(self._parameters))
-
-
-def _place(parameter: Parameter, config: Mapping[str, Value]) -> float:
-    position = position_of(parameter, config[parameter.name])
-    assert position is not None
-    return position / (len(parameter.values) - 1)
+# Medians and widths of the priors, of logarithms, for outputs that are standardised. The length
+# scale is that of one feature; of n features it is the root of n times as long.
+_LENGTH, _VARIANCE, _NOISE = (0.3, 0.5), (1.0, 1.0), (1e-3, 1.5)
+_BOUNDS = ((-4.0, 4.0), (-5.0, 3.0), (-9.0, 1.0))
 
 
 class Surrogate:
-    """A Gaussian process on points of [0, 1]^d; the axes of `is_category` hold categories."""
+    """A Gaussian process on points of [0, 1]^axes; axes of one group share a length scale.
 
-    def __init__(self, is_category: npt.NDArray[np.bool_]) -> None:
-        self._is_category = is_category
-        axes = len(is_category)
-        priors = [_LENGTH] * axes + [_VARIANCE] * 2 + [_NOISE]
+    `evidence` is the posterior density's logarithm, but for a constant of the points.
+    """
+
+    def __init__(self, groups: npt.NDArray[np.intp], relative_lengths: Array) -> None:
+        """`groups` has of each axis its group, from 0; `relative_lengths` of each group how long
+        its length scale is expected to be beside the others."""
+        self._groups = groups
+        count = len(relative_lengths)
+        unit = _LENGTH[0] * np.square(1 / relative_lengths).sum() ** 0.5
+        lengths = [(unit * relative, _LENGTH[1]) for relative in relative_lengths.tolist()]
+        priors = [*lengths, _VARIANCE, _NOISE]
         self._median = np.log([median for median, _ in priors])
         self._width = np.array([width for _, width in priors])
-        self._bounds = [_BOUNDS[0]] * axes + [_BOUNDS[1]] * 2 + [_BOUNDS[2]]
+        self._bounds = [_BOUNDS[0]] * count + [_BOUNDS[1], _BOUNDS[2]]
         self._logs = self._median.copy()
+        self.evidence = 0.0
 
     def fit(self, points: Array, outputs: Array, learn: bool = True) -> None:
         """Condition on standardised outputs, shape (points,); `learn` also fits length scales,
-        variances and noise, from where they are and to the first 128 points."""
+        variance and noise, from where they are and to the first 128 points."""
         if learn:
             self._learn(points[:_LEARNT_FROM], outputs[:_LEARNT_FROM])
-        self._points = points
-        covariance = self._covariance(points)
+        self._points = self._scaled(points)
+        covariance = self._covariance(self._points).astype(np.float64)
         covariance[np.diag_indices_from(covariance)] += np.exp(self._logs[-1]) + _JITTER
-        self._factor = cho_factor(covariance, lower=True)
-        self._weights = cho_solve(self._factor, outputs)
+        factor = cho_factor(covariance, lower=True, check_finite=False)
+        self._weights = cho_solve(factor, outputs, check_finite=False)
+        self._factor: Array = np.tril(factor[0])
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation at points, each of shape (points,)."""
+        # Single precision: thousands of candidates are weighed for each proposal.
+        covariance = self._covariance(self._scaled(points).astype(np.float32))
+        identity = np.eye(len(self._points))
+        whitening = solve_triangular(self._factor, identity, lower=True, check_finite=False)
+        explained = covariance @ whitening.T.astype(np.float32)
+        variance = np.exp(self._logs[-2]) - np.einsum("ij,ij->i", explained, explained)
+        mean = covariance @ self._weights.astype(np.float32)
+        return mean.astype(np.float64), np.sqrt(np.maximum(variance.astype(np.float64), 1e-8))
+
+    def _scaled(self, points: Array) -> Array:
+        """Points in units of the length scales, so that the covariance is that of the distance."""
+        scaled: Array = points * (_ROOT_5 / np.exp(self._logs[self._groups]))
+        return scaled
+
+    def _covariance(self, scaled: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+        """Of these points with those that were fitted, without noise; in their precision."""
+        fitted = self._points.astype(scaled.dtype)
+        apart = scaled @ fitted.T
+        apart *= -2
+        apart += np.square(scaled).sum(axis=1)[:, None]
+        apart += np.square(fitted).sum(axis=1)
+        np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
+        decay = np.exp(-apart)
+        decay *= scaled.dtype.type(np.exp(self._logs[-2]))
+        # (1 + r + r^2 / 3) exp(-r), in place.
+        polynomial: npt.NDArray[np.floating] = apart / 3
+        polynomial += 1
+        polynomial *= apart
+        polynomial += 1
+        polynomial *= decay
+        return polynomial
 
     def _learn(self, points: Array, outputs: Array) -> None:
         found = minimize(
             self._loss,
             self._logs,
-            args=(self._distances(points, points), outputs),
+            args=(self._squares(points), outputs),
             jac=True,
             method="L-BFGS-B",
             bounds=self._bounds,
             options={"maxiter": _ITERATIONS},
         )
         self._logs = found.x
+        self.evidence = -float(found.fun)
 
-    def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation at points, each of shape (points,)."""
-        covariance = self._covariance(points)
-        explained = solve_triangular(self._factor[0], covariance.T, lower=True)
-        variance = np.exp(self._logs[-3:-1]).sum() - np.square(explained).sum(axis=0)
-        mean: Array = covariance @ self._weights
-        return mean, np.sqrt(np.maximum(variance, 1e-12))
+    def _squares(self, points: Array) -> Array:
+        """Squared distances by group, shape (groups, points, points)."""
+        squares = np.zeros((len(self._logs) - 2, len(points), len(points)))
+        for axis, group in enumerate(self._groups):
+            squares[group] += np.square(points[:, axis, None] - points[None, :, axis])
+        return squares
 
-    def _distances(self, one: Array, other: Array) -> Array:
-        """Along each axis, shape (axes, points, points)."""
-        distances: Array = np.abs(one.T[:, :, None] - other.T[:, None, :])
-        distances[self._is_category] = distances[self._is_category] > 0
-        return distances
-
-    def _covariance(self, points: Array) -> Array:
-        """Of these points with those that were fitted, without noise.
-
-        An axis has few places, so that its function is computed once a place.
-        """
-        additive, joint = np.exp(self._logs[-3:-1])
-        sums = np.zeros((len(points), len(self._points)))
-        products = np.ones_like(sums)
-        for axis, (mine, fitted) in enumerate(zip(points.T, self._points.T, strict=True)):
-            places, of_point = np.unique(mine, return_inverse=True)
-            apart = np.abs(places[:, None] - fitted[None, :])
-            apart = (apart > 0).astype(float) if self._is_category[axis] else apart
-            alike = _matern(apart / np.exp(self._logs[axis]))[of_point]
-            sums += alike
-            products *= alike
-        covariance: Array = additive / points.shape[1] * sums + joint * products
-        return covariance
-
-    def _loss(self, logs: Array, distances: Array, outputs: Array) -> tuple[float, Array]:
+    def _loss(self, logs: Array, squares: Array, outputs: Array) -> tuple[float, Array]:
         """The negative log posterior of the hyper-parameters' logarithms, and its gradient."""
-        lengths = np.exp(logs[:-3])[:, None, None]
-        additive, joint, noise = np.exp(logs[-3:])
-        scaled = distances / lengths
-        decay = np.exp(-_ROOT_5 * scaled)
-        axes = (1 + _ROOT_5 * scaled + 5 / 3 * scaled**2) * decay
-        sums, products = axes.mean(axis=0), axes.prod(axis=0)
-        covariance = additive * sums + joint * products
-        covariance[np.diag_indices_from(covariance)] += noise + _JITTER
+        shrinkage = np.exp(-2 * logs[:-2])
+        variance, noise = np.exp(logs[-2:])
+        # The root's slope is infinite where the distance is 0.
+        apart = np.sqrt(5 * np.tensordot(shrinkage, squares, 1) + 1e-14)
+        decay = np.exp(-apart)
+        covariance = variance * (1 + apart + apart**2 / 3) * decay
+        noisy = covariance.copy()
+        noisy[np.diag_indices_from(noisy)] += noise + _JITTER
         try:
-            factor = cho_factor(covariance, lower=True)
+            factor = cho_factor(noisy, lower=True, check_finite=False)
         except LinAlgError:
             return 1e10, np.zeros_like(logs)
-        weights = cho_solve(factor, outputs)
-        slope = np.outer(weights, weights) - cho_solve(factor, np.eye(len(outputs)))
-        # Of an axis with respect to the logarithm of its length.
-        turned = 5 / 3 * scaled**2 * (1 + _ROOT_5 * scaled) * decay
-        shares = additive / len(axes) + joint * products / np.maximum(axes, 1e-300)
+        weights = cho_solve(factor, outputs, check_finite=False)
+        inverse = cho_solve(factor, np.eye(len(outputs)), check_finite=False)
+        slope = np.outer(weights, weights) - inverse
+        turned = 5 / 3 * variance * (1 + apart) * decay * slope
         gradient = np.empty_like(logs)
-        gradient[:-3] = np.einsum("ij,aij,aij->a", slope, turned, shares)
-        gradient[-3] = additive * (slope * sums).sum()
-        gradient[-2] = joint * (slope * products).sum()
+        gradient[:-2] = np.tensordot(squares, turned, ([1, 2], [0, 1])) * shrinkage
+        gradient[-2] = (slope * covariance).sum()
         gradient[-1] = noise * np.trace(slope)
         off = (logs - self._median) / self._width
         fit = 0.5 * outputs @ weights + np.log(np.diag(factor[0])).sum()
         return float(fit + 0.5 * off @ off), -0.5 * gradient + off / self._width
 
 
-def _matern(scaled: Array) -> Array:
-    """The Matern 5/2 function of distances over the length scale."""
-    value: Array = (1 + _ROOT_5 * scaled + 5 / 3 * scaled**2) * np.exp(-_ROOT_5 * scaled)
-    return value
+def logs_of(times_s: Array) -> Array:
+    """The logarithms of times. Failures (infinite times) count as the slowest that worked; where
+    nothing worked, all are 0."""
+    works = np.isfinite(times_s)
+    slowest: Array = times_s[works].max(initial=0.0) if works.any() else np.ones(())
+    logs: Array = np.log(np.where(works, times_s, slowest))
+    return logs
 
 
 def standardised(times_s: Array) -> Array:
-    """Times as outputs of mean 0 and deviation 1, the best the lowest.
-
-    The logarithm of the time over the best, compressed beyond a factor of e: it is among the
-    fast configurations that the model must tell differences. Failures (infinite times) count as
-    the slowest that worked.
-    """
-    works = np.isfinite(times_s)
-    logs = np.log(np.where(works, times_s, 1.0) / times_s[works].min())
-    outputs = np.where(logs > 1, 1 + np.log(np.maximum(logs, 1.0)), logs)
-    outputs = np.where(works, outputs, outputs[works].max())
-    spread = float(outputs.std())
-    centred: Array = outputs - outputs.mean()
+    """The logarithms of times as outputs of mean 0 and deviation 1; all 0 where they are equal."""
+    logs = logs_of(times_s)
+    spread = float(logs.std())
+    centred: Array = logs - logs.mean()
     return centred / spread if spread > 0 else centred
 
 

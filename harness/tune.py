@@ -29,9 +29,17 @@ from harness.recordings.read import read_recorded, recorded_spec, recording_of
 from harness.recordings.recorded import Recorded
 from harness.records import Config, Value
 from harness.results import Store, shown_place, sqlite_path, writing
-from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques, techniques
+from harness.search import (
+    SearchOptions,
+    make_opentuner_tables,
+    resolve_techniques,
+    taught_techniques,
+    techniques,
+)
 from harness.spec import Spec, load_spec
 from harness.workers import LocalMeasurer, Measurer
+
+_PARALLEL_BUILDS = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,6 +63,7 @@ def _tune(args: argparse.Namespace) -> int:
         if path is not None and sqlite_path(place) == path:
             raise UsageError(f"{option} and --database are both {place}; write to another file")
     options = _search_options(spec, args)
+    taught_by = _read_teachers(args.warm_start, options)
     console = make_console()
     opened = _replaying(recorded, args, console) if recorded else _measurer(whole, args, console)
     with writing(place) as engine, opened as measurer:
@@ -62,7 +71,7 @@ def _tune(args: argparse.Namespace) -> int:
         store = Store(engine)
         make_opentuner_tables(store)
         with ProgressDisplay(console, args.quiet) as display:
-            given = (spec, measurer, store, options, display, args.fresh, args.validate)
+            given = (spec, measurer, store, options, display, args.fresh, args.validate, taught_by)
             campaign = RecordedCampaign(recorded, *given) if recorded else Campaign(*given)
             campaign.check_seeds()
             reports = campaign.run()
@@ -121,10 +130,15 @@ def _search_options(spec: Spec, args: argparse.Namespace) -> SearchOptions:
         test_limit=args.test_limit or spec.search.test_limit,
         seed=args.seed,
         label=args.label,
-        parallelism=args.parallelism,
+        parallelism=args.parallelism or _parallelism(args),
         stop_at=stop_at,
         results_log=args.results_log,
     )
+
+
+def _parallelism(args: argparse.Namespace) -> int:
+    """Builds run side by side; where nothing is built, each proposal can know all results."""
+    return 1 if args.replay or args.recording else _PARALLEL_BUILDS
 
 
 def _techniques(spec: Spec, args: argparse.Namespace) -> tuple[str, ...]:
@@ -140,6 +154,17 @@ def _techniques(spec: Spec, args: argparse.Namespace) -> tuple[str, ...]:
     if args.results_log is not None:
         raise UsageError("--results-log does not go with --validate, which seeks no best")
     return resolve_techniques(["UniformRandom"])
+
+
+def _read_teachers(paths: Sequence[Path], options: SearchOptions) -> list[Recorded]:
+    """The recordings that the search is taught by."""
+    learns = taught_techniques()
+    if paths and not set(learns) & set(options.techniques):
+        raise UsageError(
+            f"--warm-start teaches {' and '.join(learns)} alone, and the technique is "
+            f"{', '.join(options.techniques)}; add --technique {learns[0]}"
+        )
+    return [read_recorded(path) for path in paths]
 
 
 def _check_log(log: Path | None) -> None:

@@ -23,6 +23,7 @@ from harness.records import (
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.spec import Spec, load_spec
+from harness.workers import Measurer
 
 SPACE = """\
 name: formula
@@ -96,6 +97,11 @@ class FormulaMeasurer(ReplayMeasurer):
         """What it was told."""
         return self._limits
 
+    @property
+    def is_replay(self) -> bool:
+        """It stands for a device: what it measured must be on disk before the next test."""
+        return False
+
     def tell_limits(self, limits: DeviceLimits) -> None:
         """From now on the device has limits."""
         self._limits = limits
@@ -149,7 +155,7 @@ class Tests(list[Progress]):
 
 @contextmanager
 def opened(
-    spec: Spec, database: Path, measurer: FormulaMeasurer, fresh: bool = False, **options: Any
+    spec: Spec, database: Path, measurer: Measurer, fresh: bool = False, **options: Any
 ) -> Iterator[tuple[Campaign, Tests]]:
     """A campaign on a database, and the tests that its display has seen."""
     names, target = options.pop("technique", ["auto"]), options.pop("target", None)

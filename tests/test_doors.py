@@ -19,7 +19,7 @@ DOORS = {
     "pydantic_core": ("harness/spec/",),
     "pyopencl": ("harness/backends/opencl.py",),
     "pycuda": ("harness/backends/cuda.py",),
-    "sklearn": ("harness/tree.py", "harness/prediction.py"),
+    "sklearn": ("harness/tree.py", "harness/prediction.py", "harness/prior.py"),
     "pebble": ("harness/processes.py",),
     "filelock": ("harness/results/",),
     "platformdirs": ("harness/cachefolder.py",),

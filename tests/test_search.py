@@ -15,15 +15,14 @@ from opentuner.search.manipulator import (
     LogIntegerParameter,
     PowerOfTwoParameter,
 )
-from opentuner.search.technique import the_registry
 
 from harness.errors import HostModuleError, UsageError
 from harness.records import Config, DeviceLimits, Input, Measurement, Outcome
-from harness.search import resolve_techniques, techniques
+from harness.search import resolve_techniques
 from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator
 from harness.space import Space
-from tests.replays import FormulaMeasurer, formula_s, make_spec, opened
+from tests.replays import FormulaMeasurer, make_spec, opened
 
 SMALL = """\
 name: small
@@ -70,36 +69,6 @@ def test_an_illegal_proposal_becomes_a_legal_neighbour(tmp_path: Path) -> None:
     SpaceManipulator(space, random.Random(0)).normalize(proposed)
     assert space.is_legal(proposed)
     assert sum(proposed[name] != value for name, value in space.default.items()) <= 2
-
-
-# Populations that are larger than the test's budget; smaller, they come to a second generation.
-SMALL_POPULATION = {"BinaryGA": 12, "DifferentialEvolution_20_100": 12}
-
-
-@pytest.mark.parametrize("technique", techniques())
-def test_every_offered_technique_measures_distinct_legal_configurations_and_repeats(
-    technique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if technique in SMALL_POPULATION:
-        (registered,) = (t for t in the_registry if t.name == technique)
-        monkeypatch.setattr(registered, "population_size", SMALL_POPULATION[technique])
-    spec, first, second = make_spec(tmp_path), FormulaMeasurer(), FormulaMeasurer()
-    given = spec.inputs[0]
-    for measurer in (first, second):
-        with opened(spec, tmp_path / "r.db", measurer, True, technique=[technique]) as (
-            campaign,
-            tests,
-        ):
-            space = campaign.space(given)
-            campaign._search(1, given, [])
-    refused = [formula_s(given, config) == float("inf") for _, config in first.asked]
-    free = sum(refused) if technique == "UniformRandom" else 0
-    assert first.asked == second.asked
-    assert len(first.asked) == len(set(first.asked)) == len(tests) == 40 + free
-    assert all(space.is_legal(config) for _, config in first.asked)
-    best = min(formula_s(given, config) for _, config in first.asked)
-    assert tests[-1].best is not None
-    assert tests[-1].best.time_s == best
 
 
 def test_a_configuration_does_not_change_with_the_proposal_it_was_made_from(

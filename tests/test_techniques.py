@@ -80,49 +80,6 @@ def test_own_techniques_are_listed_beside_those_of_opentuner() -> None:
     assert {*own_techniques(), "PureRandom"} < set(techniques())
 
 
-# ------------------------------------------------------------------------ GaussianProcess
-
-VALLEY = """\
-name: valley
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  A: {type: power_of_two, min: 1, max: 1024, default: 1}
-  B: {type: integer, min: 1, max: 16, default: 1}
-  C: {values: [1, 3, 2], role: choice, default: 1}
-  D: {type: integer, min: 0, max: 3, default: 0}
-constraints: [A * B <= 4096]
-launch: {group: [A, 1], grid: [n * B, C + D]}
-inputs: {features: [n], values: [{n: 1}]}
-"""
-
-
-def valley_s(_: Input, config: Config) -> float:
-    """A valley that is best at A=64, B=5, C=3, D=0."""
-    a, b, c, d = (int(str(config[name])) for name in "ABCD")
-    steps = abs(a.bit_length() - 7) + abs(b - 5) / 3 + (0 if c == 3 else 1.5) + d / 2
-    return 1e-3 * (1 + steps)
-
-
-def best_after(tests: int, technique: str, seed: int, folder: Path) -> float:
-    spec = make_spec(folder, VALLEY)
-    options = {"technique": [technique], "test_limit": tests, "seed": seed}
-    with opened(spec, folder / f"{technique}{seed}.db", FormulaMeasurer(valley_s), **options) as (
-        campaign,
-        _,
-    ):
-        (report,) = campaign.run()
-    assert report.best is not None
-    return report.best.time_s
-
-
-def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path: Path) -> None:
-    seeds = range(3)
-    modelled = [best_after(40, "GaussianProcess", seed, tmp_path) for seed in seeds]
-    drawn = [best_after(40, "UniformRandom", seed, tmp_path) for seed in seeds]
-    assert modelled == [1e-3] * 3
-    assert min(drawn) > 1e-3
-
-
 # ------------------------------------------------------------------------------ HillClimb
 
 

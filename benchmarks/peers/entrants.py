@@ -20,7 +20,7 @@ from harness.search.techniques import own_techniques
 
 @dataclass(frozen=True)
 class Tuner:
-    """Another tuner, or this project's alternatives: its package on PyPI, and its techniques that take part by default.
+    """Another project's tuner: its package on PyPI, and its techniques that take part by default.
 
     `others` are techniques that only --only asks for.
     """

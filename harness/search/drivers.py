@@ -12,6 +12,7 @@ its result.
 from __future__ import annotations
 
 import copy
+import time
 import uuid
 from datetime import datetime
 from typing import Any
@@ -33,6 +34,7 @@ from harness.search.rows import TestRows
 from harness.search.techniques import SelfContained
 
 _IDLE_GENERATIONS = 3
+_COMMIT_EVERY_S = 0.25  # of what a file holds already
 UNMEASURED = "unmeasured"
 """Who asked, where a technique repeats itself: a uniform draw among what is not measured."""
 
@@ -172,12 +174,17 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
 
 
 class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
-    """Measures what the search driver queued; commits each result with its measurement."""
+    """Measures what the search driver queued; commits each result with its measurement.
+
+    Of a recording results are committed together, a few times a second: were they lost, they
+    would be read again, and waiting for the disk takes longer than all else about them.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rows = TestRows(self.session, self.tuning_run)
         self._best: Any = None
+        self._committed_at = time.monotonic()
 
     def process_all(self) -> None:
         """Measure the pending requests, in order."""
@@ -205,7 +212,10 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
         self._compare(result)
         result.id = self.rows.add(desired, result, input_.id, self.machine.id)
         self.interface.record(desired, result)
-        self.commit()
+        now = time.monotonic()
+        if not self.interface.is_replay or now - self._committed_at >= _COMMIT_EVERY_S:
+            self.commit()
+            self._committed_at = now
         return result
 
     def _compare(self, result: Any) -> None:
@@ -291,6 +301,7 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
         state = "ABORTED"
         try:
             self.search_driver.main()
+            self.commit()
             state = "COMPLETE"
         finally:
             self.session.rollback()

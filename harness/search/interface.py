@@ -15,6 +15,7 @@ from opentuner.resultsdb.models import Input as InputRow
 from opentuner.resultsdb.models import Result
 from opentuner.search.objective import MinimizeTime
 
+from harness.prior import Taught
 from harness.records import Config, Measurement, Outcome
 from harness.results import RunPlan, Store, Stored
 from harness.search.manipulator import SpaceManipulator
@@ -90,9 +91,11 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         free_outcomes: frozenset[Outcome],
         report: Report,
         rng: random.Random,
+        taught: Taught | None,
     ) -> None:
         """`stop_at` is a time.monotonic() after which no test begins; a test that ends in one of
-        `free_outcomes` does not count against the limit; `rng` draws configurations."""
+        `free_outcomes` does not count against the limit; `rng` draws configurations, and
+        techniques may learn from what is `taught`."""
         self._plan = plan
         self._run_id = run_id
         self._space = space
@@ -113,7 +116,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
             project_name="harness",
             program_name=plan.spec.name,
             program_version=plan.spec.space_sha256,
-            manipulator=SpaceManipulator(space, rng),
+            manipulator=SpaceManipulator(space, rng, taught),
             objective=MinimizeTime(),  # without it OpenTuner ignores the input manager
             input_manager=SpecInputs(plan),
         )
@@ -137,6 +140,11 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         if self._free_in_a_row >= MAX_FREE_IN_A_ROW:
             return Ended.REFUSED
         return Ended.TECHNIQUE if search.has_ended else Ended.LIMIT
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether a file holds what is measured."""
+        return self._measurer.is_replay
 
     def is_time_up(self) -> bool:
         """Whether no test may begin any more."""

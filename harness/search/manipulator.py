@@ -21,6 +21,7 @@ from opentuner.search.manipulator import (
     PowerOfTwoParameter,
 )
 
+from harness.prior import Taught
 from harness.records import Config, Value
 from harness.space import Space, position_of
 from harness.spec import Parameter
@@ -47,12 +48,13 @@ class OrderedParameter(IntegerParameter):  # type: ignore[misc]
 
 
 class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
-    """OpenTuner's manipulator of a Space."""
+    """OpenTuner's manipulator of a Space; `taught` is for techniques that can learn from it."""
 
-    def __init__(self, space: Space, rng: random.Random) -> None:
+    def __init__(self, space: Space, rng: random.Random, taught: Taught | None = None) -> None:
         super().__init__()
         self.space = space
         self.rng = rng
+        self.taught = taught
         for parameter in space.parameters:
             self.add_parameter(opentuner_parameter(parameter))
 

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from opentuner.resultsdb.models import Base, TuningRun, _Meta
 
 from harness.environment import notes
 from harness.errors import UsageError
+from harness.prior import Taught
 from harness.records import Config, Outcome
 from harness.results import RunPlan, Store, Stored
 from harness.search.drivers import DurableRun
@@ -25,7 +26,9 @@ from harness.search.techniques import own_techniques, sole_technique
 from harness.space import Space
 from harness.workers import Measurer
 
-DEFAULT_TECHNIQUE = "AUCBanditMetaTechniqueA"
+DEFAULT_TECHNIQUE = "GaussianProcess"
+"""What `auto` is: `benchmarks/study.py` chose it."""
+
 _BAIL_GENERATIONS = 20
 
 
@@ -48,6 +51,13 @@ class SearchOptions:
     counts_all: bool = False
     salt: str = ""
     held_out: frozenset[Config] = frozenset()
+
+    def numbered(self, number: int, count: int) -> SearchOptions:
+        """These options for one of so many inputs: each writes a log of its own."""
+        if self.results_log is None or count == 1:
+            return self
+        log = self.results_log
+        return replace(self, results_log=log.with_name(f"{log.stem}-{number:02d}{log.suffix}"))
 
     @property
     def is_self_contained(self) -> bool:
@@ -97,10 +107,12 @@ def search_input(
     seeds: Sequence[Config],
     known: dict[Config, Stored],
     report: Report,
+    taught: Taught | None = None,
 ) -> Searched:
     """Search one input until its budget is spent, its space exhausted or its technique done.
 
     `known` holds what was measured before and need not be again; what is measured joins it.
+    `taught` is what other inputs and devices taught, for techniques that learn from it.
     With an equal plan, a run that was interrupted goes on: the same seed proposes the same
     configurations again, and the database answers for those that were measured.
     """
@@ -119,6 +131,7 @@ def search_input(
         _free_outcomes(options),
         report,
         random.Random(f"{stream}:draws"),
+        taught,
     )
     earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
     run = DurableRun(interface, interface.args, store.session, earlier)
@@ -152,7 +165,8 @@ def _free_outcomes(options: SearchOptions) -> frozenset[Outcome]:
 
 def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:
     """The seeds of the run, and a person's own that a continued run did not have."""
-    return [*begun, *(s for s in own if s not in begun and space.is_legal(s))]
+    added = map(space.canonical, own)
+    return [*begun, *(s for s in added if s not in begun and space.is_legal(s))]
 
 
 def _opentuner_args(options: SearchOptions) -> argparse.Namespace:

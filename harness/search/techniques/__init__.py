@@ -8,6 +8,7 @@ from opentuner.search import technique
 
 from harness.search.techniques.gaussian_process import GaussianProcess
 from harness.search.techniques.hill_climb import HillClimb
+from harness.search.techniques.model_guided import ModelGuided
 from harness.search.techniques.self_contained import SelfContained
 from harness.search.techniques.uniform_random import REFUSALS, UniformRandom
 
@@ -21,6 +22,11 @@ for _technique in OWN:
 def own_techniques() -> tuple[str, ...]:
     """Their names."""
     return tuple(own.name for own in OWN)
+
+
+def taught_techniques() -> tuple[str, ...]:
+    """Those that learn from what other inputs and other devices teach."""
+    return tuple(own.name for own in OWN if isinstance(own, ModelGuided))
 
 
 def sole_technique(names: Sequence[str]) -> SelfContained | None:
@@ -40,4 +46,5 @@ __all__ = [
     "UniformRandom",
     "own_techniques",
     "sole_technique",
+    "taught_techniques",
 ]

@@ -1,0 +1,127 @@
+"""What a model-guided search knows: results as arrays, and what it might measure next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+from harness.encoding import Encoder
+from harness.prior import Prior, Taught
+from harness.records import Config
+from harness.space import Places, Space
+from harness.surrogate import logs_of
+
+Array = npt.NDArray[np.float64]
+
+MOST_POINTS = 256
+"""Of a sample: fitting grows with their cube."""
+
+_BEST_POINTS = 96  # of those, the fastest; the others are drawn uniformly
+_WORKING = 3  # results that a model needs
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Results that a model is fitted to: points, times, and what the prior expected of them."""
+
+    points: Array
+    times_s: Array
+    expected: Array
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the times' logarithms: the unit of standardised outputs."""
+        return float(logs_of(self.times_s).std())
+
+
+class Memory:
+    """The results of a run in arrays that grow by doubling, beside the space they are of."""
+
+    def __init__(self, space: Space, rng: np.random.Generator, taught: Taught | None) -> None:
+        self.space, self.rng = space, rng
+        self.encoder = Encoder(space.parameters)
+        self.prior = None
+        if taught is not None and len(self.encoder.groups):  # there is something to learn
+            self.prior = Prior(space, self.encoder, taught, rng)
+        self.count = 0
+        self._places = space.places_of([])
+        self._points = self.encoder.points(self._places)
+        self._times_s, self._expected = np.empty(0), np.empty(0)
+        self._seen: set[bytes] = set()  # measured, or asked for
+
+    def add(self, config: Config, time_s: float) -> None:
+        """Note a result; infinity is a failure."""
+        places = self.space.places_of([config])
+        if self.count == len(self._times_s):
+            self._grow(max(64, 2 * self.count))
+        self._places[self.count] = places[0]
+        self._points[self.count] = self.encoder.points(places)[0]
+        self._times_s[self.count] = time_s
+        self._expected[self.count] = self.expect(places)[0]
+        self._seen.add(places[0].tobytes())
+        self.count += 1
+
+    def _grow(self, size: int) -> None:
+        for name in ("_places", "_points", "_times_s", "_expected"):
+            held = getattr(self, name)
+            grown = np.empty((size, *held.shape[1:]), held.dtype)
+            grown[: self.count] = held[: self.count]
+            setattr(self, name, grown)
+
+    def await_results(self, places: Places) -> None:
+        """Points that were asked for are no candidates any more."""
+        self._seen.update(place.tobytes() for place in places)
+
+    def expect(self, places: Places) -> Array:
+        """What the prior expects of points; 0 where there is none."""
+        return np.zeros(len(places)) if self.prior is None else self.prior.expect(places)
+
+    def is_enough(self, count: int) -> bool:
+        """Whether there are so many results, and a model can learn from them."""
+        works = np.isfinite(self._times_s[: self.count])
+        return self.count >= count and int(np.count_nonzero(works)) >= _WORKING
+
+    def fastest(self, count: int) -> Places:
+        """The points of the least times."""
+        order = np.argsort(self._times_s[: self.count], kind="stable")
+        found: Places = self._places[order[:count]]
+        return found
+
+    def sample(self) -> Sample:
+        """All results while they are few, then the fastest and others; in random order, since
+        hyper-parameters are fitted to the first of them."""
+        times_s = self._times_s[: self.count]
+        rows = self.rng.permutation(self.count)
+        if self.count > MOST_POINTS:
+            best = np.argpartition(times_s, _BEST_POINTS)[:_BEST_POINTS]
+            others = rows[~np.isin(rows, best)][: MOST_POINTS - _BEST_POINTS]
+            rows = self.rng.permutation(np.concatenate([best, others]))
+        return Sample(self._points[rows], times_s[rows], self._expected[rows])
+
+    def unseen(self, found: Iterable[Places]) -> Places:
+        """Of all these points each once, without those that are measured or asked for."""
+        places = np.ascontiguousarray(np.concatenate([self.space.places_of([]), *found]))
+        width, data = places.dtype.itemsize * places.shape[1], places.tobytes()
+        rows = {data[row * width : (row + 1) * width]: row for row in range(len(places))}
+        return places[[row for key, row in rows.items() if key not in self._seen]]
+
+    def remote(self, places: Places) -> Places:
+        """Of unseen points, the one that is farthest from its nearest seen one, if there is one
+        (a maximin design: Johnson, Moore, Ylvisaker, "Minimax and Maximin Distance Designs",
+        1990)."""
+        unseen = self.unseen([places])
+        seen = [np.frombuffer(key, places.dtype) for key in self._seen]
+        if len(unseen) < 2 or not seen:
+            return unseen[:1]
+        away = cdist(self.encoder.points(unseen), self.encoder.points(np.array(seen)))
+        return unseen[[away.min(axis=1).argmax()]]
+
+    def favourites(self, count: int) -> Places:
+        """Unseen points that the prior expects to be the fastest, in that order."""
+        if self.prior is None:
+            return self.space.places_of([])
+        return self.unseen([self.prior.leaders[: len(self._seen) + count]])[:count]

@@ -1,0 +1,170 @@
+"""The search that asks a model of the times what to measure next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from opentuner.search.technique import SearchTechnique
+
+from harness.encoding import Encoder
+from harness.records import Config
+from harness.search.manipulator import Cfg
+from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
+from harness.space import Places
+from harness.surrogate import expected_improvement, standardised
+
+Array = npt.NDArray[np.float64]
+
+FIRST = 7
+"""Configurations that are measured before there is a model."""
+
+FAVOURITES = 3
+"""Where there is a prior, so many that it expects to be the fastest are measured instead."""
+
+_DRAWN = 1000
+_DRAWN_LATER = 400  # once there are more results than a model is fitted to
+_DRAWN_FIRST = 50
+_CENTRES = 3
+_STARTS = 2  # of second steps, a centre
+_LEADERS = 200  # candidates that the prior expects to be the fastest
+_RELEARN = 1.1  # growth of the number of results after which hyper-parameters are fitted anew
+
+
+class Model(Protocol):
+    """What predicts standardised outputs at points of an Encoder."""
+
+    evidence: float
+    """The logarithm of how well what was last learnt explains the outputs."""
+
+    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+        """Learn from outputs, shape (points,); `learn` says to fit hyper-parameters as well."""
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation, each of shape (points,)."""
+
+
+class ModelGuided(SearchTechnique):  # type: ignore[misc]
+    """Proposes the legal configuration of the greatest expected improvement.
+
+    Jones, Schonlau, Welch, "Efficient Global Optimization of Expensive Black-Box Functions",
+    1998. The first few are far from each other. Then candidates are drawn uniformly, and are
+    neighbours, one and two parameters away, of the three fastest. Proposals of one generation that wait for their results count as if they had
+    turned out as predicted (Ginsbourger, Le Riche, Carraro, "Kriging is well-suited to
+    parallelize optimization", 2010). Failures are learnt from as the slowest that worked.
+
+    With a prior (harness.prior) its favourites are measured first and stay candidates, and a
+    second model learns what the results differ from it. The evidence decides which of the two
+    is asked, so that a prior which misleads is dropped.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory: Memory | None = None
+        self._models: list[Model] = []
+        self._asked = 0  # which model; the second has the prior for its mean
+        self._relearn_at = 0.0
+        self._drew = False  # the last proposal is a uniform draw
+
+    def make_model(self, encoder: Encoder) -> Model:
+        """A model of points of this encoder."""
+        raise NotImplementedError
+
+    @property
+    def _known(self) -> Memory:
+        if self._memory is None:
+            rng = np.random.default_rng(self.manipulator.rng.getrandbits(64))
+            memory = Memory(self.manipulator.space, rng, self.manipulator.taught)
+            count = 1 if memory.prior is None else 2
+            self._models = [self.make_model(memory.encoder) for _ in range(count)]
+            self._memory = memory
+        return self._memory
+
+    def on_result(self, result: Any) -> None:
+        """Learn of a result, whoever asked for it."""
+        self._known.add(Config(result.configuration.data), result.time)
+
+    def desired_result(self) -> Any:
+        """OpenTuner's request of the next proposal; a uniform draw says that it is one."""
+        desired = super().desired_result()
+        if desired is not None and self._drew:
+            desired.requestor = f"{self.name} (uniform)"
+        return desired
+
+    def desired_configuration(self) -> Cfg | None:
+        """The next proposal; None when all are measured."""
+        known = self._known
+        pending = [Config(asked.configuration.data) for asked in self.driver.pending]
+        waiting = known.space.places_of(pending)
+        known.await_results(waiting)
+        if known.is_enough(FIRST if known.prior is None else FAVOURITES):
+            proposals = self._promising(waiting)
+        elif known.prior is not None:
+            proposals = known.favourites(1)
+        else:
+            proposals = known.remote(known.space.sample_places(known.rng, _DRAWN_FIRST))
+        self._drew = not len(proposals)
+        if len(proposals):
+            return dict(known.space.decode(proposals[0].tolist()))
+        drawn: Cfg | None = self.manipulator.draw_unmeasured(self.driver.taken)
+        return drawn
+
+    def _promising(self, waiting: Places) -> Places:
+        """The candidate of the greatest expected improvement, if there are candidates."""
+        known = self._known
+        candidates = known.unseen(self._candidates())
+        if not len(candidates):
+            return candidates
+        sample = known.sample()
+        outputs = standardised(sample.times_s)
+        self._learn(sample, outputs)
+        model, mean = self._models[self._asked], _Mean(self._asked, sample, outputs)
+        rests = outputs - mean.of(sample.expected)
+        model.fit(sample.points, rests, learn=False)
+        if len(waiting):
+            points = known.encoder.points(waiting)
+            believed, _ = model.predict(points)
+            points, rests = np.vstack([sample.points, points]), np.append(rests, believed)
+            model.fit(points, rests, learn=False)
+        predicted, deviation = model.predict(known.encoder.points(candidates))
+        predicted = predicted + mean.of(known.expect(candidates))
+        gains = expected_improvement(predicted, deviation, float(outputs.min()))
+        return candidates[[gains.argmax()]]
+
+    def _learn(self, sample: Sample, outputs: Array) -> None:
+        """Once there are a tenth more results: fit hyper-parameters, weigh the evidence."""
+        if self._known.count < self._relearn_at:
+            return
+        self._relearn_at = self._known.count * _RELEARN
+        for which, model in enumerate(self._models):
+            mean = _Mean(which, sample, outputs).of(sample.expected)
+            model.fit(sample.points, outputs - mean, learn=True)
+        evidence = [model.evidence for model in self._models]
+        self._asked = evidence.index(max(evidence))
+
+    def _candidates(self) -> Iterator[Places]:
+        """Points far and near, and favourites of the prior."""
+        known = self._known
+        drawn = _DRAWN if known.count <= MOST_POINTS else _DRAWN_LATER
+        yield known.space.sample_places(known.rng, drawn)
+        yield known.favourites(_LEADERS)
+        for centre in known.fastest(_CENTRES):
+            near = known.space.neighbour_places(centre)
+            yield near
+            for start in known.rng.permutation(len(near))[:_STARTS]:
+                yield known.space.neighbour_places(near[start])
+
+
+class _Mean:
+    """The mean of a model's outputs: for the second one the prior in their units, else 0."""
+
+    def __init__(self, which: int, sample: Sample, outputs: Array) -> None:
+        self._scale = which / sample.spread if sample.spread > 0 else 0.0
+        self._shift = float((outputs - self._scale * sample.expected).mean())
+
+    def of(self, expected: Array) -> Array:
+        """The mean where the prior expects this."""
+        mean: Array = self._shift + self._scale * expected
+        return mean

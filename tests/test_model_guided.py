@@ -1,0 +1,361 @@
+"""The search by a model: what it learns from, what it asks for, and when it trusts a prior."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from harness.expression import Expression
+from harness.prior import Lesson, Taught
+from harness.records import Config, Input
+from harness.search.manipulator import SpaceManipulator
+from harness.search.techniques import GaussianProcess
+from harness.search.techniques.memory import MOST_POINTS, Memory
+from harness.space import Places, Space
+from harness.spec import Parameter
+from tests.replays import FormulaMeasurer, Tests, make_spec, opened
+
+VALLEY = """\
+name: valley
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  A: {type: power_of_two, min: 1, max: 1024, default: 1}
+  B: {type: integer, min: 1, max: 16, default: 1}
+  C: {values: [1, 3, 2], role: choice, default: 1}
+  D: {type: integer, min: 0, max: 3, default: 0}
+constraints: [A * B <= 4096]
+launch: {group: [A, 1], grid: [n * B, C + D]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+GIVEN = Input({"n": 1})
+
+Seconds = Callable[[Config], float]
+
+
+def valley_s(config: Config) -> float:
+    """A valley that is best at A=64, B=5, C=3, D=0."""
+    a, b, c, d = (int(str(config[name])) for name in "ABCD")
+    steps = abs(a.bit_length() - 7) + abs(b - 5) / 3 + (0 if c == 3 else 1.5) + d / 2
+    return 1e-3 * (1 + steps)
+
+
+BEST_S = 1e-3
+
+
+def inverse_s(config: Config) -> float:
+    """The best is the slowest."""
+    return 1e-6 / valley_s(config)
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
+    spec = make_spec(tmp_path_factory.mktemp("valley"), VALLEY)
+    return Space.of(spec, GIVEN, None)
+
+
+def places_of(space: Space) -> Places:
+    return space.places_of(list(space))
+
+
+def lesson(space: Space, seconds: Seconds, device: float = 1.0) -> Taught:
+    """All of a space, as another device had it."""
+    times_s = np.array([device * seconds(config) for config in space])
+    return Taught(GIVEN, (Lesson(places_of(space), times_s),))
+
+
+class Guided:
+    """A technique beside a driver that only knows what waits for results."""
+
+    def __init__(self, space: Space, taught: Taught | None = None, seed: int = 0) -> None:
+        self.technique = GaussianProcess()
+        self.technique.manipulator = SpaceManipulator(space, random.Random(seed), taught)
+        self.technique.driver = SimpleNamespace(pending=[], taken=set())
+
+    def tell(self, config: Config, time_s: float) -> None:
+        """A result has come, whoever asked for it."""
+        self.technique.driver.taken.add(config)
+        configuration = SimpleNamespace(data=dict(config))
+        self.technique.on_result(SimpleNamespace(configuration=configuration, time=time_s))
+
+    def ask(self) -> Config | None:
+        """What is to be measured next."""
+        proposal = self.technique.desired_configuration()
+        return None if proposal is None else Config(proposal)
+
+    def generation(self, size: int) -> list[Config]:
+        """So many proposals that wait for their results together."""
+        driver = self.technique.driver
+        for _ in range(size):
+            proposal = self.ask()
+            assert proposal is not None
+            driver.pending.append(SimpleNamespace(configuration=SimpleNamespace(data=proposal)))
+            driver.taken.add(proposal)
+        found = [asked.configuration.data for asked in driver.pending]
+        driver.pending.clear()
+        return found
+
+    def search(self, seconds: Seconds, tests: int) -> Iterator[float]:
+        """The seconds of so many proposals, one at a time."""
+        for _ in range(tests):
+            proposal = self.ask()
+            assert proposal is not None
+            self.tell(proposal, seconds(proposal))
+            yield seconds(proposal)
+
+
+def share_faster(space: Space, config: Config) -> float:
+    """The share of the space that is faster than a configuration."""
+    return float(np.mean([valley_s(other) < valley_s(config) for other in space]))
+
+
+# ------------------------------------------------------------------------- what it finds
+
+
+def best_after(tests: int, technique: str, seed: int, folder: Path) -> float:
+    spec, measurer = make_spec(folder, VALLEY), FormulaMeasurer(lambda _, c: valley_s(c))
+    options = {"technique": [technique], "test_limit": tests, "seed": seed}
+    with opened(spec, folder / f"{technique}{seed}.db", measurer, **options) as (campaign, _):
+        (report,) = campaign.run()
+    assert report.best is not None
+    return report.best.time_s
+
+
+def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path: Path) -> None:
+    seeds = range(3)
+    modelled = [best_after(40, "GaussianProcess", seed, tmp_path) for seed in seeds]
+    drawn = [best_after(40, "UniformRandom", seed, tmp_path) for seed in seeds]
+    assert modelled == [BEST_S] * 3
+    assert min(drawn) > BEST_S
+
+
+def test_it_learns_from_results_that_others_asked_for(space: Space) -> None:
+    guided = Guided(space)
+    for config in space.sample(random.Random(1), 60):
+        guided.tell(config, valley_s(config))
+    proposal = guided.ask()
+    assert proposal is not None
+    assert share_faster(space, proposal) < 0.02
+
+
+def test_a_failure_is_not_asked_for_again_and_what_is_like_it_is_avoided(space: Space) -> None:
+    def half_fails_s(config: Config) -> float:
+        return float("inf") if config["C"] == 3 else valley_s(config)
+
+    found = list(Guided(space).search(half_fails_s, 60))
+    failures = sum(time_s == float("inf") for time_s in found)
+    assert min(found) == BEST_S + 1.5e-3
+    assert failures < 20
+
+
+def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space: Space) -> None:
+    guided, working = Guided(space), set(space.sample(random.Random(6), 40))
+    asked = []
+    for _ in range(40):
+        (config,) = guided.generation(1)
+        guided.tell(config, 1e-3 if config in working else float("inf"))
+        asked.append(config)
+    assert len(set(asked)) == 40
+    assert len(working & set(asked)) < 3
+
+
+def test_the_last_configurations_are_found_and_then_there_are_none(space: Space) -> None:
+    few = Space(space.parameters, [Expression("A * B <= 4 and D == 0")])
+    guided = Guided(few)
+    found = list(guided.search(valley_s, few.count or 0))
+    assert sorted(found) == sorted(map(valley_s, few)) != []
+    assert guided.ask() is None
+
+
+# ----------------------------------------------------------------------------- pending
+
+
+@pytest.mark.parametrize("results", [0, 1, 30])
+def test_proposals_that_wait_for_results_are_not_proposed_again(results: int, space: Space) -> None:
+    guided = Guided(space)
+    known = space.sample(random.Random(2), results)
+    for config in known:
+        guided.tell(config, valley_s(config))
+    asked = guided.generation(8)
+    assert len({*known, *asked}) == results + 8
+    assert all(space.is_legal(config) for config in asked)
+
+
+def test_a_generation_does_not_ask_around_one_point_alone(space: Space) -> None:
+    """Proposals that wait count as if they had turned out as predicted: there is less to gain
+    beside them."""
+    guided = Guided(space)
+    for config in space.sample(random.Random(2), 40):
+        guided.tell(config, valley_s(config))
+    asked = guided.generation(6)
+    assert len({config["A"] for config in asked}) > 1
+    assert len({config["B"] for config in asked}) > 1
+
+
+# ------------------------------------------------------------------------------- prior
+
+
+def test_the_favourites_of_a_prior_come_first_in_their_order(space: Space) -> None:
+    guided = Guided(space, lesson(space, valley_s, device=7.0))
+    guided.tell(space.default, valley_s(space.default))
+    asked = guided.generation(3)
+    fastest = sorted(map(valley_s, space))[:3]
+    assert [valley_s(config) for config in asked] == fastest
+
+
+def test_favourites_that_fail_are_followed_by_the_next(space: Space) -> None:
+    guided = Guided(space, lesson(space, valley_s))
+    asked = []
+    for _ in range(10):
+        config = guided.ask()
+        assert config is not None
+        guided.tell(config, float("inf"))
+        asked.append(valley_s(config))
+    assert asked == sorted(map(valley_s, space))[:10]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space: Space, seed: int) -> None:
+    guided = Guided(space, lesson(space, inverse_s), seed)
+    found = list(guided.search(valley_s, 60))
+    assert found[0] == max(map(valley_s, space))
+    assert min(found) == BEST_S
+    assert guided.technique._asked == 0
+
+
+def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Space) -> None:
+    rng = random.Random(5)
+    taught = lesson(space, lambda config: 300 * valley_s(config) * rng.uniform(0.7, 1.4))
+    guided = Guided(space, taught)
+    found = list(guided.search(valley_s, 25))
+    assert min(found) == BEST_S
+    assert guided.technique._asked == 1
+
+
+def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
+    """What was taught is illegal here, all of it."""
+    places = np.array([[10, 15, 0, 0], [10, 14, 0, 0]], dtype=np.int32)
+    taught = Taught(GIVEN, (Lesson(places, np.array([1.0, 2.0])),))
+    assert min(Guided(space, taught).search(valley_s, 60)) == BEST_S
+
+
+def test_of_a_space_of_one_point_and_inputs_of_words_nothing_can_be_taught() -> None:
+    one = Space([Parameter("BLOCK", "ordered", (64,), "launch", 64)])
+    tall = Lesson(one.places_of([one.default]), np.array([1.0]), Input({"kind": "tall"}))
+    guided = Guided(one, Taught(Input({"kind": "wide"}), (tall,)))
+    assert guided.ask() == one.default
+    guided.tell(one.default, 1.0)
+    assert guided.ask() is None
+
+
+# -------------------------------------------------------------------------------- runs
+
+
+def rows(database: Path, query: str) -> list[tuple[object, ...]]:
+    with sqlite3.connect(database) as connection:
+        return connection.execute(query).fetchall()
+
+
+def requestors(database: Path) -> set[object]:
+    return {row[0] for row in rows(database, "select distinct requestor from tests")}
+
+
+def guided_run(folder: Path, **options: object) -> tuple[FormulaMeasurer, Tests]:
+    """A campaign in the folder's one database; what it measured and what it told of its tests."""
+    measurer, chosen = FormulaMeasurer(), {"technique": ["GaussianProcess"], **options}
+    with opened(make_spec(folder), folder / "r.db", measurer, **chosen) as (campaign, tests):
+        campaign.run()
+    return measurer, tests
+
+
+def test_the_same_command_again_measures_nothing_although_more_is_known_by_then(
+    tmp_path: Path,
+) -> None:
+    """The second input was taught by the first as it then was: without its winner there, which
+    was measured on it later."""
+    guided_run(tmp_path)
+    measurer, tests = guided_run(tmp_path)
+    assert measurer.asked == []
+    assert [test.replayed for test in tests] == [True] * 80
+
+
+def test_a_larger_budget_goes_on_from_the_tests_of_every_input(tmp_path: Path) -> None:
+    first, _ = guided_run(tmp_path, test_limit=20)
+    measurer, tests = guided_run(tmp_path, test_limit=30)
+    assert len(tests) == 60
+    assert sum(not test.replayed for test in tests) == 20
+    assert not set(first.asked) & set(measurer.asked)
+
+
+def test_beside_another_technique_each_learns_and_nothing_is_measured_twice(
+    tmp_path: Path,
+) -> None:
+    measurer, tests = guided_run(tmp_path, technique=["GaussianProcess", "PureRandom"])
+    assert requestors(tmp_path / "r.db") >= {"seed", "GaussianProcess", "PureRandom"}
+    assert len(measurer.asked) == len(set(measurer.asked))
+    assert len(tests) == 80
+
+
+def test_a_uniform_draw_is_told_from_what_the_model_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guided_run(tmp_path, test_limit=12)
+    assert "GaussianProcess" in requestors(tmp_path / "r.db")
+    monkeypatch.setattr(Memory, "unseen", lambda self, _: self.space.places_of([]))
+    guided_run(tmp_path, test_limit=12, label="drawn")
+    drawn = rows(
+        tmp_path / "r.db",
+        "select distinct requestor from tests join runs on runs.id = run_id where label = 'drawn'",
+    )
+    assert set(drawn) == {("seed",), ("GaussianProcess (uniform)",)}
+
+
+# ------------------------------------------------------------------------------ memory
+
+
+def remembered(space: Space, configs: Sequence[Config]) -> Memory:
+    memory = Memory(space, np.random.default_rng(0), None)
+    for config in configs:
+        memory.add(config, valley_s(config))
+    return memory
+
+
+def test_all_results_are_a_sample_until_there_are_too_many_to_fit(space: Space) -> None:
+    few = space.sample(random.Random(3), 200)
+    sample = remembered(space, few).sample()
+    assert sorted(sample.times_s) == sorted(map(valley_s, few))
+
+
+def test_a_sample_of_many_results_has_the_fastest_and_others(space: Space) -> None:
+    many = space.sample(random.Random(3), 1000)
+    times_s = sorted(map(valley_s, many))
+    sample = remembered(space, many).sample()
+    assert len(sample.times_s) == len(np.unique(sample.points, axis=0)) == MOST_POINTS
+    assert sorted(sample.times_s)[:90] == times_s[:90]
+    assert max(sample.times_s) > times_s[700]
+
+
+def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
+    configs = space.sample(random.Random(4), 300)
+    memory = remembered(space, configs)
+    points = memory.encoder.points(space.places_of(configs))
+    by_point = {point.tobytes(): valley_s(c) for point, c in zip(points, configs, strict=True)}
+    sample = memory.sample()
+    found = [by_point[point.tobytes()] for point in sample.points]
+    assert found == sample.times_s.tolist()
+
+
+def test_candidates_are_told_once_and_without_what_was_seen(space: Space) -> None:
+    one, two, three, four = space.sample(random.Random(5), 4)
+    memory = remembered(space, [one])
+    memory.await_results(space.places_of([two]))
+    found = memory.unseen(
+        [space.places_of([one, three, three]), space.places_of([two, four, three])]
+    )
+    assert {space.decode(place) for place in found.tolist()} == {three, four}
+    assert len(found) == 2

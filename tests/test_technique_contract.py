@@ -1,0 +1,253 @@
+"""What every technique that is offered promises, whoever wrote it: OpenTuner's and our own."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import select
+
+from harness.records import Config, Input
+from harness.results import RunPlan, Store, schema, writing
+from harness.search import (
+    Ended,
+    SearchOptions,
+    make_opentuner_tables,
+    search_input,
+    sole_technique,
+    techniques,
+)
+from harness.search.drivers import UNMEASURED
+from harness.space import Space
+from harness.spec import Spec
+from tests.replays import SPACE, FormulaMeasurer, Tests, Times, formula_s, make_spec
+
+SMALL = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  UNROLL: {type: integer, min: 1, max: 4, default: 1}
+constraints: [UNROLL * 16 <= BLOCK]
+launch: {group: [BLOCK], grid: [1]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+ONE_POINT = """\
+name: one
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [64], default: 64}
+  CACHE: {values: [true], role: choice, default: true}
+launch: {group: [BLOCK], grid: [1]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+CONDITIONAL = """\
+name: conditional
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}
+  LAYOUT: {values: [row, column, tiled], role: choice, default: row}
+  TILE: {values: [1, 2, 4, 8], default: 2, when: LAYOUT == 'tiled'}
+  CACHE: {type: boolean, default: false, when: TILE > 2}
+  UNROLL: {type: integer, min: 1, max: 8, default: 1, when: BLOCK >= 64}
+  DEPTH: {type: log_integer, min: 1, max: 64, default: 8, when: LAYOUT != 'row'}
+constraints: [UNROLL <= BLOCK / 16]
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+KINDS = itertools.cycle(
+    [
+        "{type: integer, min: 1, max: 8, default: 1}",
+        "{type: boolean, default: false}",
+        "{values: [row, column, block], default: row}",
+        "{type: power_of_two, min: 1, max: 64, default: 4}",
+    ]
+)
+HUNDRED = f"""\
+name: hundred
+kernel: {{function: kernel, source: kernel.cl, host: kernel.py}}
+parameters:
+{chr(10).join(f"  P{number}: {kind}" for number, kind in zip(range(100), KINDS, strict=False))}
+constraints: [P0 * P3 <= P4 * 16]
+launch: {{group: [P0], grid: ["{" + ".join(f"P{number}" for number in range(0, 100, 4))}"]}}
+inputs: {{features: [n], values: [{{n: 1}}]}}
+"""
+
+WALK = "HillClimb"
+"""It leaves nothing to chance, and ends where no parameter can rise, whatever was not measured."""
+
+# Populations that are larger than the test's budget; smaller, they come to a second generation.
+SMALL_POPULATION = {"BinaryGA": 12, "DifferentialEvolution_20_100": 12}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A search that has ended: what it measured, in order, what it found, and who asked."""
+
+    configs: list[Config]
+    best: Config | None
+    ended: Ended
+    counted: int
+    requestors: set[str]
+
+
+class Searches:
+    """Searches of one technique, each a run of its own in one database in memory."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, store: Store, specs: dict[str, Spec], technique: str) -> None:
+        self._store, self._specs, self._technique = store, specs, technique
+
+    def space(self, name: str) -> Space:
+        """The legal configurations of a space's only, or first, input."""
+        return Space.of(self._specs[name], self._specs[name].inputs[0], None)
+
+    def search(self, name: str, limit: int, times: Times = formula_s, seed: int = 0) -> Found:
+        """Search a space from its default, unless the technique starts where it says."""
+        spec, space, measurer = self._specs[name], self.space(name), FormulaMeasurer(times)
+        options = SearchOptions((self._technique,), limit, seed, "contract", parallelism=3)
+        plan = RunPlan(
+            spec,
+            measurer.environment,
+            spec.inputs[0],
+            self._technique,
+            seed,
+            limit,
+            options.parallelism,
+            options.label,
+            campaign=next(self.numbers),
+        )
+        seeds = [] if options.is_self_contained else [space.default]
+        tests = Tests()
+        found = search_input(self._store, measurer, space, plan, options, seeds, {}, tests.test)
+        who = select(schema.tests.c.requestor).where(schema.tests.c.run_id == found.run_id)
+        requestors = set(self._store.session.execute(who).scalars())
+        best = tests[-1].best and tests[-1].best.config
+        asked = [config for _, config in measurer.asked]
+        return Found(asked, best, found.ended, found.tests, requestors)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with writing("sqlite://") as engine:
+        store = Store(engine)
+        make_opentuner_tables(store)
+        yield store
+        store.sessions.remove()
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Spec]:
+    texts = {
+        "formula": SPACE,
+        "small": SMALL,
+        "one": ONE_POINT,
+        "conditional": CONDITIONAL,
+        "hundred": HUNDRED,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        names = " ".join(f"P{number}" for number in range(100))
+        patch.setattr(
+            "tests.replays.KERNEL", f"kernel BLOCK TILE UNROLL DEPTH LAYOUT CACHE {names}"
+        )
+        return {
+            name: make_spec(tmp_path_factory.mktemp(name), text) for name, text in texts.items()
+        }
+
+
+@pytest.fixture(params=techniques())
+def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    from opentuner.search.technique import the_registry  # mended, since harness.search is here
+
+    name: str = request.param
+    if name in SMALL_POPULATION:
+        (registered,) = (t for t in the_registry if t.name == name)
+        monkeypatch.setattr(registered, "population_size", SMALL_POPULATION[name])
+    return name
+
+
+@pytest.fixture
+def searches(store: Store, specs: dict[str, Spec], technique: str) -> Searches:
+    return Searches(store, specs, technique)
+
+
+def smooth_s(_: Input, config: Config) -> float:
+    """Any order of any configurations."""
+    return 1e-3 * (1 + int(config.digest[:6], 16) / 0x1000000)
+
+
+def failing_s(*_: object) -> float:
+    return float("inf")
+
+
+# --------------------------------------------------------------------------------------------
+
+
+def test_what_is_measured_is_legal_and_new_and_repeats_with_the_seed(
+    searches: Searches,
+) -> None:
+    space = searches.space("formula")
+    one, other = (searches.search("formula", 25) for _ in range(2))
+    assert one.configs == other.configs
+    assert one.ended is Ended.LIMIT
+    assert one.counted == 25
+    assert len(one.configs) == len(set(one.configs))
+    given = Input({"m": 64, "n": 4096})
+    assert one.best == min(one.configs, key=lambda config: formula_s(given, config))
+    assert all(space.is_legal(config) for config in one.configs)
+
+
+def test_another_seed_proposes_others(searches: Searches, technique: str) -> None:
+    one, other = (searches.search("formula", 10, smooth_s, seed).configs for seed in (1, 2))
+    assert (one == other) == (technique == WALK)
+
+
+def test_it_is_kept_who_asked(searches: Searches, technique: str) -> None:
+    asked = searches.search("formula", 6, smooth_s).requestors
+    if sole_technique([technique]):
+        assert asked == {technique}
+    else:
+        assert "seed" in asked
+        assert asked - {"seed", UNMEASURED}
+
+
+@pytest.mark.parametrize("times", [smooth_s, failing_s])
+def test_a_small_space_is_measured_whole_and_then_the_run_ends(
+    searches: Searches, technique: str, times: Times
+) -> None:
+    space, found = searches.space("small"), searches.search("small", 1000, times)
+    assert len(found.configs) == len(set(found.configs))
+    if technique == WALK:
+        assert set(found.configs) < set(space)
+        assert found.ended is Ended.TECHNIQUE
+    else:
+        assert set(found.configs) == set(space)
+        assert found.ended is Ended.EXHAUSTED
+
+
+def test_a_space_of_one_point_is_done_after_one_test(searches: Searches) -> None:
+    found = searches.search("one", 10, smooth_s)
+    assert found.configs == list(searches.space("one"))
+    assert found.ended is Ended.EXHAUSTED
+
+
+def test_a_hundred_parameters_are_no_burden(searches: Searches) -> None:
+    """15 tests take 0.1 s or so; the bound is for what grows with the space."""
+    space, begun_s = searches.space("hundred"), time.process_time()
+    found = searches.search("hundred", 15, smooth_s)
+    assert time.process_time() - begun_s < 15
+    assert len(set(found.configs)) == len(found.configs) == 15
+    assert all(space.is_legal(config) for config in found.configs)
+
+
+def test_configurations_that_differ_in_what_does_not_matter_are_proposed_as_one(
+    searches: Searches,
+) -> None:
+    space, found = searches.space("conditional"), searches.search("conditional", 20, smooth_s)
+    assert len(found.configs) == len(set(found.configs)) == 20
+    assert all(space.canonical(config) == config for config in found.configs)
+    assert all(space.is_legal(config) for config in found.configs)
