@@ -93,6 +93,7 @@ class Recorder(opentuner.measurement.MeasurementInterface):  # type: ignore[misc
             input_manager=OneInput(),
         )
         self.time_s = time_s
+        self.is_replay = False
         self.measured: list[Config] = []
         self.proposed: list[tuple[str, str]] = []
 

@@ -200,7 +200,9 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     Column("run_id", ForeignKey("runs.id"), nullable=False),
     Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
     Column("ordinal", Integer, nullable=False),  # 0-based order in the run
-    Column("requestor", Text, nullable=False),  # the technique that asked
+    # The technique that asked. `unmeasured`, and a name with `(uniform)` after it: a uniform draw
+    # among what was not measured.
+    Column("requestor", Text, nullable=False),
     UniqueConstraint("run_id", "ordinal"),
     Index("ix_tests_result", "result_id"),
 )

@@ -51,9 +51,10 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
 
     Jones, Schonlau, Welch, "Efficient Global Optimization of Expensive Black-Box Functions",
     1998. The first few are far from each other. Then candidates are drawn uniformly, and are
-    neighbours, one and two parameters away, of the three fastest. Proposals of one generation that wait for their results count as if they had
-    turned out as predicted (Ginsbourger, Le Riche, Carraro, "Kriging is well-suited to
-    parallelize optimization", 2010). Failures are learnt from as the slowest that worked.
+    neighbours, one and two parameters away, of the three fastest. Proposals of one generation
+    that wait for their results count as if they had turned out as predicted (Ginsbourger,
+    Le Riche, Carraro, "Kriging is well-suited to parallelize optimization", 2010). Failures are
+    learnt from as the slowest that worked.
 
     With a prior (harness.prior) its favourites are measured first and stay candidates, and a
     second model learns what the results differ from it. The evidence decides which of the two

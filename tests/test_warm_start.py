@@ -1,0 +1,295 @@
+"""--warm-start: a search that begins with what another device's recording teaches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import export, tune
+from harness.options import make_parser
+from harness.spec import load_spec
+from tests.replays import write_space
+
+BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)
+
+SPACE = """\
+name: taught
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 512, default: 16}
+  TILE: {type: integer, min: 1, max: 8, default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 4096}, {n: 64}]}
+"""
+
+Point = tuple[int, int]
+
+
+def time_ms(block: int, tile: int) -> float:
+    """Best at BLOCK=128, TILE=5, which nothing beside it gives away."""
+    return 1.0 if (block, tile) == (128, 5) else 10 + abs(block - 32) / 16 + tile
+
+
+def write_cache(path: Path, unit: float = 1.0, **changes: Any) -> Path:
+    """What Kernel Tuner recorded of the kernel on some device."""
+    points = list(itertools.product(BLOCKS, TILES))
+    data = {
+        "device_name": f"device {unit:g}",
+        "kernel_name": "kernel",
+        "problem_size": [4096],
+        "tune_params_keys": ["BLOCK", "TILE"],
+        "tune_params": {"BLOCK": list(BLOCKS), "TILE": list(TILES)},
+        "objective": "time",
+        "cache": {
+            f"{b},{t}": {"BLOCK": b, "TILE": t, "time": unit * time_ms(b, t)} for b, t in points
+        },
+    }
+    path.write_text(json.dumps(data | changes))
+    return path
+
+
+def write_csv(path: Path, seconds: Callable[[int, int], float], *features: int) -> Path:
+    """The same as rows, with a mapping beside them."""
+    lines = ["n,BLOCK,TILE,seconds"]
+    for n, block, tile in itertools.product(features, BLOCKS, TILES):
+        lines.append(f"{n},{float(block)},{tile},{seconds(block, tile)}")
+    path.write_text("\n".join(lines) + "\n")
+    columns = "parameters: [BLOCK, TILE]\nfeatures: [n]\ntimes: {columns: [seconds], unit: s}\n"
+    path.with_suffix(".yaml").write_text(f"device: another\n{columns}")
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return write_cache(tmp_path / "other.json", unit=30)
+
+
+@pytest.fixture
+def replaying(tmp_path: Path) -> list[str]:
+    """The command line of a search of what Kernel Tuner recorded here."""
+    here = write_cache(tmp_path / "here.json")
+    return ["--replay", str(here), "--database", str(tmp_path / "r.db"), "--test-limit", "4"]
+
+
+@pytest.fixture
+def measuring(tmp_path: Path) -> list[str]:
+    """The command line of a search of a space, on a device that is a recording of ours."""
+    space = write_space(tmp_path, SPACE)
+    lines = ["n,BLOCK,TILE,outcome,time_s,message"]
+    for n, block, tile in itertools.product((4096, 64), BLOCKS, TILES):
+        lines.append(f"{n},{block},{tile},ok,{1e-3 * time_ms(block, tile)},")
+    device = tmp_path / "device.csv"
+    device.write_text("\n".join(lines) + "\n")
+    return [
+        str(space), "--backend", "replay", "--recording", str(device),
+        "--database", str(tmp_path / "r.db"), "--test-limit", "4",
+    ]  # fmt: skip
+
+
+def rows(command: Sequence[str], query: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(command[command.index("--database") + 1]) as connection:
+        return connection.execute(query).fetchall()
+
+
+def configs_of(command: Sequence[str], run: int = 1) -> list[Mapping[str, Any]]:
+    """The configurations that a run tested, in order."""
+    query = f"""
+        select c.parameters from tests t join measurements m on m.id = t.measurement_id
+        join configurations c on c.id = m.configuration_id
+        where t.run_id = {run} order by t.ordinal
+    """
+    return [json.loads(row[0]) for row in rows(command, query)]
+
+
+BEST = {"BLOCK": 128, "TILE": 5}
+
+
+def test_after_the_default_the_best_of_the_other_device_is_measured(
+    replaying: list[str], cache: Path
+) -> None:
+    assert tune.main([*replaying, "--warm-start", str(cache)]) == 0
+    assert configs_of(replaying)[1] == BEST
+
+
+def test_without_it_the_best_of_this_landscape_is_not_found_in_so_few_tests(
+    replaying: list[str],
+) -> None:
+    assert tune.main(replaying) == 0
+    assert BEST not in configs_of(replaying)
+
+
+def test_every_input_of_a_space_is_taught(measuring: list[str], cache: Path) -> None:
+    assert tune.main([*measuring, "--warm-start", str(cache)]) == 0
+    assert BEST in configs_of(measuring, 1)[:2]
+    assert BEST in configs_of(measuring, 2)[:2]
+
+
+def test_rows_with_a_mapping_beside_them_teach_as_well(
+    measuring: list[str], tmp_path: Path
+) -> None:
+    told = write_csv(tmp_path / "told.csv", lambda b, t: time_ms(b, t) / 7, 4096, 128)
+    assert tune.main([*measuring, "--warm-start", str(told)]) == 0
+    assert configs_of(measuring)[1] == BEST
+
+
+def test_of_several_devices_what_is_good_on_all_comes_first(
+    replaying: list[str], cache: Path, tmp_path: Path
+) -> None:
+    def other_s(block: int, tile: int) -> float:
+        return 0.5 if (block, tile) == (16, 8) else time_ms(block, tile)
+
+    told = write_csv(tmp_path / "told.csv", other_s, 4096)
+    assert tune.main([*replaying, "--warm-start", str(cache), "--warm-start", str(told)]) == 0
+    assert configs_of(replaying)[1] == BEST
+
+
+@pytest.mark.parametrize("form", ["t4", "csv"])
+def test_what_this_harness_measured_elsewhere_teaches_once_it_is_exported(
+    form: str, measuring: list[str], tmp_path: Path
+) -> None:
+    assert tune.main([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
+    exported = tmp_path / f"exported.{'json' if form == 't4' else 'csv'}"
+    database = str(tmp_path / "r.db")
+    assert export.main([database, "--format", form, "--output", str(exported)]) == 0
+    again = ["--database", str(tmp_path / "again.db")]
+    assert tune.main([*measuring, *again, "--warm-start", str(exported)]) == 0
+    assert configs_of(again)[1] == BEST
+
+
+def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
+    replaying: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*replaying, "--warm-start", str(cache)]
+    assert tune.main(command) == 0
+    again = capsys.readouterr().out.rsplit("To search on: python -m harness.tune ", 1)[1]
+    assert shlex.split(again)[-4:] == ["--warm-start", str(cache), "--test-limit", "8"]
+    first = configs_of(replaying)
+    assert tune.main(shlex.split(again)) == 0
+    assert configs_of(replaying)[:4] == first
+    assert len(configs_of(replaying)) == 8
+    assert tune.main(replaying) == 0
+    assert len(configs_of(replaying, 2)) == 4
+    techniques = [row[0] for row in rows(replaying, "select technique from runs order by id")]
+    assert techniques[0].startswith("GaussianProcess (taught by ")
+    assert techniques[1] == "GaussianProcess"
+
+
+# --------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "other.json: does not exist; name a recording"),
+        ("SQLite format 3\0", "other.json: is a results database; replay it with its space: "),
+        ("{}", "other.json: is JSON, but neither a Kernel Tuner cache"),
+        ("a,b\n1,2\n", "other.json needs a mapping that says what its columns are: write "),
+    ],
+    ids=["missing", "database", "JSON", "CSV"],
+)
+def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
+    content: str | None,
+    told: str,
+    measuring: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = tmp_path / "other.json"
+    if content is not None:
+        other.write_text(content)
+    assert tune.main([*measuring, "--warm-start", str(other)]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "r.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"tune_params_keys": ["BLOCK", "UNROLL"]},
+            "other.json: has no parameter TILE, only BLOCK, UNROLL; a search is taught by "
+            "recordings of the same kernel",
+        ),
+        (
+            {"tune_params_keys": ["BLOCK", "TILE", "UNROLL"]},
+            "other.json: has a parameter UNROLL that this space lacks; a search is taught by "
+            "recordings of the same kernel",
+        ),
+        ({"BLOCK": 1}, "other.json: no recorded configuration has values of this space's"),
+        ({"time": "InvalidConfig"}, "other.json: no recorded configuration of this space worked"),
+    ],
+    ids=["lacks a parameter", "has one more", "fits nowhere", "failed"],
+)
+def test_a_recording_that_teaches_nothing_is_one_error(
+    changes: Mapping[str, Any],
+    told: str,
+    measuring: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    entries = [
+        {"BLOCK": 16 + k % 2 * 16, "TILE": 1 + k, "UNROLL": k, "time": 1.0} for k in range(2)
+    ]
+    names = changes.get("tune_params_keys", ["BLOCK", "TILE"])
+    cells = [{**entry, **changes} for entry in entries]
+    other = write_cache(
+        tmp_path / "other.json",
+        tune_params_keys=names,
+        tune_params={name: sorted({cell[name] for cell in cells}) for name in names},
+        cache={
+            str(k): {n: v for n, v in cell.items() if n in (*names, "time")}
+            for k, cell in enumerate(cells)
+        },
+    )
+    assert tune.main([*measuring, "--warm-start", str(other)]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
+    assert rows(measuring, "select count(*) from measurements") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "options", [["-t", "PureRandom"], ["-t", "HillClimb", "-t", "PureRandom"], ["--validate"]]
+)
+def test_a_technique_that_learns_from_no_recording_is_not_given_one(
+    options: list[str], measuring: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*measuring, "--warm-start", str(cache), *options]) == 2
+    error = capsys.readouterr().err
+    assert "--warm-start teaches GaussianProcess alone, and the technique is " in error
+    assert "add --technique GaussianProcess" in error
+
+
+def test_beside_others_the_one_that_learns_is_taught(measuring: list[str], cache: Path) -> None:
+    options = ["-t", "PureRandom", "-t", "GaussianProcess", "--warm-start", str(cache)]
+    assert tune.main([*measuring, *options]) == 0
+    assert BEST in configs_of(measuring)
+
+
+# ------------------------------------------------------------------------- parallelism
+
+
+def test_where_nothing_is_built_each_proposal_knows_all_results(
+    measuring: list[str], replaying: list[str]
+) -> None:
+    for command, technique in ((measuring, "PureRandom"), (replaying, "PSO_GA_DE")):
+        assert tune.main([*command, "-t", technique]) == 0
+        assert tune.main([*command, "-t", technique, "--parallelism", "3"]) == 0
+        query = f"select distinct parallelism from runs where technique = '{technique}'"
+        assert rows(command, query) == [(1,), (3,)]
+
+
+def test_builds_of_four_proposals_run_side_by_side(tmp_path: Path) -> None:
+    spec = load_spec(write_space(tmp_path, SPACE))
+    for options, expected in (([], 4), (["--parallelism", "2"], 2)):
+        args = make_parser().parse_args([str(spec.path), *options])
+        assert tune._search_options(spec, args).parallelism == expected
