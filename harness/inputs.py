@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from harness.errors import ExpressionError, UsageError
 from harness.expression import Expression
 from harness.records import Input, Value, shown
 from harness.spec import Spec
 
+Array = npt.NDArray[np.float64]
+
 _LISTED = 8
+_EQUAL = 1e-9  # a deviation that is none but for rounding
 
 
 def select_inputs(spec: Spec, condition: str) -> Spec:
@@ -58,16 +63,30 @@ def _ranges(spec: Spec) -> Iterator[str]:
         yield f"{name} is {one}" if one == other else f"{name} goes from {one} to {other}"
 
 
-def nearest_first(given: Input, others: Sequence[Input]) -> Iterator[Input]:
-    """Other inputs, the most alike first: by the distance of their features' logarithms."""
-    return iter(sorted(others, key=lambda other: feature_distance(given, other)))
+def nearest_first(given: Input, others: Sequence[Input]) -> list[Input]:
+    """Other inputs, the most alike first: by the distance of their rows (`feature_rows`)."""
+    rows = feature_rows([given, *others])
+    apart = np.square(rows[1:] - rows[0]).sum(axis=1)
+    return [others[place] for place in np.argsort(apart, kind="stable")]
 
 
-def feature_distance(one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
-    """The Euclidean distance of the features, those above zero by their logarithms."""
-    return math.dist([_scaled(v) for v in one.values()], [_scaled(v) for v in other.values()])
+def feature_rows(inputs: Sequence[Input]) -> Array:
+    """The features of inputs as numbers, shape (inputs, columns).
+
+    Sizes stand by their logarithms; words, which are only equal or not, have a column each. Every
+    feature has a deviation of 1 over these inputs; one that is the same for all has no column.
+    """
+    columns = [_columns([given[name] for given in inputs]) for name in inputs[0]]
+    spreads = [float(np.sqrt(column.var(axis=0).sum())) for column in columns]
+    told = [c / spread for c, spread in zip(columns, spreads, strict=True) if spread > _EQUAL]
+    return np.hstack([np.empty((len(inputs), 0)), *told])
 
 
-def _scaled(value: Value) -> float:
-    number = float(value) if isinstance(value, (int, float)) else 0.0
-    return math.log2(number) if number > 0 else number
+def _columns(values: Sequence[Value]) -> Array:
+    """A feature's values as numbers, shape (values, columns)."""
+    numbers = [float(value) for value in values if isinstance(value, (int, float))]
+    if len(numbers) < len(values):
+        words = dict.fromkeys(values)
+        return np.array([[value == word for word in words] for value in values], dtype=np.float64)
+    column = np.array(numbers)[:, None]
+    return np.log2(column) if (column > 0).all() else column

@@ -15,14 +15,16 @@ import numpy.typing as npt
 from sklearn.ensemble import ExtraTreesRegressor
 
 from harness.encoding import Encoder
+from harness.inputs import feature_rows
 from harness.records import Input
 from harness.space import Places, Space
-from harness.tree import Feature, derive_features
 
 Array = npt.NDArray[np.float64]
 
+MOST_ROWS = 10_000
+"""That the forest learns from; of more, the fastest and uniform others."""
+
 _TREES = 50
-_MOST_ROWS = 10_000  # that the forest learns from; of more, the fastest and uniform others
 _FASTEST_ROWS = 2_000
 _LEADERS = 1_000
 
@@ -66,10 +68,9 @@ class Prior:
         self, space: Space, encoder: Encoder, taught: Taught, rng: np.random.Generator
     ) -> None:
         """`encoder` is that of the space."""
-        seen = _features_seen(taught)
         self._encoder = encoder
-        self._given = _feature_rows([taught.given], seen)[0]
-        places, slowdowns, features = _gathered(taught.lessons, seen)
+        self._given, *others = _inputs_as_rows(taught)
+        places, slowdowns, features = _gathered(taught.lessons, others)
         rows = _some_rows(slowdowns, rng)
         columns = np.hstack([encoder.points(places[rows]), features[rows]])
         forest = ExtraTreesRegressor(_TREES, random_state=int(rng.integers(2**32)))
@@ -93,36 +94,30 @@ class Prior:
         return leaders
 
 
-def _features_seen(taught: Taught) -> list[Feature]:
-    """What the forest sees of inputs; nothing where lessons tell nothing of theirs."""
+def _inputs_as_rows(taught: Taught) -> Array:
+    """What the forest sees of inputs, shape (1 + lessons, columns), the one that is taught first;
+    nothing where a lesson tells nothing of its own."""
     told = [lesson.given for lesson in taught.lessons if lesson.given is not None]
-    return derive_features([taught.given, *told]) if len(told) == len(taught.lessons) else []
+    if len(told) < len(taught.lessons):
+        return np.empty((1 + len(taught.lessons), 0))
+    return feature_rows([taught.given, *told])
 
 
-def _gathered(lessons: Sequence[Lesson], seen: Sequence[Feature]) -> tuple[Places, Array, Array]:
+def _gathered(lessons: Sequence[Lesson], inputs: Sequence[Array]) -> tuple[Places, Array, Array]:
     """Configurations, slowdowns and columns of features; those that differ in nothing that the
     forest sees, such as the same configuration on two devices, are averaged."""
     places = np.concatenate([lesson.places for lesson in lessons])
     slowdowns = np.concatenate([lesson.slowdowns for lesson in lessons])
-    rows = _feature_rows([lesson.given for lesson in lessons], seen)
-    features = np.repeat(rows, [len(lesson.places) for lesson in lessons], axis=0)
+    features = np.repeat(inputs, [len(lesson.places) for lesson in lessons], axis=0)
     keys = np.hstack([places, features])
     _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     counts = np.bincount(which.ravel())
     return places[first], np.bincount(which.ravel(), slowdowns) / counts, features[first]
 
 
-def _feature_rows(inputs: Sequence[Input | None], seen: Sequence[Feature]) -> Array:
-    """The features of inputs as the forest sees them, shape (inputs, features)."""
-    told = [given for given in inputs if given is not None]
-    columns = [feature.column(told) for feature in seen]
-    rows: Array = np.array(columns, dtype=np.float64).reshape(-1, len(inputs)).T
-    return rows
-
-
 def _some_rows(slowdowns: Array, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     rows: npt.NDArray[np.intp] = np.argsort(slowdowns, kind="stable")
-    if len(rows) <= _MOST_ROWS:
+    if len(rows) <= MOST_ROWS:
         return rows
-    others = rng.choice(rows[_FASTEST_ROWS:], _MOST_ROWS - _FASTEST_ROWS, replace=False)
+    others = rng.choice(rows[_FASTEST_ROWS:], MOST_ROWS - _FASTEST_ROWS, replace=False)
     return np.concatenate([rows[:_FASTEST_ROWS], others])

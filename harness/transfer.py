@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -9,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import UsageError
-from harness.prior import Lesson, Taught
+from harness.inputs import nearest_first
+from harness.prior import MOST_ROWS, Lesson, Taught
 from harness.recordings.recorded import Recorded, Table
 from harness.records import Config, Input, Measurement, Outcome, Value, shown
 from harness.space import Space
@@ -35,12 +37,13 @@ def taught(
     space: Space,
     given: Input,
     recordings: Iterable[Recorded],
-    measured: Mapping[Input, Iterable[Measurement]],
+    measured: Mapping[Input, Sequence[Measurement]],
 ) -> Taught | None:
     """What recordings of other devices and measurements of other inputs teach of an input; None
     where there are none. Raises UsageError for a recording of another kernel."""
-    lessons = [x for recorded in recordings for x in _lessons_of_recording(space, recorded)]
-    of_inputs = (_lesson_of_input(space, other, found) for other, found in measured.items())
+    lessons = [x for recorded in recordings for x in _lessons_of_recording(space, given, recorded)]
+    alike = _most_alike(given, {other: len(found) for other, found in measured.items()})
+    of_inputs = (_lesson_of_input(space, other, measured[other]) for other in alike)
     lessons += [lesson for lesson in of_inputs if lesson is not None]
     told = tuple(_without_foreign_features(lessons, given))
     return Taught(given, told) if told else None
@@ -56,17 +59,28 @@ def _lesson_of_input(space: Space, given: Input, measured: Iterable[Measurement]
     return Lesson(places, np.array([m.time_s for m in kept]), given)
 
 
-def _lessons_of_recording(space: Space, recorded: Recorded) -> list[Lesson]:
+def _most_alike(given: Input, rows: Mapping[Input, int]) -> list[Input]:
+    """Of other inputs with so many rows each those most like this one, until a forest has enough
+    to learn from; all where their features are not those of this one."""
+    if sum(rows.values()) <= MOST_ROWS or any(set(other) != set(given) for other in rows):
+        return list(rows)
+    nearest = nearest_first(given, list(rows))
+    before = itertools.accumulate((rows[other] for other in nearest), initial=0)
+    return [other for other, count in zip(nearest, before, strict=False) if count < MOST_ROWS]
+
+
+def _lessons_of_recording(space: Space, given: Input, recorded: Recorded) -> list[Lesson]:
     """What was recorded on another device, one lesson an input."""
     columns = [_column(recorded, parameter) for parameter in space.parameters]
     held = _held_values(space, recorded)
     found = []
-    for given, table in recorded.tables.items():
+    for other in _most_alike(given, {g: len(table) for g, table in recorded.tables.items()}):
+        table = recorded.tables[other]
         places = np.empty((len(table), len(columns)), space.places_of([]).dtype)
         for axis, (column, moves) in enumerate(columns):
             places[:, axis] = moves[table.places[:, column]]
         rows = np.flatnonzero((places >= 0).all(axis=1) & _holds(table, held) & _ran(table))
-        found.append(Lesson(places[rows], _times_s(table, rows), given))
+        found.append(Lesson(places[rows], _times_s(table, rows), other))
     working = [lesson for lesson in found if np.isfinite(lesson.times_s).any()]
     if not working:
         known = any(len(lesson.places) for lesson in found)

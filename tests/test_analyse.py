@@ -9,7 +9,7 @@ import pytest
 
 from harness import analyse
 from harness.analyse import main
-from harness.records import Config, Input, Measurement, Outcome, Timing
+from harness.records import Config, Input, Measurement, Outcome, Timing, shown
 from harness.results import Row
 from tests.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
 
@@ -74,7 +74,7 @@ def test_few_inputs_are_told_as_too_few(tmp_path: Path, capsys: pytest.CaptureFi
         assert report.best
         assert report.best.time_s == formula_s(report.given, report.best.config)
         for name, value in report.best.config.items():
-            assert f"{name}={'true' if value is True else value}" in out
+            assert f"{name}={shown(value)}" in out
 
 
 def test_several_databases_are_told_one_after_the_other(

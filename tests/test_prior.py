@@ -133,7 +133,7 @@ def test_an_input_may_have_features_of_which_no_lesson_is_alike(
 def test_of_more_than_a_forest_can_learn_the_fastest_and_some_others_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prior, "_MOST_ROWS", 20)
+    monkeypatch.setattr(prior, "MOST_ROWS", 20)
     monkeypatch.setattr(prior, "_FASTEST_ROWS", 8)
     lesson = Lesson(ALL, times_s(ALL))
     leaders = learnt(lesson).leaders

@@ -38,7 +38,7 @@ launch: {group: [BLOCK], grid: [n]}
 inputs:
   features: [m, n]
   values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 64, n: 1024}, {m: 1024, n: 64}]
-search: {test_limit: 20}
+search: {technique: AUCBanditMetaTechniqueA, test_limit: 20}
 """
 
 MVMUL = """\

@@ -14,7 +14,7 @@ from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
 from harness import __version__
 from harness.errors import UsageError
-from harness.search import techniques
+from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques
 
 
@@ -92,9 +92,10 @@ def entrants(only: Sequence[str]) -> tuple[list[Entrant], list[str]]:
             raise UsageError("; ".join(lacking))
         return list(chosen), []
     lacking = _lacking(OTHERS)
-    ours = [Entrant("", name) for name in ("auto", *own_techniques(), *ALIASES)]
-    there = [name for name in OTHERS if not _lacking([name])]
-    return [*ours, *(entrant for name in there for entrant in _named(name))], lacking
+    ours = [name for name in own_techniques() if name not in resolve_techniques(["auto"])]
+    own = [Entrant("", name) for name in ("auto", *ours, *ALIASES)]
+    there = [name for name, known in OTHERS.items() if known.techniques and not _lacking([name])]
+    return [*own, *(entrant for name in there for entrant in _named(name))], lacking
 
 
 def _named(name: str) -> list[Entrant]:

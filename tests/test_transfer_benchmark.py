@@ -1,0 +1,165 @@
+"""The benchmark of transfer between inputs: its groups, its figures, and the orders it draws."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.transfer_figures import (
+    ALONE,
+    TAUGHT,
+    Group,
+    Tuned,
+    as_json,
+    groups,
+    mean,
+    median,
+    ratio,
+    since,
+)
+from benchmarks.transfer_runs import DataSet, drawn
+from benchmarks.transfer_told import ratio_line, table, write_figures, write_searches
+from harness.errors import UsageError
+from harness.records import Input
+
+INF = math.inf
+
+
+def tuned(*orders: list[list[float]]) -> Tuned:
+    return Tuned(np.array(orders))
+
+
+def test_groups_hold_every_input_once_and_are_small_at_first() -> None:
+    for inputs in range(1, 130):
+        held = [n for part in groups(inputs) for n in range(part.first, part.last + 1)]
+        assert held == list(range(1, inputs + 1))
+    assert list(map(str, groups(30))) == ["1", "2", "3", "4-5", "6-10", "11-20", "21-30"]
+
+
+def test_group_takes_its_inputs_from_every_order() -> None:
+    found = tuned([[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]])
+    assert found.of(Group(2, 3)).slowdowns[:, :, 0].tolist() == [[2.0, 3.0], [5.0, 6.0]]
+
+
+def test_search_is_near_within_five_percent_and_never_is_one_beyond_the_budget() -> None:
+    found = tuned([[2.0, 1.051, 1.05], [1.0, 1.0, 1.0], [INF, 2.0, 1.06]])
+    assert found.tests_to_near.tolist() == [[3, 1, 4]]
+
+
+def test_fraction_is_zero_while_nothing_has_worked() -> None:
+    found = tuned([[INF, 2.0, 1.25]])
+    assert [found.fractions(tests).item() for tests in (1, 2, 3)] == [0.0, 0.5, 0.8]
+
+
+def test_intervals_hold_their_figure_and_are_points_where_all_are_equal() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(5, 1, (10, 8))
+    for told in (mean(values), median(values)):
+        assert told.least < told.value < told.most
+        assert told.most - told.least < 2
+    same = mean(np.full((3, 2), 4.0))
+    assert (same.least, same.value, same.most) == (4.0, 4.0, 4.0)
+
+
+def test_median_of_searches_that_never_came_near_is_beyond_the_budget() -> None:
+    told = median(tuned([[2.0, 2.0]], [[2.0, 2.0]], [[1.0, 1.0]]).tests_to_near)
+    assert (told.value, told.most) == (3.0, 3.0)
+
+
+def test_ratio_pairs_the_searches_of_one_input() -> None:
+    """Inputs differ tenfold; half of the tests on each of them is a half without any doubt."""
+    alone = np.array([[1.0, 10.0, 4.0], [8.0, 2.0, 6.0]])
+    told = ratio(alone / 2, alone)
+    assert (told.least, told.value, told.most) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_gain_is_that_of_the_later_inputs_alone() -> None:
+    slow, fast = [2.0, 2.0, 2.0, 1.0], [1.0] * 4
+    compared = {ALONE: tuned([slow] * 12), TAUGHT: tuned([slow] * 9 + [fast] * 3)}
+    later = since(compared, 10)
+    assert later is not None
+    assert later.value == pytest.approx(0.25)
+    assert since(compared, 13) is None
+    assert ratio_line(compared).startswith(
+        "from input 10 on, taught searches need 0.25 (0.25-0.25)"
+    )
+
+
+def test_figures_for_machines_are_by_groups() -> None:
+    found = as_json(tuned([[2.0, 1.0], [1.0, 1.0]]), groups(2))
+    assert found == {
+        "1": {"median_tests_to_5pct": 2.0, "mean_tests_to_5pct": 2.0, "at_1": 0.5},
+        "2": {"median_tests_to_5pct": 1.0, "mean_tests_to_5pct": 1.0, "at_1": 1.0},
+    }
+
+
+def test_files_have_a_row_a_search_and_a_row_a_figure(tmp_path: Path) -> None:
+    found = {"set": {ALONE: tuned([[2.0, 1.0]] * 3), TAUGHT: tuned([[1.0, 1.0]] * 3)}}
+    write_searches(tmp_path / "searches.csv", found)
+    write_figures(tmp_path / "figures.csv", found)
+    with (tmp_path / "searches.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["searched"], r["input"], r["tests_to_5pct"], r["at_1"]) for r in rows][:4] == [
+        ("alone", "1", "2", "0.500000"),
+        ("alone", "2", "2", "0.500000"),
+        ("alone", "3", "2", "0.500000"),
+        ("taught", "1", "1", "1.000000"),
+    ]
+    with (tmp_path / "figures.csv").open() as file:
+        figures = {(r["searched"], r["inputs"], r["figure"]): r for r in csv.DictReader(file)}
+    assert len(figures) == 2 * 3 * 3
+    assert figures["alone", "2", "mean_tests_to_5pct"]["value"] == "2"
+    assert table(found["set"]).row_count == 6
+
+
+# ------------------------------------------------------------------------------ orders
+
+
+def test_order_is_random_repeats_and_has_each_input_once() -> None:
+    inputs = [Input({"n": n}) for n in range(20)]
+    orders = [drawn(inputs, 8, seed) for seed in range(5)]
+    assert orders == [drawn(inputs, 8, seed) for seed in range(5)]
+    assert len(set(orders)) == 5
+    assert all(len(set(order)) == 8 for order in orders)
+    assert set(drawn(inputs, 50, 0)) == set(inputs)
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Two devices; on one of its inputs there is one configuration, on another nothing worked."""
+    rows = [
+        ("x", 1, 16, 2.0),
+        ("x", 1, 32, 1.0),
+        ("x", 2, 16, 1.0),
+        ("x", 3, 16, ""),
+        ("x", 3, 32, ""),
+        ("y", 1, 16, 1.0),
+        ("y", 1, 32, ""),
+    ]
+    path = tmp_path / "small.csv"
+    path.write_text("device,n,BX,time\n" + "".join(f"{','.join(map(str, row))}\n" for row in rows))
+    path.with_suffix(".yaml").write_text(
+        "parameters: [BX]\nfeatures: [device, n]\ntimes: {columns: [time], unit: ms}\n"
+    )
+    return path
+
+
+def test_inputs_without_anything_to_search_are_left_out(recording: Path) -> None:
+    _, spec = DataSet(recording).read()
+    assert [dict(given) for given in spec.inputs] == [
+        {"device": "x", "n": 1},
+        {"device": "y", "n": 1},
+    ]
+
+
+def test_condition_may_compare_words(recording: Path) -> None:
+    data = DataSet(recording, where="device == 'y'")
+    assert data.described() == (
+        "small, device == 'y': 1 inputs of 2 to 2 configurations, in the median 2"
+    )
+    with pytest.raises(UsageError, match="none of its 1 inputs has two configurations"):
+        DataSet(recording, where="n == 2").read()
