@@ -138,7 +138,7 @@ def interval(
     searches, so that it holds for other spaces of this kind and other seeds.
     """
     rng = np.random.default_rng(seed)
-    spaces, searches = values.shape
+    spaces, searches = values.shape[:2]
     drawn = rng.integers(spaces, size=(_RESAMPLES, spaces, 1))
     resampled = values[drawn, rng.integers(searches, size=(_RESAMPLES, spaces, searches))]
     tail = 100 * (1 - _CONFIDENCE) / 2

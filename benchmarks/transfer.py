@@ -1,0 +1,176 @@
+"""How many tests does the tenth input of a space need? Recordings of many inputs, tuned in turn.
+
+Inputs are drawn in a random order and tuned one after another, as a campaign of harness.tune does:
+from the winners of inputs like the next one, and with what all before it taught. The same inputs
+are searched alone as well, each as if it were the first. For both
+
+- tests are distinct configurations, failures included; times are medians of recorded samples;
+- nobody starts from a default, since a recording has none;
+- the technique is `auto`, with the same random numbers.
+
+Run it where harness is installed, with its extra `bench` for the picture:
+
+    python benchmarks/transfer.py stencil_workgroups.csv.gz \\
+        --mapping benchmarks/mappings/stencil_workgroups.yaml --where "device == 'Tahiti'"
+
+It prints tables; the last line is one JSON object with the figures of each data set. 10 orders of
+30 inputs take some minutes of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
+
+import numpy as np
+from rich.text import Text
+
+from benchmarks.search_told import print_whole
+from benchmarks.transfer_figures import ESTABLISHED, Array, Tuned, as_json, groups, since
+from benchmarks.transfer_runs import DataSet, Job, run
+from benchmarks.transfer_told import (
+    LEGEND,
+    Compared,
+    ratio_line,
+    table,
+    write_figures,
+    write_searches,
+)
+from harness.command import run_command
+from harness.display import ProgressDisplay, make_console
+from harness.processes import Processes
+from harness.progress import Display
+
+_LONGEST_S = 3600.0  # of one order
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    return run_command(_parser(), arguments, _compare)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="a recording")
+    parser.add_argument("--mapping", type=Path, metavar="FILE", help="what a CSV's columns are")
+    parser.add_argument(
+        "--where",
+        action="append",
+        metavar="EXPR",
+        help="only inputs for which this holds, as --inputs of harness.tune; given several times, "
+        "each makes a data set of its own",
+    )
+    parser.add_argument("--inputs", type=_count, default=30, metavar="N", help="default 30")
+    parser.add_argument("--seeds", type=_count, default=10, metavar="N", help="orders; default 10")
+    parser.add_argument(
+        "--budget", type=_count, default=25, metavar="N", help="tests an input; default 25"
+    )
+    parser.add_argument(
+        "--warm-start",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="recordings of other devices, which teach as well",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results") / "transfer",
+        metavar="FOLDER",
+        help="for searches.csv, figures.csv and transfer.png (default results/transfer)",
+    )
+    parser.add_argument("--jobs", type=_count, default=os.cpu_count() or 1, metavar="N")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 10**6:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^6, got {text!r}")
+    return int(text)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """Search, tell, and end with the JSON object."""
+    console, log = make_console(), make_console(stderr=True)
+    sets = [
+        DataSet(path.resolve(), args.mapping, where, tuple(args.warm_start))
+        for path in args.file
+        for where in args.where or [None]
+    ]
+    for data in sets:
+        console.print(Text(data.described()), soft_wrap=True)
+    with ProgressDisplay(log) as display:
+        found = _searched(sets, args, display)
+    for name, compared in found.items():
+        console.print(Text(f"\n{name}", style="bold"), soft_wrap=True)
+        print_whole(table(compared))
+        console.print(Text(ratio_line(compared)), soft_wrap=True)
+    print_whole(Text(LEGEND, style="dim"))
+    console.print(Text(_write(args.output, found)))
+    print(json.dumps({name: _as_json(compared) for name, compared in found.items()}))
+    return 0
+
+
+def _searched(
+    sets: Sequence[DataSet], args: argparse.Namespace, display: Display
+) -> Mapping[str, Compared]:
+    """All orders of all data sets, an order a process."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"  # before a process loads numpy: there is a process a core
+    jobs = [
+        Job(data, args.inputs, seed, args.budget, is_taught)
+        for data in sets
+        for is_taught in (False, True)
+        for seed in range(args.seeds)
+    ]
+    display.begin_stage("orders", len(jobs))
+    courses: dict[tuple[str, str], list[Array]] = {}
+    with contextlib.closing(Processes(args.jobs)) as pool:
+        tasks = [pool.schedule(run, job, timeout_s=_LONGEST_S) for job in jobs]
+        for job, task in zip(jobs, tasks, strict=True):
+            order = pool.result_of(task)
+            courses.setdefault((job.data.name, job.search), []).append(order)
+            display.step(f"{job.search} on {job.data.name}")
+    found: dict[str, dict[str, Tuned]] = {}
+    for (name, search), orders in courses.items():
+        found.setdefault(name, {})[search] = Tuned(np.stack(orders))
+    return found
+
+
+def _as_json(compared: Compared) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        search: as_json(tuned, groups(tuned.inputs)) for search, tuned in compared.items()
+    }
+    later = since(compared, ESTABLISHED)
+    if later is not None:
+        told[f"tests_taught_over_alone_from_{ESTABLISHED}th"] = [
+            round(figure, 4) for figure in (later.value, later.least, later.most)
+        ]
+    return told
+
+
+def _write(folder: Path, found: Mapping[str, Compared]) -> str:
+    """Write the files; returns a line that says which."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_searches(folder / "searches.csv", found)
+    write_figures(folder / "figures.csv", found)
+    if importlib.util.find_spec("matplotlib") is None:
+        return f"{folder}: searches.csv, figures.csv; no picture: pip install 'harness[bench]'"
+    from benchmarks.transfer_plot import draw
+
+    draw(folder / "transfer.png", found)
+    return f"{folder}: searches.csv, figures.csv, transfer.png"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

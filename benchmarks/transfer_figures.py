@@ -1,0 +1,137 @@
+"""The figures of a transfer between inputs: pure functions over courses of searches.
+
+Times are told as slowdowns, over the optimum of their input, so that inputs can be put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.search_figures import interval, near_after, within
+
+Array = npt.NDArray[np.float64]
+
+MILESTONES = (1, 3, 5, 10, 25)
+ESTABLISHED = 10
+"""From this input on the gain is told in one figure."""
+
+ALONE, TAUGHT = "alone", "taught"
+
+_STARTS = (1, 2, 3, 4, 6, 11, 21, 51, 101, 201, 501)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring inputs of an order, by their ordinals, from 1; the last one included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def groups(inputs: int) -> list[Group]:
+    """The groups of so many inputs: few and small at first, where most is learnt."""
+    starts = [start for start in _STARTS if start <= inputs]
+    ends = [start - 1 for start in starts[1:]] + [inputs]
+    return [Group(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A figure with its 95 % interval: orders are drawn anew, and of each its inputs."""
+
+    value: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Best slowdowns after each test, shape (orders, inputs, budget), the n-th input of each
+    order in the n-th place. Infinite while nothing has worked."""
+
+    slowdowns: Array
+
+    def of(self, group: Group) -> Tuned:
+        """The searches of these inputs alone."""
+        return Tuned(self.slowdowns[:, group.first - 1 : group.last])
+
+    @property
+    def inputs(self) -> int:
+        """How many an order has."""
+        return int(self.slowdowns.shape[1])
+
+    @property
+    def budget(self) -> int:
+        """Tests of a search."""
+        return int(self.slowdowns.shape[2])
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """The numbers of tests after which fractions are told."""
+        return within(MILESTONES, self.budget)
+
+    @property
+    def tests_to_near(self) -> Array:
+        """Tests to come near the optimum, shape (orders, inputs); one more than the budget where
+        a search never did."""
+        flat = near_after(self.slowdowns.reshape(-1, self.budget), 1.0)
+        return np.minimum(flat, self.budget + 1).reshape(self.slowdowns.shape[:2])
+
+    def fractions(self, tests: int) -> Array:
+        """The fraction of the optimum after so many tests, shape (orders, inputs)."""
+        fractions: Array = 1 / self.slowdowns[:, :, tests - 1]
+        return fractions
+
+
+def mean(values: Array) -> Told:
+    """The mean of values of shape (orders, inputs)."""
+    return Told(float(values.mean()), *interval(values))
+
+
+def median(values: Array) -> Told:
+    """The median of values of shape (orders, inputs)."""
+    return Told(float(np.median(values)), *interval(values, statistic=np.median))
+
+
+def ratio(one: Array, other: Array) -> Told:
+    """The ratio of two means over the same inputs, each of shape (orders, inputs)."""
+    pairs = np.stack([one, other], axis=2)
+    return Told(float(_ratio(pairs, (0, 1))), *interval(pairs, statistic=_ratio))
+
+
+def _ratio(pairs: Array, axis: tuple[int, int]) -> Array:
+    means = pairs.mean(axis=axis)
+    found: Array = means[..., 0] / means[..., 1]
+    return found
+
+
+def since(compared: Mapping[str, Tuned], ordinal: int) -> Told | None:
+    """Tests to come near from this input on, taught over alone; None where there are fewer."""
+    alone, taught = compared[ALONE], compared[TAUGHT]
+    if taught.inputs < ordinal:
+        return None
+    later = Group(ordinal, taught.inputs)
+    return ratio(taught.of(later).tests_to_near, alone.of(later).tests_to_near)
+
+
+def as_json(tuned: Tuned, parts: Sequence[Group]) -> dict[str, Any]:
+    """For machines: of each group of inputs its figures."""
+    return {str(part): _figures(tuned.of(part)) for part in parts}
+
+
+def _figures(tuned: Tuned) -> dict[str, float]:
+    near = tuned.tests_to_near
+    fractions = {f"at_{n}": round(float(tuned.fractions(n).mean()), 4) for n in tuned.milestones}
+    return {
+        "median_tests_to_5pct": float(np.median(near)),
+        "mean_tests_to_5pct": round(float(near.mean()), 3),
+        **fractions,
+    }

@@ -1,0 +1,103 @@
+"""How a transfer between inputs is told: tables for people, CSV for other programs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from benchmarks.transfer_figures import ESTABLISHED, Told, Tuned, groups, mean, median, since
+
+Compared = Mapping[str, Tuned]
+"""By how they were searched: alone, taught."""
+
+LEGEND = (
+    "input: its place in the order; alone: as if it were the first; taught: by those before it; "
+    "near: within 5 % of the input's optimum, and one more than the budget where a search never "
+    "came there; after N: mean fraction of the optimum after N tests; in brackets the 95 % "
+    "interval, orders and their inputs drawn anew"
+)
+
+
+def table(compared: Compared) -> Table:
+    """Two rows a group of inputs: alone and taught."""
+    told = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    any_tuned = next(iter(compared.values()))
+    for heading in ("input", "searched", "tests to near", "mean"):
+        told.add_column(heading, no_wrap=True)
+    for tests in any_tuned.milestones:
+        told.add_column(f"after {tests}", justify="right", no_wrap=True)
+    for group in groups(any_tuned.inputs):
+        for search, tuned in compared.items():
+            first = search == next(iter(compared))
+            told.add_row(str(group) if first else "", search, *_cells(tuned.of(group)))
+    return told
+
+
+def _cells(tuned: Tuned) -> Iterator[str]:
+    near = tuned.tests_to_near
+    yield _shown(median(near), "g")
+    yield _shown(mean(near), ".2f")
+    for tests in tuned.milestones:
+        yield _shown(mean(tuned.fractions(tests)), ".3f", ".2f")
+
+
+def _shown(told: Told, value: str, ends: str | None = None) -> str:
+    ends = ends or value
+    return f"{told.value:{value}} ({told.least:{ends}}-{told.most:{ends}})"
+
+
+def ratio_line(compared: Compared) -> str:
+    """The gain in one figure."""
+    later = since(compared, ESTABLISHED)
+    if later is None:
+        return f"fewer than {ESTABLISHED} inputs: no figure for later ones"
+    return (
+        f"from input {ESTABLISHED} on, taught searches need {_shown(later, '.2f')} of the tests "
+        "that the same inputs need alone"
+    )
+
+
+def write_searches(path: Path, found: Mapping[str, Compared]) -> None:
+    """A row a search."""
+    milestones = next(iter(next(iter(found.values())).values())).milestones
+    head = ("data", "searched", "order", "input", "tests_to_5pct")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow((*head, *(f"at_{tests}" for tests in milestones)))
+        for name, compared in found.items():
+            for search, tuned in compared.items():
+                writer.writerows((name, search, *row) for row in _search_rows(tuned))
+
+
+def _search_rows(tuned: Tuned) -> Iterator[tuple[object, ...]]:
+    near, orders = tuned.tests_to_near, tuned.slowdowns.shape[0]
+    for order in range(orders):
+        for place in range(tuned.inputs):
+            course = tuned.slowdowns[order, place]
+            fractions = (f"{1 / course[tests - 1]:.6f}" for tests in tuned.milestones)
+            yield order, place + 1, int(near[order, place]), *fractions
+
+
+def write_figures(path: Path, found: Mapping[str, Compared]) -> None:
+    """A row a figure of a group of inputs, with its interval."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("data", "searched", "inputs", "figure", "value", "least", "most"))
+        for name, compared in found.items():
+            for search, tuned in compared.items():
+                for group in groups(tuned.inputs):
+                    for figure, told in _figures(tuned.of(group)):
+                        ends = (f"{x:.6g}" for x in (told.value, told.least, told.most))
+                        writer.writerow((name, search, group, figure, *ends))
+
+
+def _figures(tuned: Tuned) -> Iterator[tuple[str, Told]]:
+    near = tuned.tests_to_near
+    yield "median_tests_to_5pct", median(near)
+    yield "mean_tests_to_5pct", mean(near)
+    for tests in tuned.milestones:
+        yield f"at_{tests}", mean(tuned.fractions(tests))
