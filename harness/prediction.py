@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.tree import DecisionTreeRegressor
 
 from harness.records import Config, Input, Measurement
 from harness.space import position_of
@@ -87,6 +86,8 @@ def prediction_errors(
 
 
 def _fit(columns: Array, time_s: Array, seed: int) -> Any:
+    from sklearn.tree import DecisionTreeRegressor  # here: it takes a second to load
+
     logs = np.log(time_s)
     # scikit-learn counts the gain of a split in squared error a sample, as a variance does.
     gain = max(_LEAST_GAIN * float(logs.var()), _TINY)

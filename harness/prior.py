@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import ExtraTreesRegressor
 
 from harness.encoding import Encoder
 from harness.inputs import feature_rows
@@ -68,6 +67,8 @@ class Prior:
         self, space: Space, encoder: Encoder, taught: Taught, rng: np.random.Generator
     ) -> None:
         """`encoder` is that of the space."""
+        from sklearn.ensemble import ExtraTreesRegressor  # here: it takes a second to load
+
         self._encoder = encoder
         self._given, *others = _inputs_as_rows(taught)
         places, slowdowns, features = _gathered(taught.lessons, others)

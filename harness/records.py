@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+import numpy as np
+
 Value = bool | int | float | str | None
 """What a parameter may be set to; None is a compiler flag that is absent."""
 
@@ -216,7 +218,7 @@ class Timing:
     @cached_property
     def std_s(self) -> float:
         """The sample standard deviation; 0 for a single sample."""
-        return statistics.stdev(self.samples_s) if len(self.samples_s) > 1 else 0.0
+        return float(np.std(self.samples_s, ddof=1)) if len(self.samples_s) > 1 else 0.0
 
     @property
     def count(self) -> int:

@@ -18,6 +18,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtr
 
 Array = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
 
 _ROOT_5 = 5**0.5
 _JITTER = 1e-8
@@ -60,36 +61,37 @@ class Surrogate:
         covariance[np.diag_indices_from(covariance)] += np.exp(self._logs[-1]) + _JITTER
         factor = cho_factor(covariance, lower=True, check_finite=False)
         self._weights = cho_solve(factor, outputs, check_finite=False)
-        self._factor: Array = np.tril(factor[0])
+        self._factor = np.asfortranarray(factor[0], dtype=np.float32)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and standard deviation at points, each of shape (points,)."""
-        # Single precision: thousands of candidates are weighed for each proposal.
-        covariance = self._covariance(self._scaled(points).astype(np.float32))
-        identity = np.eye(len(self._points))
-        whitening = solve_triangular(self._factor, identity, lower=True, check_finite=False)
-        explained = covariance @ whitening.T.astype(np.float32)
-        variance = np.exp(self._logs[-2]) - np.einsum("ij,ij->i", explained, explained)
+        covariance = self._covariance(self._scaled(points))
+        explained = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
+        variance = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
         mean = covariance @ self._weights.astype(np.float32)
-        return mean.astype(np.float64), np.sqrt(np.maximum(variance.astype(np.float64), 1e-8))
+        return mean.astype(np.float64), np.sqrt(np.maximum(variance, 1e-8)).astype(np.float64)
 
-    def _scaled(self, points: Array) -> Array:
-        """Points in units of the length scales, so that the covariance is that of the distance."""
-        scaled: Array = points * (_ROOT_5 / np.exp(self._logs[self._groups]))
-        return scaled
+    def _scaled(self, points: Array) -> Singles:
+        """Points in units of the length scales, so that the covariance is that of the distance.
 
-    def _covariance(self, scaled: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-        """Of these points with those that were fitted, without noise; in their precision."""
-        fitted = self._points.astype(scaled.dtype)
-        apart = scaled @ fitted.T
+        In single precision, which is well below the noise: a proposal weighs hundreds of
+        candidates by hundreds of results.
+        """
+        scaled = points * (_ROOT_5 / np.exp(self._logs[self._groups]))
+        return np.asarray(scaled, dtype=np.float32)
+
+    def _covariance(self, scaled: Singles) -> Singles:
+        """Of these points with those that were fitted, without noise."""
+        fitted = self._points
+        apart: Singles = scaled @ fitted.T
         apart *= -2
         apart += np.square(scaled).sum(axis=1)[:, None]
         apart += np.square(fitted).sum(axis=1)
         np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
         decay = np.exp(-apart)
-        decay *= scaled.dtype.type(np.exp(self._logs[-2]))
+        decay *= np.float32(np.exp(self._logs[-2]))
         # (1 + r + r^2 / 3) exp(-r), in place.
-        polynomial: npt.NDArray[np.floating] = apart / 3
+        polynomial: Singles = apart / np.float32(3)
         polynomial += 1
         polynomial *= apart
         polynomial += 1

@@ -13,14 +13,15 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.model_selection import KFold
-from sklearn.tree import DecisionTreeRegressor
 
 from harness.records import Config, Input
+
+if TYPE_CHECKING:
+    from sklearn.tree import DecisionTreeRegressor
 
 Array = npt.NDArray[np.float64]
 
@@ -191,6 +192,9 @@ def _fit(columns: Array, logs: Array, seed: int) -> Any:
 
 
 def _regressor(leaves: int, seed: int) -> DecisionTreeRegressor:
+    # Here, since scikit-learn takes a second to load, which most commands need not wait for.
+    from sklearn.tree import DecisionTreeRegressor
+
     # One leaf is a tree of depth 0, which scikit-learn spells as a split that gains too little.
     return DecisionTreeRegressor(
         max_leaf_nodes=max(2, leaves),
@@ -202,6 +206,8 @@ def _regressor(leaves: int, seed: int) -> DecisionTreeRegressor:
 
 def _choose_leaves(columns: Array, logs: Array, seed: int) -> int:
     """The number of leaves with the least cross-validated slowdown; the fewer among equals."""
+    from sklearn.model_selection import KFold  # as in _regressor
+
     leave_one_out = len(columns) <= _FEW_INPUTS
     folds = KFold(len(columns)) if leave_one_out else KFold(_FOLDS, shuffle=True, random_state=seed)
     parts = list(folds.split(columns)) if len(columns) >= FEWEST_INPUTS else []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from opentuner.search.technique import SearchTechnique
+from threadpoolctl import ThreadpoolController
 
 from harness.encoding import Encoder
 from harness.records import Config
@@ -101,7 +103,8 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         waiting = known.space.places_of(pending)
         known.await_results(waiting)
         if known.is_enough(FIRST if known.prior is None else FAVOURITES):
-            proposals = self._promising(waiting)
+            with _blas().limit(limits=1):
+                proposals = self._promising(waiting)
         elif known.prior is not None:
             proposals = known.favourites(1)
         else:
@@ -156,6 +159,12 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
             yield near
             for start in known.rng.permutation(len(near))[:_STARTS]:
                 yield known.space.neighbour_places(near[start])
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """What multiplies matrices: small ones take longer on many threads than on one."""
+    return ThreadpoolController().select(user_api="blas")
 
 
 class _Mean:
