@@ -40,7 +40,7 @@ from benchmarks.search_told import print_whole, tables, write_courses, write_fig
 from harness.command import run_command
 from harness.display import ProgressDisplay, format_time, make_console
 from harness.errors import UsageError
-from harness.recordings.read import read_recorded
+from harness.recordings.read import Source, sources
 
 Found = dict[str, dict[str, Searches]]
 
@@ -73,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
         "of the same kernel on another device",
     )
     parser.add_argument(
+        "--mapping",
+        type=Path,
+        metavar="FILE",
+        help="what the columns of CSV recordings are (default: beside each, with the ending .yaml)",
+    )
+    parser.add_argument(
         "--output",
         type=Path,
         default=Path("results") / "search",
@@ -95,10 +101,13 @@ def _compare(args: argparse.Namespace) -> int:
     console, log = make_console(), make_console(stderr=True)
     for line in lacking:
         log.print(Text(f"warning: {line}"), soft_wrap=True)
-    spaces, places = _read(args.file)
+    files = sources([*args.file, *args.warm_start], args.mapping)
+    spaces, places = _read(files[: len(args.file)])
     for number, (name, landscape) in enumerate(spaces.items(), start=1):
         console.print(Text(f"[{number}] {name}: {_described(landscape)}"), soft_wrap=True)
-    taught = tuple(read_recorded(path).path.resolve() for path in args.warm_start)
+    taught = tuple(files[len(args.file) :])
+    for source in taught:
+        source.read()  # what cannot be read is told before anything is searched
     contest = Contest(places, chosen, args.seeds, args.budget, taught)
     with tempfile.TemporaryDirectory() as scratch, ProgressDisplay(log) as display:
         held = contest.hold(args.jobs, Path(scratch), display)
@@ -120,17 +129,19 @@ def _failures(held: Held, spaces: Sequence[str]) -> Iterator[str]:
         yield f"{entrant} failed on {names}: {told}"
 
 
-def _read(files: Sequence[Path]) -> tuple[dict[str, Landscape], list[tuple[Path, int]]]:
+def _read(files: Sequence[Source]) -> tuple[dict[str, Landscape], list[tuple[Source, int]]]:
     """The landscapes of all files by their names; and of each its file and its place there."""
     spaces: dict[str, Landscape] = {}
     places = []
-    for path in files:
-        for ordinal, landscape in enumerate(landscapes(read_recorded(path))):
+    for source in files:
+        for ordinal, landscape in enumerate(landscapes(source.read())):
             if landscape.name in spaces:
-                raise UsageError(f"{path}: there are two recordings of the name {landscape.name}")
+                raise UsageError(
+                    f"{source.path}: there are two recordings of the name {landscape.name}"
+                )
             landscape.check()
             spaces[landscape.name] = landscape
-            places.append((path.resolve(), ordinal))
+            places.append((source, ordinal))
     return spaces, places
 
 

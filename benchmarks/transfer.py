@@ -49,6 +49,7 @@ from harness.command import run_command
 from harness.display import ProgressDisplay, make_console
 from harness.processes import Processes
 from harness.progress import Display
+from harness.recordings.read import sources
 
 _LONGEST_S = 3600.0  # of one order
 
@@ -102,9 +103,10 @@ def _count(text: str) -> int:
 def _compare(args: argparse.Namespace) -> int:
     """Search, tell, and end with the JSON object."""
     console, log = make_console(), make_console(stderr=True)
+    files = sources([*args.file, *args.warm_start], args.mapping)
     sets = [
-        DataSet(path.resolve(), args.mapping, where, tuple(args.warm_start))
-        for path in args.file
+        DataSet(source, where, tuple(files[len(args.file) :]))
+        for source in files[: len(args.file)]
         for where in args.where or [None]
     ]
     for data in sets:

@@ -9,7 +9,6 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.landscape import Course
@@ -20,7 +19,7 @@ from harness.errors import UsageError
 from harness.inputs import select_inputs
 from harness.prior import Taught
 from harness.recordings.campaign import RecordedCampaign
-from harness.recordings.read import read_recorded, recorded_spec, recording_of
+from harness.recordings.read import Source, recorded_spec, recording_of
 from harness.recordings.recorded import Recorded, name_of
 from harness.records import Config, Input, Outcome
 from harness.results import Store, writing
@@ -44,15 +43,14 @@ _PARALLELISM = 1  # as harness.tune --replay has it, since nothing is built besi
 class DataSet:
     """Those inputs of a recording for which a condition over their features holds."""
 
-    path: Path
-    mapping: Path | None = None
+    source: Source
     where: str | None = None
-    taught_by: tuple[Path, ...] = ()
+    taught_by: tuple[Source, ...] = ()
 
     @property
     def name(self) -> str:
         """The file's, with the condition."""
-        return name_of(self.path) + ("" if self.where is None else f", {self.where}")
+        return name_of(self.source.path) + ("" if self.where is None else f", {self.where}")
 
     def described(self) -> str:
         """What there is, in a line."""
@@ -68,26 +66,26 @@ class DataSet:
 
         Raises UsageError where there are none, and what `read_recorded` raises.
         """
-        recorded = _recorded(self.path, self.mapping)
+        recorded = _recorded(self.source)
         spec = recorded_spec(recorded)
         chosen = spec if self.where is None else select_inputs(spec, self.where)
         kept = [given for given in chosen.inputs if _is_searched(recorded, given)]
         if not kept:
             raise UsageError(
-                f"{self.path}: none of its {len(chosen.inputs)} inputs has two configurations and "
-                "one that worked; there is nothing to search"
+                f"{self.source.path}: none of its {len(chosen.inputs)} inputs has two "
+                "configurations and one that worked; there is nothing to search"
             )
         return recorded, dataclasses.replace(chosen, inputs=tuple(kept))
 
     @property
     def teachers(self) -> list[Recorded]:
         """Recordings of other devices, from which it may learn."""
-        return [_recorded(path, self.mapping) for path in self.taught_by]
+        return [_recorded(source) for source in self.taught_by]
 
 
 @functools.lru_cache(maxsize=2)
-def _recorded(path: Path, mapping: Path | None) -> Recorded:
-    return read_recorded(path, mapping)
+def _recorded(source: Source) -> Recorded:
+    return source.read()
 
 
 @functools.lru_cache(maxsize=2)

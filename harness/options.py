@@ -58,8 +58,8 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         "--mapping",
         type=Path,
         metavar="FILE",
-        help="for --replay of a CSV file: the YAML file that says what its columns are "
-        "(default: beside it, with the ending .yaml)",
+        help="for CSV files of --replay and --warm-start: the YAML file that says what their "
+        "columns are (default: beside each, with the ending .yaml)",
     )
 
 

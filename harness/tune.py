@@ -25,7 +25,7 @@ from harness.errors import UsageError
 from harness.inputs import select_inputs
 from harness.options import kept_options, make_parser
 from harness.recordings.campaign import RecordedCampaign, describe_recording
-from harness.recordings.read import read_recorded, recorded_spec, recording_of
+from harness.recordings.read import recorded_spec, recording_of, sources
 from harness.recordings.recorded import Recorded
 from harness.records import Config, Value
 from harness.results import Store, shown_place, sqlite_path, writing
@@ -54,7 +54,7 @@ def _tune(args: argparse.Namespace) -> int:
     if args.list_techniques:
         print("\n".join(techniques()))
         return 0
-    recorded = _read_recorded(args)
+    recorded, teachers = _read_recordings(args)
     whole = _with_measure_options(recorded_spec(recorded) if recorded else _load(args.space), args)
     spec = whole if args.inputs is None else select_inputs(whole, args.inputs)
     _check_log(args.results_log)
@@ -63,7 +63,7 @@ def _tune(args: argparse.Namespace) -> int:
         if path is not None and sqlite_path(place) == path:
             raise UsageError(f"{option} and --database are both {place}; write to another file")
     options = _search_options(spec, args)
-    taught_by = _read_teachers(args.warm_start, options)
+    _check_taught(teachers, options)
     console = make_console()
     opened = _replaying(recorded, args, console) if recorded else _measurer(whole, args, console)
     with writing(place) as engine, opened as measurer:
@@ -71,7 +71,7 @@ def _tune(args: argparse.Namespace) -> int:
         store = Store(engine)
         make_opentuner_tables(store)
         with ProgressDisplay(console, args.quiet) as display:
-            given = (spec, measurer, store, options, display, args.fresh, args.validate, taught_by)
+            given = (spec, measurer, store, options, display, args.fresh, args.validate, teachers)
             campaign = RecordedCampaign(recorded, *given) if recorded else Campaign(*given)
             campaign.check_seeds()
             reports = campaign.run()
@@ -88,18 +88,19 @@ def _load(space: Path | None) -> Spec:
     return load_spec(space)
 
 
-def _read_recorded(args: argparse.Namespace) -> Recorded | None:
-    """The recording that stands in for a space and a device; None where there is a space."""
-    if args.replay is None:
-        if args.mapping is not None:
-            raise UsageError("--mapping goes with --replay FILE")
-        return None
-    if args.space is not None or args.recording is not None or args.backend != "auto":
+def _read_recordings(args: argparse.Namespace) -> tuple[Recorded | None, list[Recorded]]:
+    """The recording that stands in for a space and a device, None where there is a space; and
+    those that the search is taught by."""
+    replayed = [] if args.replay is None else [args.replay]
+    if args.mapping is not None and not (replayed or args.warm_start):
+        raise UsageError("--mapping goes with --replay FILE or --warm-start FILE")
+    if replayed and (args.space or args.recording or args.backend != "auto"):
         raise UsageError(
             "--replay makes its space from the recording alone; leave out the space, --backend "
             "and --recording"
         )
-    return read_recorded(args.replay, args.mapping)
+    found = [source.read() for source in sources([*replayed, *args.warm_start], args.mapping)]
+    return (found[0] if replayed else None), found[len(replayed) :]
 
 
 @contextmanager
@@ -156,15 +157,13 @@ def _techniques(spec: Spec, args: argparse.Namespace) -> tuple[str, ...]:
     return resolve_techniques(["UniformRandom"])
 
 
-def _read_teachers(paths: Sequence[Path], options: SearchOptions) -> list[Recorded]:
-    """The recordings that the search is taught by."""
+def _check_taught(teachers: Sequence[Recorded], options: SearchOptions) -> None:
     learns = taught_techniques()
-    if paths and not set(learns) & set(options.techniques):
+    if teachers and not set(learns) & set(options.techniques):
         raise UsageError(
             f"--warm-start teaches {' and '.join(learns)} alone, and the technique is "
             f"{', '.join(options.techniques)}; add --technique {learns[0]}"
         )
-    return [read_recorded(path) for path in paths]
 
 
 def _check_log(log: Path | None) -> None:

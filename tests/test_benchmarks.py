@@ -26,7 +26,7 @@ from benchmarks.search_figures import (
     padded,
 )
 from harness.errors import UsageError
-from harness.recordings.read import read_recorded
+from harness.recordings.read import Source, read_recorded
 from harness.recordings.space import ListedSpace
 
 INF = math.inf
@@ -257,11 +257,11 @@ def test_warm_start_learns_from_the_same_kernel_on_other_devices_alone(
     other = tmp_path / "other.json"
     other.write_text(recording.read_text().replace("a GPU", "another GPU"))
     assert warm_started(space, landscape, []) is None
-    learnt = warm_started(space, landscape, [recording, other])
+    learnt = warm_started(space, landscape, [Source(recording), Source(other)])
     assert learnt is not None
     assert [len(lesson.times_s) for lesson in learnt.lessons] == [22]
     with pytest.raises(UsageError, match="names no recording of small on another device"):
-        warm_started(space, landscape, [recording])
+        warm_started(space, landscape, [Source(recording)])
 
 
 # ------------------------------------------------------------------------- command

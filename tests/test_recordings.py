@@ -739,7 +739,7 @@ def test_inputs_choose_among_those_recorded(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--mapping", "m.yaml"], "--mapping goes with --replay FILE"),
+        (["--mapping", "m.yaml"], "--mapping goes with --replay FILE or --warm-start FILE"),
         (["space.yaml", "--replay", "r.json"], "makes its space from the recording alone"),
         (["--replay", "r.json", "--backend", "opencl"], "makes its space from the recording"),
         (["--replay", "none.json"], "none.json: does not exist; name a recording"),

@@ -24,6 +24,7 @@ from benchmarks.transfer_figures import (
 from benchmarks.transfer_runs import DataSet, drawn
 from benchmarks.transfer_told import ratio_line, table, write_figures, write_searches
 from harness.errors import UsageError
+from harness.recordings.read import Source
 from harness.records import Input
 
 INF = math.inf
@@ -149,7 +150,7 @@ def recording(tmp_path: Path) -> Path:
 
 
 def test_inputs_without_anything_to_search_are_left_out(recording: Path) -> None:
-    _, spec = DataSet(recording).read()
+    _, spec = DataSet(Source(recording)).read()
     assert [dict(given) for given in spec.inputs] == [
         {"device": "x", "n": 1},
         {"device": "y", "n": 1},
@@ -157,9 +158,9 @@ def test_inputs_without_anything_to_search_are_left_out(recording: Path) -> None
 
 
 def test_condition_may_compare_words(recording: Path) -> None:
-    data = DataSet(recording, where="device == 'y'")
+    data = DataSet(Source(recording), where="device == 'y'")
     assert data.described() == (
         "small, device == 'y': 1 inputs of 2 to 2 configurations, in the median 2"
     )
     with pytest.raises(UsageError, match="none of its 1 inputs has two configurations"):
-        DataSet(recording, where="n == 2").read()
+        DataSet(Source(recording), where="n == 2").read()

@@ -13,7 +13,7 @@ from benchmarks.peers.entrants import Entrant, prepared
 from benchmarks.peers.landscape import Landscape, Peer, landscapes
 from harness.processes import Processes, ProcessLost
 from harness.progress import Display
-from harness.recordings.read import read_recorded
+from harness.recordings.read import Source
 
 _BLOCK = 5  # seeds a job
 _LONGEST_S = 3600.0  # of one job
@@ -24,14 +24,14 @@ Courses = Mapping[int, Sequence[float]]
 
 @dataclass(frozen=True)
 class Job:
-    """A block of seeds of one entrant on one landscape, the `ordinal`-th of the file `path`."""
+    """A block of seeds of one entrant on one landscape, the `ordinal`-th of its file."""
 
-    path: Path
+    source: Source
     ordinal: int
     entrant: Entrant
     seeds: tuple[int, ...]
     budget: int
-    taught: tuple[Path, ...]
+    taught: tuple[Source, ...]
     scratch: Path
 
 
@@ -53,11 +53,11 @@ class Contest:
     `taught` are the recordings from which `auto` may learn before its first test.
     """
 
-    places: Sequence[tuple[Path, int]]
+    places: Sequence[tuple[Source, int]]
     entrants: Sequence[Entrant]
     seeds: int
     budget: int
-    taught: tuple[Path, ...] = ()
+    taught: tuple[Source, ...] = ()
 
     def hold(self, processes: int, scratch: Path, display: Display) -> Held:
         """Run all searches; one that fails is noted, and the others go on."""
@@ -75,16 +75,16 @@ class Contest:
                     told.add(place)
                 else:
                     held.courses.setdefault((place, job.entrant), {}).update(found)
-                display.step(f"{job.entrant} on {job.path.name}")
+                display.step(f"{job.entrant} on {job.source.path.name}")
         return held
 
     def _jobs(self, scratch: Path) -> Iterator[tuple[int, Job]]:
         """Landscape by landscape, so that each process reads a recording once."""
-        for place, (path, ordinal) in enumerate(self.places):
+        for place, (source, ordinal) in enumerate(self.places):
             for entrant in self.entrants:
                 for first in range(0, self.seeds, _BLOCK):
                     seeds = tuple(range(first, min(first + _BLOCK, self.seeds)))
-                    job = Job(path, ordinal, entrant, seeds, self.budget, self.taught, scratch)
+                    job = Job(source, ordinal, entrant, seeds, self.budget, self.taught, scratch)
                     yield place, job
 
 
@@ -94,16 +94,18 @@ def _told(error: Exception) -> str:
 
 def run(job: Job) -> Courses:
     """A job, in a process of its own."""
-    peer = _peer(job.path, job.ordinal, job.entrant.tuner, job.scratch, job.taught)
+    peer = _peer(job.source, job.ordinal, job.entrant.tuner, job.scratch, job.taught)
     technique, budget = job.entrant.technique, job.budget
     return {seed: peer.search(technique, seed, budget).best_s for seed in job.seeds}
 
 
 @functools.lru_cache(maxsize=4)
-def _peer(path: Path, ordinal: int, tuner: str, scratch: Path, taught: tuple[Path, ...]) -> Peer:
-    return prepared(tuner, _landscape(path, ordinal), scratch, taught)
+def _peer(
+    source: Source, ordinal: int, tuner: str, scratch: Path, taught: tuple[Source, ...]
+) -> Peer:
+    return prepared(tuner, _landscape(source, ordinal), scratch, taught)
 
 
 @functools.lru_cache(maxsize=1)
-def _landscape(path: Path, ordinal: int) -> Landscape:
-    return landscapes(read_recorded(path))[ordinal]
+def _landscape(source: Source, ordinal: int) -> Landscape:
+    return landscapes(source.read())[ordinal]

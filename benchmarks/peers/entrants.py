@@ -14,6 +14,7 @@ from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
 from harness import __version__
 from harness.errors import UsageError
+from harness.recordings.read import Source
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques
 
@@ -71,7 +72,7 @@ class Entrant:
         return f"{self.tuner}:{self.technique}" if self.tuner else self.technique
 
 
-def prepared(tuner: str, landscape: Landscape, scratch: Path, taught: tuple[Path, ...]) -> Peer:
+def prepared(tuner: str, landscape: Landscape, scratch: Path, taught: tuple[Source, ...]) -> Peer:
     """A tuner, by its name, prepared for a landscape."""
     module = importlib.import_module(f"benchmarks.peers.{tuner or 'ours'}")
     peer: Peer = module.PEER(landscape, scratch, taught)

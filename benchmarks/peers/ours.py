@@ -15,7 +15,7 @@ from benchmarks.peers.landscape import Course, Landscape
 from harness.backends.replay import ReplayMeasurer
 from harness.errors import UsageError
 from harness.prior import Taught
-from harness.recordings.read import read_recorded, recorded_spec, recording_of
+from harness.recordings.read import Source, recorded_spec, recording_of
 from harness.recordings.space import ListedSpace
 from harness.records import Outcome
 from harness.results import RunPlan, Store, writing
@@ -37,7 +37,7 @@ _PARALLELISM = 1  # as harness.tune --replay has it, since nothing is built besi
 class Ours:
     """Techniques of harness.search over one landscape."""
 
-    def __init__(self, landscape: Landscape, scratch: Path, teachers: Sequence[Path]) -> None:
+    def __init__(self, landscape: Landscape, scratch: Path, teachers: Sequence[Source]) -> None:
         """`teachers` are recordings that `auto` may learn from before its first test."""
         self._landscape = landscape
         self._spec = recorded_spec(landscape.recorded)
@@ -91,16 +91,16 @@ class Ours:
         )
 
 
-def warm_started(space: Space, landscape: Landscape, paths: Sequence[Path]) -> Taught | None:
+def warm_started(space: Space, landscape: Landscape, teachers: Sequence[Source]) -> Taught | None:
     """What those of the recordings teach that are of the same kernel on another device; None
     without recordings. Raises UsageError where none of them is."""
-    if not paths:
+    if not teachers:
         return None
     here = landscape.recorded
     names = {parameter.name for parameter in here.parameters}
     recordings = [
         recorded
-        for recorded in map(read_recorded, paths)
+        for recorded in (source.read() for source in teachers)
         if recorded.device != here.device and {p.name for p in recorded.parameters} == names
     ]
     if not recordings:

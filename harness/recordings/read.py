@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.backends.replay import Recording
@@ -19,6 +21,36 @@ from harness.spec.model import Measure, Search, Verify
 _SQLITE_HEADER = b"SQLite format 3\0"
 
 
+@dataclass(frozen=True)
+class Source:
+    """A file to read a recording from, with its mapping if that does not stand beside it."""
+
+    path: Path
+    mapping: Path | None = None
+
+    def read(self) -> Recorded:
+        """As `read_recorded`."""
+        return read_recorded(self.path, self.mapping)
+
+
+def sources(paths: Sequence[Path], mapping: Path | None) -> list[Source]:
+    """Files of which those that are CSV have this mapping; raises UsageError where none is, and
+    RecordingError for what cannot be read."""
+    found = [Source(path.resolve(), None if _is_json(path) else mapping) for path in paths]
+    if mapping is not None and not any(source.mapping for source in found):
+        told = ", ".join(map(str, paths)) + (" is JSON" if len(paths) == 1 else " are JSON")
+        raise UsageError(f"--mapping is for CSV files, and {told}; leave it out")
+    return found
+
+
+def _is_json(path: Path) -> bool:
+    return _begins_json(read_bounded(path))
+
+
+def _begins_json(content: bytes) -> bool:
+    return content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+
+
 def read_recorded(path: Path, mapping: Path | None = None) -> Recorded:
     """Read a recording; what it is shows in its first characters.
 
@@ -31,7 +63,7 @@ def read_recorded(path: Path, mapping: Path | None = None) -> Recorded:
             f"{path}: is a results database; replay it with its space: python -m harness.tune "
             f"SPACE --backend replay --recording {path}; or export it with python -m harness.export"
         )
-    if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (b"{", b"["):
+    if not _begins_json(content):
         return read_mapped_csv(path, mapping)
     if mapping is not None:
         raise UsageError(f"--mapping is for CSV files, and {path} is JSON; leave it out")
