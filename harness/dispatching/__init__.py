@@ -1,0 +1,1 @@
+"""From measurements on many inputs to code that chooses a configuration for any input."""
