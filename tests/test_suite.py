@@ -4,9 +4,10 @@ divides, and one wrong operator or bound that the reference must catch."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,9 @@ import yaml
 
 from harness.backends.choose import Backend, choose
 from harness.backends.nvcc import find_nvcc
-from harness.builds import Builds
 from harness.errors import BackendUnavailable
-from harness.inspection import architecture_target, target_space
+from harness.inspection import Target, architecture_target, target_space
+from harness.processes import Processes, count_of_builders
 from harness.programs import make_program
 from harness.records import Config, Input, Measurement, Outcome
 from harness.results import campaigns, read_measurements, reading
@@ -67,25 +68,49 @@ def case(request: pytest.FixtureRequest) -> SuiteCase:
     return SuiteCase(path.stem, tuple(data["configs"]), inputs, data["mutation"])
 
 
+class KeptProcesses(Processes):
+    """Processes that one measurer leaves to the next: a kernel takes seconds, and each new
+    process as long again, for imports and for the start of PoCL's compiler."""
+
+    def close(self) -> None:
+        """Go on; `end` ends them."""
+
+    def end(self) -> None:
+        super().close()
+
+
 @pytest.fixture(scope="module")
-def opencl() -> Backend:
+def opencl() -> Iterator[Backend]:
+    """PoCL, for whose every measurer the same processes work."""
     pytest.importorskip("pyopencl")
-    return choose("opencl")
+    device, builders = KeptProcesses(1), KeptProcesses(count_of_builders())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.workers.Processes", lambda _: device)
+        patch.setattr("harness.builds.Processes", lambda _: builders)
+        yield choose("opencl")
+    device.end()
+    builders.end()
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def architecture(request: pytest.FixtureRequest) -> Target:
+    return architecture_target(request.param)
 
 
 def spec_of(case: SuiteCase, root: Path = ROOT) -> Spec:
     return load_spec(root / "spaces" / f"{case.name}.yaml").with_measure(SHORT)
 
 
-def measured(case: SuiteCase, spec: Spec, backend: Backend) -> Iterator[Measurement]:
-    """Every corner on every input."""
+def measured(
+    case: SuiteCase, spec: Spec, backend: Backend, points: Iterable[tuple[Input, int]]
+) -> Iterator[Measurement]:
+    """These corners on these inputs, one by one."""
     with closing(LocalMeasurer(spec, backend)) as measurer:
-        for given in case.inputs:
+        for given, number in points:
             space = Space.of(spec, given, measurer.limits, measurer.compiler)
-            for number in range(len(case.configs)):
-                config = case.config(space, number)
-                assert space.why_illegal(config) is None, f"{config} on ({given})"
-                yield measurer.measure(space, given, config, None)
+            config = case.config(space, number)
+            assert space.why_illegal(config) is None, f"{config} on ({given})"
+            yield measurer.measure(space, given, config, None)
 
 
 def test_every_space_has_its_case() -> None:
@@ -99,7 +124,8 @@ def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
 
 
 def test_corners_verify_on_inputs_that_no_block_divides(case: SuiteCase, opencl: Backend) -> None:
-    found = list(measured(case, spec_of(case), opencl))
+    points = itertools.product(case.inputs, range(len(case.configs)))
+    found = list(measured(case, spec_of(case), opencl, points))
     told = [f"{m.config} on ({m.input}): {m.outcome}: {m.message}" for m in found]
     assert [m.outcome for m in found] == [Outcome.OK] * len(found), "\n".join(told)
 
@@ -111,7 +137,10 @@ def test_planted_fault_is_caught(case: SuiteCase, opencl: Backend, tmp_path: Pat
     text = source.read_text(encoding="utf-8")
     assert text.count(case.mutation["from"]) == 1
     source.write_text(text.replace(case.mutation["from"], case.mutation["to"]), encoding="utf-8")
-    found = measured(case, spec_of(case, tmp_path), opencl)
+    # A corner takes long to compile; the last input, the largest, is the likeliest to show it.
+    numbers = range(len(case.configs))
+    points = ((given, number) for number in numbers for given in reversed(case.inputs))
+    found = measured(case, spec_of(case, tmp_path), opencl, points)
     assert any(m.outcome is Outcome.WRONG_RESULT for m in found), case.mutation["why"]
 
 
@@ -130,15 +159,12 @@ def test_space_tunes_with_a_small_budget(case: SuiteCase, opencl: Backend, tmp_p
 
 
 @needs_nvcc
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_corners_compile_without_a_warning(case: SuiteCase, arch: str) -> None:
-    spec, target = spec_of(case), architecture_target(arch)
-    space = target_space(spec, target, case.inputs[0])
+def test_corners_compile_without_a_warning(case: SuiteCase, architecture: Target) -> None:
+    assert architecture.nvcc is not None
+    spec = spec_of(case)
+    space = target_space(spec, architecture, case.inputs[0])
     configs = [case.config(space, number) for number in range(len(case.configs))]
     assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
-    programs = [make_program(spec, space, config, target.language) for config in configs]
-    with closing(Builds(target.backend, target.identity)) as builds:
-        for program in programs:
-            builds.start(program)
-        logs = [builds.finish(program).build.log for program in programs]
+    programs = [make_program(spec, space, config, architecture.language) for config in configs]
+    logs = [architecture.nvcc.compile(program).build.log for program in programs]
     assert logs == [""] * len(logs)
