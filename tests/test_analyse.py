@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import analyse
 from harness.analyse import main
-from harness.records import Config, Input, Measurement, Outcome, Timing, shown
-from harness.results import Row
+from harness.records import Config, Environment, Input, Measurement, Outcome, Timing, shown
+from harness.results import Campaign, Key, Row
+from harness.tables import Results
 from tests.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
 
 SMALL = """\
@@ -159,6 +159,11 @@ def test_flags_of_other_compilers_do_not_hide_the_default(
     assert "use_fast_math" not in out
 
 
+CAMPAIGN = Campaign(
+    Key("p", "f", 0), "one", "One", Environment("formula", "none", "", "", ""), Config({}), {}
+)
+
+
 def final(time_s: float, block: int) -> Measurement:
     timing = Timing((time_s, time_s))
     return Measurement(Config({"BLOCK": block}), Input({"n": 1}), Outcome.OK, timing)
@@ -173,5 +178,5 @@ def test_finals_of_another_turn_are_not_compared() -> None:
         Row(4, "final", final(3.0, 256), "second"),
         Row(5, "final", final(2.0, 64), "second"),
     ]
-    _, finals = analyse._by_input(rows)
+    finals = Results(CAMPAIGN, ("r.db",), tuple(rows)).finals
     assert [m.config["BLOCK"] for m in finals[Input({"n": 1})]] == [256, 64]

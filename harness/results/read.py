@@ -39,12 +39,18 @@ class Key:
 
 @dataclass(frozen=True)
 class Row:
-    """A measurement as it was stored."""
+    """A measurement as it was stored.
+
+    `uuid` is the same in every copy of it; `requestor` is the technique whose test it answered
+    first, None for what no search asked for.
+    """
 
     id: int
     stage: str
     measurement: Measurement
     turn: str | None = None
+    uuid: str = ""
+    requestor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ class Campaign:
     environment: Environment
     default: Config
     roles: Mapping[str, str]
+    constraints: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -100,6 +107,7 @@ def _campaign(key: Key, row: Mapping[Any, Any]) -> Campaign:
         Environment(**{name: row[name] for name in told}),
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
+        tuple(row["constraints"]),
     )
 
 
@@ -114,7 +122,8 @@ def read_measurements(
     query = chosen.with_only_columns(*_columns(connection)).order_by(schema.measurements.c.id)
     with refusing_damage(connection):
         samples, observed = _samples(connection, chosen), _observed(connection, chosen)
-        return [_row(row, samples, observed) for row in connection.execute(query).mappings()]
+        asked = _requestors(connection, chosen)
+        return [_row(row, samples, observed, asked) for row in connection.execute(query).mappings()]
 
 
 def last_turn(rows: Iterable[Row]) -> list[Measurement]:
@@ -128,11 +137,13 @@ def _row(
     row: Mapping[Any, Any],
     samples: Mapping[int, list[float]],
     observed: Mapping[int, dict[str, float]],
+    asked: Mapping[int, str],
 ) -> Row:
     row_id = row["measurement_id"]
     try:
         measurement = _measurement(row, samples.get(row_id, []), observed.get(row_id, {}))
-        return Row(row_id, row["stage"], measurement, row["turn"])
+        requestor = asked.get(row_id)
+        return Row(row_id, row["stage"], measurement, row["turn"], row["uuid"], requestor)
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"measurement {row_id}: {error}") from None
 
@@ -151,6 +162,7 @@ BUILD_COLUMNS = (
 
 _COLUMNS = (
     schema.measurements.c.id.label("measurement_id"),
+    schema.measurements.c.uuid,
     schema.measurements.c.stage,
     schema.measurements.c.turn,
     schema.measurements.c.outcome,
@@ -205,6 +217,20 @@ def _samples(connection: Connection, chosen: Select[Any]) -> dict[int, list[floa
     for measurement_id, time_s in connection.execute(query):
         samples.setdefault(measurement_id, []).append(time_s)
     return samples
+
+
+def _requestors(connection: Connection, chosen: Select[Any]) -> dict[int, str]:
+    """Who asked first for each measurement."""
+    ids, table = chosen.subquery(), schema.tests
+    query = (
+        select(table.c.measurement_id, table.c.requestor)
+        .join(ids, table.c.measurement_id == ids.c.id)
+        .order_by(table.c.id)
+    )
+    asked: dict[int, str] = {}
+    for measurement_id, requestor in connection.execute(query):
+        asked.setdefault(measurement_id, requestor)
+    return asked
 
 
 def _observed(connection: Connection, chosen: Select[Any]) -> dict[int, dict[str, float]]:

@@ -1,0 +1,263 @@
+"""Results databases as tables: pandas for scripts, a Matrix for what learns which configuration
+suits which input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.dispatching.matrix import Matrix, make_matrix
+from harness.errors import UsageError
+from harness.expression import Expression
+from harness.records import Config, Input, Measurement
+from harness.results import (
+    Campaign,
+    Key,
+    Row,
+    campaigns,
+    last_turn,
+    read_measurements,
+    reading,
+    shown_place,
+)
+from harness.timing import is_within_noise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CANDIDATES = 200
+"""Of a matrix; of more, those of the least mean slowdown, and the winners."""
+
+Measured = Mapping[Config, Measurement]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Measurements that may be compared: of one space, on one device, of one campaign."""
+
+    campaign: Campaign
+    places: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        """What it is of."""
+        return f"{self.campaign.space_name} on {self.campaign.environment}"
+
+    @cached_property
+    def measured(self) -> Mapping[Input, Measured]:
+        """Of each input the configurations that were searched, or measured across inputs."""
+        found: dict[Input, dict[Config, Measurement]] = {}
+        for row in self.rows:
+            if row.stage != "final":
+                found.setdefault(row.measurement.input, {})[row.measurement.config] = (
+                    row.measurement
+                )
+        return found
+
+    @cached_property
+    def finals(self) -> Mapping[Input, Sequence[Measurement]]:
+        """Of each input what was last measured again in turn."""
+        rows: dict[Input, list[Row]] = {}
+        for row in self.rows:
+            if row.stage == "final":
+                rows.setdefault(row.measurement.input, []).append(row)
+        return {given: last_turn(found) for given, found in rows.items()}
+
+    @cached_property
+    def default(self) -> Config:
+        """The default, without the flags of compilers other than the one that was used."""
+        tuned = {name for known in self.measured.values() for config in known for name in config}
+        told = self.campaign.default
+        return Config({name: value for name, value in told.items() if name in tuned})
+
+    @cached_property
+    def best_known(self) -> Mapping[Input, Measured]:
+        """Of each input its configurations, each by the measurement that is to be trusted most:
+        that of the finals, since the search's own best is flattered."""
+        return {
+            given: dict(known) | {m.config: m for m in self.finals.get(given, ())}
+            for given, known in self.measured.items()
+        }
+
+    def table(self) -> pd.DataFrame:
+        """A row a measurement, with two levels of columns: `input` has the features, `config`
+        the parameters, `measured` the rest.
+
+        Of these `time_s` is the median, NaN unless the outcome is `ok`; `samples_s` are the raw
+        samples; `uniform` tells whether a uniform draw asked for it, so that statistics over
+        parameters may be without bias.
+        """
+        import pandas as pd  # here: it takes half a second to load
+
+        parts = {
+            "input": pd.DataFrame([dict(row.measurement.input) for row in self.rows]),
+            "config": pd.DataFrame([dict(row.measurement.config) for row in self.rows]),
+            "measured": pd.DataFrame([_told(row) for row in self.rows]),
+        }
+        joined: pd.DataFrame = pd.concat(parts, axis=1)
+        return joined
+
+    def matrix(self) -> Matrix:
+        """Times of the candidates on every input on which anything worked: the default, every
+        winner, and what was measured on all inputs.
+
+        Of candidates with the same times everywhere, as those of equal machine code have, only
+        the first stands. A candidate applies where the space's constraints hold.
+        """
+        import pandas as pd
+
+        known = {given: row for given, row in self.best_known.items() if _least(row) < math.inf}
+        inputs, candidates = list(known), self._candidates(known)
+        time_s = np.array([[_time_s(known[i].get(c)) for c in candidates] for i in inputs])
+        constraints = [Expression(text) for text in self.campaign.constraints]
+        applies = [[_holds(constraints, i, c) for c in candidates] for i in inputs]
+        return make_matrix(
+            pd.DataFrame([dict(given) for given in inputs]),
+            candidates,
+            time_s.reshape(len(inputs), len(candidates)),
+            applies=np.array(applies, dtype=bool).reshape(len(inputs), len(candidates)),
+            best_s=np.array([_least(known[given]) for given in inputs]),
+            tied=np.array([_ties(known[given], candidates) for given in inputs], dtype=bool),
+            default=0,
+        )
+
+    def _candidates(self, known: Mapping[Input, Measured]) -> list[Config]:
+        winners = [min(row.values(), key=lambda m: m.time_s).config for row in known.values()]
+        everywhere = [
+            c for c in next(iter(known.values()), {}) if all(c in r for r in known.values())
+        ]
+        everywhere.sort(key=lambda c: _mean_log_slowdown(known, c))
+        distinct: dict[tuple[float, ...], Config] = {}
+        for config in [self.default, *winners, *everywhere[:MOST_CANDIDATES]]:
+            column = tuple(_time_s(row.get(config)) for row in known.values())
+            key = tuple(-1.0 if math.isnan(time_s) else time_s for time_s in column)
+            distinct.setdefault(key, config)
+        return list(distinct.values())
+
+
+def _told(row: Row) -> dict[str, object]:
+    m = row.measurement
+    asked = row.requestor or ""
+    return {
+        "stage": row.stage,
+        "outcome": m.outcome.value,
+        "time_s": m.time_s if m.timing else math.nan,
+        "mean_s": m.timing.mean_s if m.timing else math.nan,
+        "std_s": m.timing.std_s if m.timing else math.nan,
+        "samples_s": m.timing.samples_s if m.timing else (),
+        "requestor": row.requestor,
+        "uniform": asked in ("UniformRandom", "unmeasured") or asked.endswith("(uniform)"),
+        "message": m.message,
+        **m.observed,
+    }
+
+
+def _time_s(measurement: Measurement | None) -> float:
+    return math.nan if measurement is None else measurement.time_s
+
+
+def _least(row: Measured) -> float:
+    return min((m.time_s for m in row.values()), default=math.inf)
+
+
+def _mean_log_slowdown(known: Mapping[Input, Measured], config: Config) -> float:
+    ratios = [row[config].time_s / _least(row) for row in known.values()]
+    return math.inf if math.inf in ratios else math.fsum(map(math.log, ratios)) / len(ratios)
+
+
+def _holds(constraints: Iterable[Expression], given: Input, config: Config) -> bool:
+    values = {**given, **config}
+    return all(constraint.holds(values) for constraint in constraints)
+
+
+def _ties(row: Measured, candidates: Sequence[Config]) -> list[bool]:
+    """Which candidates do not differ from the best one for certain."""
+    best = min(row.values(), key=lambda m: m.time_s).timing
+    timings = [m.timing if (m := row.get(config)) else None for config in candidates]
+    return [bool(best and timing and is_within_noise(timing, best)) for timing in timings]
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def read_results(
+    places: Sequence[str], space: str | None = None, all_campaigns: bool = False
+) -> list[Results]:
+    """What databases hold, one Results for what may be compared, the last begun first.
+
+    Measurements of one campaign that stand in several databases are one Results, each counted
+    once. Without `all_campaigns` only the last campaign of each program and environment. Raises
+    UsageError where nothing is left.
+    """
+    found: dict[tuple[Key, str], list[tuple[str, Campaign, list[Row]]]] = {}
+    held: set[str] = set()
+    for place in places:
+        with reading(place) as engine, engine.connect() as connection:
+            there = campaigns(connection)
+            held |= {campaign.space_name for campaign in there}
+            chosen = [c for c in there if space in (None, c.space_name)]
+            for campaign in chosen if all_campaigns else _latest(chosen):
+                rows = read_measurements(connection, campaign.key)
+                same = found.setdefault((campaign.key, campaign.space_name), [])
+                same.append((place, campaign, rows))
+    if not found:
+        raise UsageError(_nothing(places, space, held))
+    return [_joined(parts) for parts in found.values()]
+
+
+def _latest(found: Iterable[Campaign]) -> list[Campaign]:
+    """The last campaign of each program and environment."""
+    latest: dict[tuple[str, str], Campaign] = {}
+    for campaign in found:
+        latest.setdefault((campaign.key.program_sha256, campaign.key.fingerprint), campaign)
+    return list(latest.values())
+
+
+def _joined(parts: Sequence[tuple[str, Campaign, list[Row]]]) -> Results:
+    rows = {row.uuid: row for _, _, part in parts for row in part}
+    return Results(parts[0][1], tuple(place for place, _, _ in parts), tuple(rows.values()))
+
+
+def _nothing(places: Sequence[str], space: str | None, held: Iterable[str]) -> str:
+    told, names = ", ".join(map(shown_place, places)), ", ".join(sorted(held))
+    if not names:
+        return f"{told}: no runs yet; `python -m harness.tune SPACE --database ...` adds some"
+    return f"{told}: no results of a space `{space}`; there are {names}"
+
+
+def the_one(found: Sequence[Results]) -> Results:
+    """The only Results there are; raises UsageError that says in what several differ, since their
+    times must not be mixed."""
+    if len(found) == 1:
+        return found[0]
+    told = [_facts(results.campaign) for results in found]
+    lines = [
+        f"    {name}: {', '.join(dict.fromkeys(facts[name] for facts in told))}"
+        for name in told[0]
+        if len({facts[name] for facts in told}) > 1
+    ]
+    raise UsageError(
+        f"{len(found)} results that must not be mixed, since they differ in\n"
+        + "\n".join(lines)
+        + "\nchoose one with --space NAME, or give the database of one device alone"
+    )
+
+
+def _facts(campaign: Campaign) -> dict[str, str]:
+    told = campaign.environment
+    return {
+        "space": campaign.space_name,
+        "program (kernel source and host module)": campaign.key.program_sha256[:8],
+        "backend": told.backend,
+        "device": told.device,
+        "platform": told.platform,
+        "driver": told.driver,
+        "compiler": told.compiler,
+        "campaign": str(campaign.key.campaign),
+    }
