@@ -1,0 +1,92 @@
+"""Databases as tables: of what was measured, and of candidates on inputs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.errors import UsageError
+from harness.records import Config, Input
+from harness.tables import Results, read_results, the_one
+from tests.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: NAME
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  TILE: {values: [1, 2], default: 1}
+constraints: [BLOCK * TILE <= n * 16]
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}]}
+"""
+
+
+def time_s(given: Input, config: Config) -> float:
+    """Each input wants a block of its own; TILE=2 fails on the largest."""
+    if given["n"] == 32 and config["TILE"] == 2:
+        return math.inf
+    best = {8: 16, 16: 64, 32: 256}[given["n"]]  # type: ignore[index]
+    return 1e-3 * (1 if config["BLOCK"] == best else 2) * (1.5 if config["TILE"] == 2 else 1)
+
+
+def fill(folder: Path, database: str, name: str = "small") -> str:
+    """A database with a finished campaign; its place."""
+    spec = make_spec(folder, SPACE.replace("NAME", name))
+    with opened(spec, folder / database, FormulaMeasurer(time_s)) as (campaign, _):
+        campaign.run()
+    return str(folder / database)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """All of a small space."""
+    return the_one(read_results([fill(tmp_path_factory.mktemp("tables"), "r.db")]))
+
+
+def test_a_row_of_the_table_is_a_measurement(results: Results) -> None:
+    table = results.table()
+    searched = table[table["measured", "stage"] == "search"]
+    # 16 * 8 leaves out what is larger than 128 on the smallest input.
+    assert searched.groupby(("input", "n")).size().to_dict() == {8: 4, 16: 5, 32: 6}
+    failed = searched[searched["measured", "outcome"] == "build_failed"]
+    assert set(failed["input", "n"]) == {32}
+    assert set(failed["config", "TILE"]) == {2}
+    assert failed["measured", "time_s"].isna().all()
+    worked = searched[searched["measured", "outcome"] == "ok"]
+    assert worked["measured", "samples_s"].map(len).eq(3).all()
+    assert not worked["measured", "time_s"].isna().any()
+
+
+def test_the_matrix_has_candidates_that_apply_where_constraints_hold(results: Results) -> None:
+    matrix = results.matrix()
+    assert matrix.features["n"].tolist() == [8, 16, 32]
+    assert matrix.default == 0
+    assert matrix.candidates[0] == Config({"BLOCK": 64, "TILE": 1})
+    assert matrix.slowdown[:, 0].tolist() == pytest.approx([2, 1, 2])
+    assert matrix.tied[:, 0].tolist() == [False, True, False]
+    wide = matrix.candidates.index(Config({"BLOCK": 256, "TILE": 1}))
+    assert matrix.applies[:, wide].tolist() == [False, True, True]
+    assert np.isnan(matrix.time_s[0, wide])
+    assert matrix.slowdown[1:, wide].tolist() == pytest.approx([2, 1])
+
+
+def test_the_same_measurements_in_two_databases_count_once(
+    results: Results, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(Path(results.places[0]).read_bytes())
+    joined = the_one(read_results([results.places[0], str(copy)]))
+    assert len(joined.rows) == len(results.rows)
+    assert joined.places == (results.places[0], str(copy))
+
+
+def test_what_must_not_be_mixed_is_refused_with_what_differs(
+    results: Results, tmp_path: Path
+) -> None:
+    other = fill(tmp_path, "other.db", "other")
+    with pytest.raises(UsageError, match=r"differ in\n    space: small, other\nchoose one"):
+        the_one(read_results([results.places[0], other]))
