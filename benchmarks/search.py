@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 
 from rich.text import Text
 
+from benchmarks.arguments import add_output, add_recordings, count
 from benchmarks.peers.contest import Contest, Held
 from benchmarks.peers.entrants import Entrant, entrants
 from benchmarks.peers.landscape import Landscape, landscapes
@@ -52,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="a recording")
-    parser.add_argument("--seeds", type=_count, default=20, metavar="N", help="default 20")
-    parser.add_argument("--budget", type=_count, default=400, metavar="N", help="default 400 tests")
+    add_recordings(parser)
+    parser.add_argument("--seeds", type=count, default=20, metavar="N", help="default 20")
+    parser.add_argument("--budget", type=count, default=400, metavar="N", help="default 400 tests")
     parser.add_argument(
         "--only",
         type=lambda text: text.split(","),
@@ -72,27 +72,8 @@ def _parser() -> argparse.ArgumentParser:
         help="recordings from which auto learns before its first test: on each space, from those "
         "of the same kernel on another device",
     )
-    parser.add_argument(
-        "--mapping",
-        type=Path,
-        metavar="FILE",
-        help="what the columns of CSV recordings are (default: beside each, with the ending .yaml)",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("results") / "search",
-        metavar="FOLDER",
-        help="for courses.csv, figures.csv and courses.png (default results/search)",
-    )
-    parser.add_argument("--jobs", type=_count, default=os.cpu_count() or 1, metavar="N")
+    add_output(parser, "search", "courses.csv, figures.csv and courses.png")
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 10**6:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^6, got {text!r}")
-    return int(text)
 
 
 def _compare(args: argparse.Namespace) -> int:

@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 import numpy as np
 from rich.text import Text
 
+from benchmarks.arguments import add_output, add_recordings, count
 from benchmarks.search_told import print_whole
 from benchmarks.transfer_figures import ESTABLISHED, Array, Tuned, as_json, groups, since
 from benchmarks.transfer_runs import DataSet, Job, run
@@ -61,8 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="a recording")
-    parser.add_argument("--mapping", type=Path, metavar="FILE", help="what a CSV's columns are")
+    add_recordings(parser)
     parser.add_argument(
         "--where",
         action="append",
@@ -70,10 +70,10 @@ def _parser() -> argparse.ArgumentParser:
         help="only inputs for which this holds, as --inputs of harness.tune; given several times, "
         "each makes a data set of its own",
     )
-    parser.add_argument("--inputs", type=_count, default=30, metavar="N", help="default 30")
-    parser.add_argument("--seeds", type=_count, default=10, metavar="N", help="orders; default 10")
+    parser.add_argument("--inputs", type=count, default=30, metavar="N", help="default 30")
+    parser.add_argument("--seeds", type=count, default=10, metavar="N", help="orders; default 10")
     parser.add_argument(
-        "--budget", type=_count, default=25, metavar="N", help="tests an input; default 25"
+        "--budget", type=count, default=25, metavar="N", help="tests an input; default 25"
     )
     parser.add_argument(
         "--warm-start",
@@ -83,21 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="recordings of other devices, which teach as well",
     )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("results") / "transfer",
-        metavar="FOLDER",
-        help="for searches.csv, figures.csv and transfer.png (default results/transfer)",
-    )
-    parser.add_argument("--jobs", type=_count, default=os.cpu_count() or 1, metavar="N")
+    add_output(parser, "transfer", "searches.csv, figures.csv and transfer.png")
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 10**6:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^6, got {text!r}")
-    return int(text)
 
 
 def _compare(args: argparse.Namespace) -> int:
