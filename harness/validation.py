@@ -17,9 +17,10 @@ from enum import Enum
 from typing import Protocol
 
 from harness.errors import UsageError
-from harness.prediction import PairColumns, Spread, prediction_errors
+from harness.prediction import PairColumns, prediction_errors
 from harness.records import Config, Input, Measurement, Outcome
 from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
+from harness.starchart.regression import Spread
 
 RESERVED = 200
 DEFAULT_TARGET = 0.15

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from harness.errors import UsageError
-from harness.prediction import PairColumns, prediction_errors, spread
+from harness.prediction import PairColumns, prediction_errors
 from harness.records import Config, Input, Measurement, Outcome, Timing
 from harness.spec import Parameter
+from harness.starchart.regression import spread
 from harness.validation import (
     RESERVED,
     Goal,
@@ -62,9 +63,15 @@ def noise_s(given: Input, config: Config) -> float:
     return 1e-3 * 20 ** random.Random(given.json + config.json).random()
 
 
-def run(folder: Path, measurer: FormulaMeasurer, target: float = 0.15, **options: Any) -> Any:
+def run(
+    folder: Path,
+    measurer: FormulaMeasurer,
+    target: float = 0.15,
+    text: str = SPACE,
+    **options: Any,
+) -> Any:
     """The campaign of one validation, and its reports."""
-    spec = make_spec(folder, SPACE)
+    spec = make_spec(folder, text)
     chosen = {"technique": ["UniformRandom"], "test_limit": 100} | options
     with opened(spec, folder / "r.db", measurer, target=target, **chosen) as (campaign, _):
         reports = campaign.run()
@@ -266,9 +273,10 @@ def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path: Path) -> No
 
 
 def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path: Path) -> None:
-    found = validation(tmp_path, FormulaMeasurer(noise_s), test_limit=10_000)
+    smaller = SPACE.replace("max: 20", "max: 8")
+    found = validation(tmp_path, FormulaMeasurer(noise_s), text=smaller, test_limit=10_000)
     assert found.ended == "Every legal pair was sampled before the target was reached."
-    assert found.curve[-1].samples == 3 * 7 * 20 * 3 - RESERVED
+    assert found.curve[-1].samples == 3 * 7 * 8 * 3 - RESERVED
     assert not found.may_go_on
 
 

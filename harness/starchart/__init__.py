@@ -1,0 +1,50 @@
+"""Starchart: trees over parameters and inputs, of time, energy or power.
+
+Jia, Shaw, Martonosi, "Starchart: Hardware and Software Optimization Using Recursive Partitioning
+Regression Trees", PACT 2013. All take and give pandas tables with a row a sample:
+
+    tree = grow(table, "time_s", ["BLOCK", "UNROLL", "m", "n"])
+    print(*describe(tree), sep="\\n")
+    leaves(tree)
+    importance(tree), importance(tree, "BLOCK >= 256")
+    settings_below([(tree, 0.010), (grow(table, "power_w", ["BLOCK", "UNROLL", "m", "n"]), 150)])
+    grow(pool({"A100": a100, "W6600": w6600}), "time_s", ["platform", "BLOCK", "UNROLL"])
+"""
+
+from harness.starchart.axes import Axis, axes_of, pool
+from harness.starchart.boxes import Box, Range, Words
+from harness.starchart.columns import WordColumns
+from harness.starchart.drawing import Placed, draw, lay_out
+from harness.starchart.growing import Growth, Node, Split, Target, Tree, grow
+from harness.starchart.importance import importance
+from harness.starchart.intersection import settings_below
+from harness.starchart.judging import Accuracy, Predictor, cross_validate
+from harness.starchart.regression import Spread
+from harness.starchart.telling import describe, leaves
+
+__all__ = [
+    "Accuracy",
+    "Axis",
+    "Box",
+    "Growth",
+    "Node",
+    "Placed",
+    "Predictor",
+    "Range",
+    "Split",
+    "Spread",
+    "Target",
+    "Tree",
+    "WordColumns",
+    "Words",
+    "axes_of",
+    "cross_validate",
+    "describe",
+    "draw",
+    "grow",
+    "importance",
+    "lay_out",
+    "leaves",
+    "pool",
+    "settings_below",
+]

@@ -1,0 +1,81 @@
+"""Settings that several trees allow at once: under 150 W and under 10 ms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.errors import UsageError
+from harness.starchart.boxes import Box
+from harness.starchart.growing import Node, Tree
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
+    """The boxes for which each tree predicts no more than its limit, in the unit of its target:
+    the leaves that do, intersected with those of the other trees.
+
+    A row a box, the least prediction of the first tree first: `box`, the prediction of each tree
+    in a column of its target's name, `count` of the first tree's samples that lie in it, and
+    `met`, how many of these keep all limits themselves (only where its table has all targets;
+    else missing). A box that was not sampled has the count 0: what is told of it is a guess.
+
+    Raises UsageError where two trees have the same target, or share no parameter.
+    """
+    import pandas as pd
+
+    trees = [tree for tree, _ in limits]
+    _check(trees)
+    found: list[tuple[Box, tuple[Node, ...]]] = [(Box(), ())]
+    for tree, limit in limits:
+        allowed = [leaf for leaf in tree.root.leaves() if leaf.mean <= limit]
+        found = [
+            (both, (*nodes, leaf))
+            for box, nodes in found
+            for leaf in allowed
+            if not (both := box.both(leaf.box)).is_empty
+        ]
+    names = [str(tree.target) for tree in trees]
+    samples = trees[0].samples
+    kept = _kept(limits, samples)
+    rows = []
+    for box, nodes in found:
+        inside = box.holds(samples)
+        means = dict(zip(names, (node.mean for node in nodes), strict=True))
+        met = None if kept is None else int((inside & kept).sum())
+        rows.append({"box": box, **means, "count": int(inside.sum()), "met": met})
+    columns = ["box", *names, "count", "met"]
+    table: pd.DataFrame = pd.DataFrame(rows, columns=columns).sort_values(
+        names, kind="stable", ignore_index=True
+    )
+    return table
+
+
+def _check(trees: Sequence[Tree]) -> None:
+    if not trees:
+        raise UsageError("name one tree or more, each with its limit")
+    names = [str(tree.target) for tree in trees]
+    if len(set(names)) < len(names):
+        raise UsageError(f"each tree needs a target of its own, but there are {', '.join(names)}")
+    first = {axis.name: axis.is_number for axis in trees[0].axes}
+    for tree in trees[1:]:
+        other = {axis.name: axis.is_number for axis in tree.axes}
+        if first != other:
+            raise UsageError(
+                f"the trees of {names[0]} and {tree.target} must have the same parameters, but got "
+                f"{', '.join(first)} and {', '.join(other)}"
+            )
+
+
+def _kept(limits: Sequence[tuple[Tree, float]], samples: pd.DataFrame) -> np.ndarray | None:
+    """Of each sample whether it keeps all limits itself."""
+    kept = np.ones(len(samples), dtype=bool)
+    for tree, limit in limits:
+        if not {tree.target.column, *tree.target.per} <= set(samples.columns):
+            return None
+        kept &= tree.target.shown(tree.target.of(samples)) <= limit
+    return kept

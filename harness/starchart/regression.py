@@ -1,0 +1,160 @@
+"""Starchart's regression tree on plain numbers: scikit-learn's, with the settings that make it so.
+
+A tree splits where the sum of squared errors (SSE) falls most, and leaves a node whole where no
+split takes away as much as a threshold (Jia, Shaw, Martonosi, "Starchart", PACT 2013, section 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from sklearn.tree import DecisionTreeRegressor
+
+Array = npt.NDArray[np.float64]
+
+_TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
+_Z_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A tree that was grown on standardised numbers, since a large offset would drown the sums
+    of squares; `mean` and `deviation` lead back."""
+
+    model: DecisionTreeRegressor
+    mean: float
+    deviation: float
+
+    def predict(self, columns: Array) -> Array:
+        """The mean of the leaf that each row reaches."""
+        predicted: Array = self.model.predict(columns) * self.deviation + self.mean
+        return predicted
+
+    @property
+    def means(self) -> Array:
+        """Of each node the mean of its rows."""
+        means: Array = self.model.tree_.value[:, 0, 0] * self.deviation + self.mean
+        return means
+
+    @property
+    def sse(self) -> Array:
+        """Of each node the sum of squared errors around its mean."""
+        tree = self.model.tree_
+        sse: Array = tree.impurity * tree.n_node_samples * self.deviation**2
+        return sse
+
+    @property
+    def gains(self) -> Array:
+        """Of each node by how much its split lowers the SSE, as a share of the root's; 0 for a
+        leaf."""
+        tree, sse = self.model.tree_, self.sse
+        gains = np.zeros(tree.node_count)
+        inner = tree.children_left >= 0
+        low, high = tree.children_left[inner], tree.children_right[inner]
+        gains[inner] = (sse[inner] - sse[low] - sse[high]) / sse[0]
+        return gains
+
+    def predict_for(self, thresholds: Array, columns: Array) -> Array:
+        """What trees of larger thresholds predict, shape (thresholds, rows): such a tree is the
+        top of this one, down to the first split on each path that gains less."""
+        tree, gains, means = self.model.tree_, self.gains, self.means
+        rows = columns.astype(np.float32)
+        node = np.zeros(len(rows), dtype=np.intp)
+        least = np.full(len(rows), np.inf)  # the least gain of the splits above
+        predicted = np.empty((len(thresholds), len(rows)))
+        moving = np.arange(len(rows))
+        while len(moving):
+            here = node[moving]
+            gain = np.minimum(least[moving], gains[here])
+            stops = (thresholds[:, None] > gain) & (thresholds[:, None] <= least[moving])
+            place, row = np.nonzero(stops)
+            predicted[place, moving[row]] = means[here[row]]
+            least[moving] = gain
+            # A split may gain all of the root's SSE but for rounding, a leaf gains nothing.
+            going = (tree.children_left[here] >= 0) & (gain >= thresholds.min())
+            moving, here = moving[going], here[going]
+            low = rows[moving, tree.feature[here]] <= tree.threshold[here]
+            node[moving] = np.where(low, tree.children_left[here], tree.children_right[here])
+        return predicted
+
+
+def fit(
+    columns: Array, values: Array, threshold: float, fewest_to_split: int = 2, seed: int = 0
+) -> Regression:
+    """Grow a tree. `threshold` is the least share of the root's SSE that a split must take away;
+    `columns` has the shape (rows, columns), of numbers that float32 tells apart."""
+    from sklearn.tree import DecisionTreeRegressor  # here: it takes a second to load
+
+    mean, deviation = float(values.mean()), float(values.std())
+    deviation = deviation or 1.0  # all values are equal
+    model = DecisionTreeRegressor(
+        criterion="squared_error",
+        # Counted as squared error a row, of which standardised numbers have 1 at the root.
+        min_impurity_decrease=max(threshold, _TINY),
+        min_samples_split=fewest_to_split,
+        random_state=seed,
+    )
+    return Regression(model.fit(columns, (values - mean) / deviation), mean, deviation)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Relative errors |predicted - actual| / actual: their median with its 95 % interval, and
+    the value that nine in ten do not exceed."""
+
+    median: float
+    low: float
+    high: float
+    ninth_decile: float
+    count: int
+
+
+def spread(errors: Array) -> Spread:
+    """The median with its distribution-free interval, from the order statistics around it
+    (Conover, Practical Nonparametric Statistics, 1999, section 3.2)."""
+    ordered = np.sort(errors)
+    count = len(ordered)
+    reach = _Z_95 * math.sqrt(count) / 2
+    low = max(0, math.floor(count / 2 - reach))
+    high = min(count - 1, math.ceil(count / 2 + reach) - 1)
+    return Spread(
+        float(np.median(ordered)),
+        float(ordered[low]),
+        float(ordered[high]),
+        float(np.quantile(ordered, 0.9)),
+        count,
+    )
+
+
+def relative_errors(predicted: Array, actual: Array) -> Spread:
+    """The spread of |predicted - actual| / actual."""
+    return spread(np.abs(predicted - actual) / np.abs(actual))
+
+
+Fold = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
+"""Rows to learn from and rows to judge on."""
+
+
+def folds_of(
+    rows: int, count: int, seed: int = 0, groups: Sequence[Any] | None = None
+) -> Sequence[Fold]:
+    """Rows in `count` random parts, each held out once; rows of one group stay together. Where
+    there are fewer rows or groups, each is held out by itself."""
+    from sklearn.model_selection import KFold
+
+    if groups is None:
+        parts = KFold(min(count, rows), shuffle=True, random_state=seed)
+        return list(parts.split(np.empty(rows)))
+    names, members = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
+    parts = KFold(min(count, len(names)), shuffle=True, random_state=seed)
+    return [
+        (np.flatnonzero(np.isin(members, learn)), np.flatnonzero(np.isin(members, judge)))
+        for learn, judge in parts.split(names)
+    ]

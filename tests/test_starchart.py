@@ -1,0 +1,377 @@
+"""Starchart's trees: its partition, told as boxes, judged, intersected and across platforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.errors import UsageError
+from harness.starchart import (
+    Box,
+    Growth,
+    Range,
+    Target,
+    Tree,
+    WordColumns,
+    axes_of,
+    cross_validate,
+    describe,
+    draw,
+    grow,
+    importance,
+    lay_out,
+    leaves,
+    pool,
+    settings_below,
+)
+from harness.starchart.regression import fit
+
+KMEANS = pd.read_csv(Path(__file__).parent / "data/starchart/kmeans.csv", comment="#")
+KMEANS_PARAMETERS = ["ppb", "tpp", "consec"]
+
+
+def kmeans(target: str, **growth: object) -> Tree:
+    return grow(KMEANS, target, KMEANS_PARAMETERS, Growth(**growth))  # type: ignore[arg-type]
+
+
+def samples(rows: int = 120, seed: int = 0) -> pd.DataFrame:
+    """Two numbers, one far beyond what float32 tells apart, a choice and noise."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "TILE": rng.choice([1, 2, 4, 8, 16], rows),
+            "n": 2**30 + rng.integers(0, 9, rows),
+            "CACHE": rng.choice([False, True], rows),
+        }
+    )
+    offset = 1e6 + table["TILE"] * 3 + (table["n"] - 2**30) ** 2 + table["CACHE"] * 5
+    return table.assign(time_s=offset + rng.normal(0, 1, rows))
+
+
+# -------------------------------------------------------------------- the published tree
+
+
+def partition(table: pd.DataFrame, target: str, least_gain: float) -> set[frozenset[int]]:
+    """The authors' procedure by the letter: of all parameters and all their values the split that
+    lowers the sum of squared errors most, until none lowers it by so much."""
+
+    def sse(rows: pd.DataFrame) -> float:
+        return float(((rows[target] - rows[target].mean()) ** 2).sum())
+
+    def parts(rows: pd.DataFrame) -> set[frozenset[int]]:
+        splits = [
+            (rows[rows[name] <= value], rows[rows[name] > value])
+            for name in table.columns.drop(target)
+            for value in sorted(set(rows[name]))[:-1]
+        ]
+        gains = [sse(rows) - sse(low) - sse(high) for low, high in splits]
+        if not gains or max(gains) < least_gain:
+            return {frozenset(rows.index)}
+        low, high = splits[int(np.argmax(gains))]
+        return parts(low) | parts(high)
+
+    return parts(table)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_partition_is_the_published_one(seed: int) -> None:
+    table = samples(60, seed)
+    sse = float(((table["time_s"] - table["time_s"].mean()) ** 2).sum())
+    relative = grow(table, "time_s", ["TILE", "n", "CACHE"], Growth(relative_threshold=1e-3))
+    absolute = grow(table, "time_s", ["TILE", "n", "CACHE"], Growth(absolute_threshold=1e-3 * sse))
+    expected = partition(table, "time_s", 1e-3 * sse)
+    assert len(expected) > 5
+    for tree in (relative, absolute):
+        found = {frozenset(table.index[leaf.box.holds(table)]) for leaf in tree.root.leaves()}
+        assert found == expected
+
+
+def test_leaves_predict_the_mean_of_their_samples_with_a_large_offset() -> None:
+    table = samples().assign(time_s=lambda rows: rows["time_s"] + 1e9)
+    tree = grow(table, "time_s", ["TILE", "n", "CACHE"], Growth(relative_threshold=1e-2))
+    assert len(leaves(tree)) > 3
+    for leaf in tree.root.leaves():
+        inside = leaf.box.holds(table)
+        assert leaf.count == inside.sum()
+        assert leaf.mean == pytest.approx(table["time_s"][inside].mean(), rel=1e-12)
+        assert np.allclose(tree.predict(table[inside]), leaf.mean, rtol=1e-12)
+
+
+def test_smaller_trees_are_the_tops_of_the_largest() -> None:
+    rng = np.random.default_rng(5)
+    columns, values = rng.normal(size=(300, 4)), rng.normal(size=300)
+    unseen = rng.normal(size=(100, 4))
+    thresholds = np.array([1.0, 0.02, 0.01, 1e-3, 1e-5])
+    # Nodes of two rows can be split on any column alike.
+    predicted = fit(columns, values, 1e-5, fewest_to_split=9).predict_for(thresholds, unseen)
+    for row, threshold in zip(predicted, thresholds, strict=True):
+        tree = fit(columns, values, threshold, fewest_to_split=9)
+        assert np.allclose(row, tree.predict(unseen))
+
+
+@pytest.mark.parametrize(
+    ("target", "least_r2", "most_error"), [("runtime", 0.995, 0.08), ("wattage", 0.91, 0.04)]
+)
+def test_published_samples_are_predicted_as_well_as_published(
+    target: str, least_r2: float, most_error: float
+) -> None:
+    found = cross_validate(
+        lambda part: grow(part, target, KMEANS_PARAMETERS, Growth(folds=5)), KMEANS, target, 5
+    )
+    assert found.r2 >= least_r2
+    assert found.error.median <= most_error
+    first = kmeans(target, relative_threshold=1e-2).root.split
+    assert first is not None
+    assert first.parameter == "tpp"
+
+
+def test_size_is_chosen_by_validation() -> None:
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"A": rng.integers(0, 100, 200), "time_s": rng.normal(5, 1, 200)})
+    step = table.assign(time_s=table["time_s"] + 10 * (table["A"] > 40))
+    assert len(leaves(grow(table, "time_s", ["A"]))) <= 2
+    assert str(leaves(grow(step, "time_s", ["A"]))["box"][0]).startswith("A <= 4")
+
+
+def test_a_node_with_too_few_rows_is_left_whole() -> None:
+    tree = grow(samples(60), "time_s", ["n"], Growth(relative_threshold=0.0, fewest_to_split=30))
+    split = tree.root.split
+    assert split is not None
+    for leaf in tree.root.leaves():
+        assert leaf.count < 30 or len(leaf.box.parts["n"].values) == 1
+
+
+# ---------------------------------------------------------------------------- targets
+
+
+def test_time_by_input_size_is_predicted_in_seconds() -> None:
+    table = pd.DataFrame({"BLOCK": [1, 1, 2, 2], "m": [1, 10, 1, 10], "n": [2, 2, 2, 2]})
+    table["time_s"] = table["m"] * table["n"] * table["BLOCK"] * 1e-3
+    target = Target("time_s", per=("m", "n"))
+    tree = grow(table, target, ["BLOCK"], Growth(relative_threshold=1e-3))
+    assert [leaf.mean for leaf in tree.root.leaves()] == pytest.approx([1e-3, 2e-3])
+    assert tree.predict(table).tolist() == pytest.approx(table["time_s"].tolist())
+    assert str(target) == "time_s / (m * n)"
+
+
+def test_leaves_of_a_logarithm_hold_the_geometric_mean() -> None:
+    table = pd.DataFrame({"A": [1, 1, 2, 2], "time_s": [1.0, 100.0, 1e6, 1e6]})
+    tree = grow(table, Target("time_s", log=True), ["A"], Growth(relative_threshold=0.1))
+    assert [leaf.mean for leaf in tree.root.leaves()] == pytest.approx([10, 1e6])
+
+
+def test_failures_are_left_out_and_counted() -> None:
+    table = samples(50)
+    table.loc[[3, 7], "time_s"] = [np.inf, np.nan]
+    tree = grow(table, "time_s", ["TILE"], Growth(relative_threshold=0.01))
+    assert (tree.root.count, tree.left_out) == (48, 2)
+    assert "(2 samples without a time_s are left out)" in describe(tree)
+
+
+# -------------------------------------------------------------------------- boxes, text
+
+
+def test_text_has_counts_and_means_with_the_most_important_split_first() -> None:
+    lines = list(describe(kmeans("runtime", relative_threshold=1e-3), depth=1))
+    assert lines[1:] == [
+        "all: 1.993 (500, split on tpp: 93 %)",
+        "    tpp = 1: 6.235 (122)",
+        "    tpp >= 2: 0.6246 (378, split on tpp: 5.8 %)",
+        "        ... 6 leaves",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("above", "upto", "text"),
+    [
+        (-np.inf, 3, "T <= 2"),
+        (2, np.inf, "T >= 4"),
+        (1, 2.5, "T = 2"),
+        (-np.inf, 1.5, "T = 1"),
+        (1, 8, "T in {2, 4, 8}"),
+        (1, 16, "T in {2..16}"),
+    ],
+)
+def test_ranges_are_told_by_the_values_they_hold(above: float, upto: float, text: str) -> None:
+    assert Range(above, upto, (1, 2, 4, 8, 16, 32)).told("T") == text
+
+
+def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:
+    table = pd.DataFrame({"n": [2**40, 2**40 + 4] * 2, "time_s": [1.0, 3.0] * 2})
+    tree = grow(table, "time_s", ["n"], Growth(relative_threshold=0.1))
+    unseen = pd.DataFrame({"n": [2**40 + 1, 2**40 + 3, 0, 2**50]})
+    assert tree.predict(unseen).tolist() == [1, 3, 1, 3]
+    low, _ = tree.root.leaves()
+    assert low.box.holds(unseen).tolist() == [True, False, True, False]
+
+
+def test_picture_has_a_place_for_each_node_of_the_text() -> None:
+    tree = kmeans("wattage", relative_threshold=1e-3)
+    placed = lay_out(tree, depth=2)
+    assert [node.depth for node in placed] == [0, 1, 2, 2, 1, 2, 2]
+    assert placed[0].text.splitlines()[1:] == ["(500)", "tpp: 76.7%"]
+    assert [node.condition for node in placed[1:]][0::3] == ["tpp <= 5", "tpp >= 6"]
+    assert placed[0].x == sum(node.x for node in placed if node.parent == 0) / 2
+
+
+def test_picture_is_drawn_where_matplotlib_is() -> None:
+    pytest.importorskip("matplotlib")
+    figure = draw(kmeans("wattage", relative_threshold=1e-2), depth=2)
+    assert any("tpp <= 5" in text.get_text() for text in figure.axes[0].texts)
+
+
+# -------------------------------------------------------------------------- importance
+
+
+def test_importance_is_what_the_splits_explain() -> None:
+    tree = kmeans("wattage", relative_threshold=1e-3)
+    shares = importance(tree)
+    left = sum(leaf.sse for leaf in tree.root.leaves()) / tree.root.sse
+    assert shares.index[0] == "tpp"
+    assert shares.sum() + left == pytest.approx(1)
+
+
+def test_importance_in_a_part_of_the_space_is_that_of_its_samples_alone() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"A": rng.integers(0, 4, 200), "B": rng.integers(0, 4, 200)})
+    table["time_s"] = np.where(table["A"] > 2, 100.0, table["B"])
+    tree = grow(table, "time_s", ["A", "B"], Growth(relative_threshold=1e-4))
+    assert importance(tree).index[0] == "A"
+    inside = importance(tree, "A <= 2 and B >= 1")
+    assert inside.to_dict() == pytest.approx({"B": 1.0, "A": 0.0})
+    low = next(tree.root.leaves()).box.parts["A"]
+    assert importance(tree, Box({"A": low})).index[0] == "B"
+
+
+@pytest.mark.parametrize(
+    ("inside", "message"),
+    [
+        ("tpp > 1000", r"holds for 0 of 500 samples"),
+        ("tppp > 1", r"no column `tppp`; did you mean tpp\?"),
+        ("tpp >", r"tpp >"),
+    ],
+)
+def test_part_of_the_space_that_cannot_be_is_told(inside: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        importance(kmeans("runtime", relative_threshold=0.1), inside)
+
+
+# ------------------------------------------------------------------- several trees at once
+
+
+def test_settings_below_are_the_samples_that_both_trees_allow() -> None:
+    time, power = (kmeans(name, relative_threshold=1e-3) for name in ("runtime", "wattage"))
+    found = settings_below([(time, 0.15), (power, 205.0)])
+    allowed = (time.predict(KMEANS) <= 0.15) & (power.predict(KMEANS) <= 205)
+    inside = np.array([box.holds(KMEANS) for box in found["box"]])
+    assert 50 < found["count"].sum() == allowed.sum()
+    assert (inside.sum(axis=0) == allowed).all()
+    for row, mask in zip(found.itertuples(), inside, strict=True):
+        if row.count:
+            assert np.allclose(time.predict(KMEANS[mask]), row.runtime)
+            assert np.allclose(power.predict(KMEANS[mask]), row.wattage)
+        both = (KMEANS["runtime"][mask] <= 0.15) & (KMEANS["wattage"][mask] <= 205)
+        assert row.met == both.sum()
+    assert found["runtime"].is_monotonic_increasing
+
+
+def test_nothing_is_found_below_what_no_leaf_predicts() -> None:
+    tree = kmeans("runtime", relative_threshold=1e-2)
+    assert settings_below([(tree, 0.0)]).empty
+    with pytest.raises(UsageError, match="a target of its own"):
+        settings_below([(tree, 1.0), (tree, 2.0)])
+
+
+# -------------------------------------------------------------------------------- words
+
+
+def platforms() -> pd.DataFrame:
+    """On D alone small tiles are good; A and C are alike, and so are B and D but for that."""
+    table = pd.DataFrame({"TILE": [1, 2, 4, 8] * 3})
+    level = {"A": 0.0, "B": 9.0, "C": 0.0, "D": 9.0}
+    return pool(
+        {
+            name: table.assign(time_s=at + (table["TILE"] if name != "D" else 9 - table["TILE"]))
+            for name, at in level.items()
+        }
+    )
+
+
+def test_platforms_are_parted_into_the_best_two_sets() -> None:
+    tree = grow(platforms(), "time_s", ["platform", "TILE"], Growth(relative_threshold=1e-3))
+    split = tree.root.split
+    assert split is not None
+    assert str(split.low.box) == "platform in {A, C}"
+    assert str(split.high.box) == "platform in {B, D}"
+    assert tree.predict(platforms()).tolist() == pytest.approx(platforms()["time_s"].tolist())
+
+
+def test_one_hot_parts_one_platform_from_the_others() -> None:
+    growth = Growth(relative_threshold=1e-6, words=WordColumns.ONE_HOT)
+    tree = grow(platforms(), "time_s", ["platform", "TILE"], growth)
+    split = tree.root.split
+    assert split is not None
+    assert {len(side.box.parts["platform"].values) for side in (split.low, split.high)} == {1, 3}
+    assert tree.predict(platforms()).tolist() == pytest.approx(platforms()["time_s"].tolist())
+
+
+def test_an_absent_flag_is_a_word_of_its_own() -> None:
+    table = pd.DataFrame({"dlcm": ["ca", None, "cg", None], "time_s": [1.0, 5, 1, 5]})
+    tree = grow(table, "time_s", ["dlcm"], Growth(relative_threshold=0.1))
+    assert [str(leaf.box) for leaf in tree.root.leaves()] == ["dlcm in {ca, cg}", "dlcm = absent"]
+    assert [leaf.box.holds(table).sum() for leaf in tree.root.leaves()] == [2, 2]
+
+
+def test_words_of_a_larger_table_are_predicted_by_the_mean() -> None:
+    table = platforms()
+    part = table[table["platform"] != "D"]
+    with pytest.raises(UsageError, match="`D` was not among the samples; known are A, B, C"):
+        grow(part, "time_s", ["platform"], Growth(relative_threshold=0.1)).predict(table)
+    found = cross_validate(
+        lambda rows: grow(
+            rows, "time_s", axes_of(table, ["platform", "TILE"]), Growth(relative_threshold=0.1)
+        ),
+        table,
+        "time_s",
+        groups="platform",
+    )
+    assert found.folds == 4
+
+
+def test_tables_that_do_not_fit_are_not_pooled() -> None:
+    one = pd.DataFrame({"A": [1], "time_s": [1.0]})
+    with pytest.raises(UsageError, match="X and Y do not both have the columns B"):
+        pool({"X": one, "Y": one.assign(B=1)})
+    with pytest.raises(UsageError, match="a column `platform` already"):
+        pool({"X": one.assign(platform="x")})
+
+
+# ------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("growing", "message"),
+    [
+        (lambda: grow(samples(), "time", ["n"]), r"no column `time`; did you mean time_s\?"),
+        (lambda: grow(samples(), "time_s", []), "name one parameter or more"),
+        (lambda: grow(samples(), "time_s", ["n", "time_s"]), "cannot be a parameter too"),
+        (lambda: grow(samples(1), "time_s", ["n"]), "needs 2 samples with a time_s; there are 1"),
+        (lambda: grow(samples().assign(n=np.nan), "time_s", ["n"]), "no number in 120 of 120"),
+        (lambda: grow(samples().assign(time_s="x"), "time_s", ["n"]), "must hold numbers"),
+        (
+            lambda: grow(samples().assign(time_s=0.0), Target("time_s", log=True), ["n"]),
+            "time_s must be above 0",
+        ),
+        (lambda: Growth(1e-3, 1.0), "a relative or an absolute threshold, not both"),
+        (lambda: Growth(relative_threshold=float("nan")), "must be 0 or more"),
+        (lambda: Growth(folds=1), "folds must be 2 or more"),
+        (lambda: Growth(words="ordinal"), "by mean or one-hot, but got ordinal"),  # type: ignore
+    ],
+)
+def test_what_cannot_be_grown_is_told(growing: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        growing()
