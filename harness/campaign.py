@@ -34,7 +34,7 @@ from harness.search import (
 )
 from harness.space import Space
 from harness.spec import Spec
-from harness.transfer import first_winners, taught, told_technique
+from harness.transfer import first_legal, taught, told_technique
 from harness.validation import Goal, Part, Validation, describe_validation, validate
 from harness.workers import Measurer
 
@@ -169,13 +169,14 @@ class Campaign:
             )
 
     def _seeds(self, given: Input, space: Space, searched: Sequence[Input]) -> list[Config]:
-        """Where a search starts: the default, a person's own, winners of inputs like this one.
+        """Where a search starts: the default, a person's own, and the winner of the input most
+        like this one. Others are tried after the search, and have taught it (harness.prior).
 
         A technique that has the run to itself starts where it says."""
         if self._options.is_self_contained:
             return []
-        winners = first_winners(map(self._best, nearest_first(given, searched)))
-        seeds = map(space.canonical, [space.default, *self._options.seeds, *winners])
+        winner = first_legal(space, map(self._best, nearest_first(given, searched)))
+        seeds = [*map(space.canonical, [space.default, *self._options.seeds]), *winner]
         return [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
 
     def _is_empty(self, given: Input, space: Space) -> bool:

@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float64]
 MOST_ROWS = 10_000
 """That the forest learns from; of more, the fastest and uniform others."""
 
-_TREES = 50
+_TREES = 30
 _FASTEST_ROWS = 2_000
 _LEADERS = 1_000
 
@@ -70,22 +70,29 @@ class Prior:
         from sklearn.ensemble import ExtraTreesRegressor  # here: it takes a second to load
 
         self._encoder = encoder
+        # Products and ratios are most of the axes, and trees guess as well without them.
+        self._axes = np.flatnonzero(encoder.relative_lengths[encoder.groups] <= 1)
         self._given, *others = _inputs_as_rows(taught)
         places, slowdowns, features = _gathered(taught.lessons, others)
         rows = _some_rows(slowdowns, rng)
-        columns = np.hstack([encoder.points(places[rows]), features[rows]])
+        columns = np.hstack([self._columns(places[rows]), features[rows]])
         forest = ExtraTreesRegressor(_TREES, random_state=int(rng.integers(2**32)))
         self._trees = [tree.tree_ for tree in forest.fit(columns, slowdowns[rows]).estimators_]
         self.leaders = self._ranked(space, places[rows])
 
     def expect(self, places: Places) -> Array:
         """The expected slowdowns' logarithms, shape (configurations,)."""
-        points = self._encoder.points(places)
+        points = self._columns(places)
         given = np.broadcast_to(self._given, (len(points), len(self._given)))
         columns = np.hstack([points, given]).astype(np.float32)
         # scikit-learn's own loop over the trees takes ten times as long for a few hundred rows.
         total: Array = sum(tree.predict(columns)[:, 0] for tree in self._trees)
         return total / len(self._trees)
+
+    def _columns(self, places: Places) -> Array:
+        """What the forest sees of configurations: the parameters' own axes."""
+        columns: Array = self._encoder.points(places)[:, self._axes]
+        return columns
 
     def _ranked(self, space: Space, places: Places) -> Places:
         """The legal configurations that are expected to be the fastest, in that order."""

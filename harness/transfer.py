@@ -17,14 +17,11 @@ from harness.records import Config, Input, Measurement, Outcome, Value, shown
 from harness.space import Space
 from harness.spec import Parameter
 
-MAX_SEEDS = 4
-"""Winners of other inputs that a search starts from, at most."""
 
-
-def first_winners(best: Iterable[Measurement | None]) -> list[Config]:
-    """The configurations of these measurements, each once, the first few."""
-    distinct = dict.fromkeys(found.config for found in best if found is not None)
-    return list(distinct)[:MAX_SEEDS]
+def first_legal(space: Space, best: Iterable[Measurement | None]) -> Iterator[Config]:
+    """Of these measurements the first whose configuration is legal in a space, as it is there."""
+    configs = (space.canonical(found.config) for found in best if found is not None)
+    return itertools.islice(filter(space.is_legal, configs), 1)
 
 
 def told_technique(names: Sequence[str], recordings: Iterable[Recorded]) -> str:

@@ -18,7 +18,7 @@ from harness.records import Config, Input
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import GaussianProcess
 from harness.search.techniques.memory import MOST_POINTS, Memory
-from harness.search.techniques.model_guided import ModelGuided
+from harness.search.techniques.model_guided import TURNS_FROM, ModelGuided
 from harness.space import Space
 from harness.spec import Parameter
 from tests.replays import FormulaMeasurer, Tests, make_spec, opened
@@ -120,12 +120,14 @@ class Flat:
     def __init__(self, evidence: float) -> None:
         self.evidence = evidence
         self.told: list[list[float]] = []
+        self.asked = 0
 
     def fit(self, points: Array, outputs: Array, learn: bool) -> None:
         assert len(points) == len(outputs)
         self.told.append(outputs.tolist())
 
     def predict(self, points: Array) -> tuple[Array, Array]:
+        self.asked += 1
         return np.full(len(points), -0.25), np.ones(len(points))
 
 
@@ -257,7 +259,7 @@ def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space: Space, se
     found = list(guided.search(valley_s, 60))
     assert found[0] == max(map(valley_s, space))
     assert min(found) == BEST_S
-    assert guided.technique._asked == 0
+    assert guided.technique._likelier == 0
 
 
 def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Space) -> None:
@@ -266,7 +268,17 @@ def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Sp
     guided = Guided(space, taught)
     found = list(guided.search(valley_s, 25))
     assert min(found) == BEST_S
-    assert guided.technique._asked == 1
+    assert guided.technique._likelier == 1
+
+
+def test_once_there_are_many_results_the_models_are_asked_in_turn(space: Space) -> None:
+    guided = Guided(space, lesson(space, inverse_s), make=FlatlyGuided)
+    found = list(guided.search(inverse_s, TURNS_FROM))
+    assert found == sorted(map(inverse_s, space))[:TURNS_FROM]
+    asked = [[model.asked for model in guided.technique.models]]
+    for _ in guided.search(inverse_s, 4):
+        asked.append([model.asked for model in guided.technique.models])
+    assert np.diff(asked, axis=0).tolist() == [[1, 0], [0, 1]] * 2
 
 
 def test_where_the_model_knows_nothing_it_expects_what_the_prior_does(space: Space) -> None:

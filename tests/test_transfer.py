@@ -17,7 +17,7 @@ from harness.recordings.space import ListedSpace
 from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.space import Space
 from harness.spec import Parameter
-from harness.transfer import MAX_SEEDS, first_winners, taught, told_technique
+from harness.transfer import first_legal, taught, told_technique
 
 HERE = Input({"n": 1024})
 BX = Parameter("BX", "power_of_two", (16, 32, 64), "launch", 16)
@@ -271,11 +271,11 @@ def test_where_one_tells_of_other_features_none_tells_of_any(
 # --------------------------------------------------------------------------- and beside
 
 
-def test_winners_of_other_inputs_are_taken_once_each_the_first_few() -> None:
-    best = [measured(OTHER, {"BX": bx, "TILE": 1}, 1.0) for bx in (16, 16, 32, 64, 128, 256)]
-    found = first_winners([best[0], None, *best])
-    assert [config["BX"] for config in found] == [16, 32, 64, 128]
-    assert len(found) == MAX_SEEDS
+def test_of_the_winners_of_other_inputs_the_first_that_is_legal_here_is_a_start() -> None:
+    best = [measured(OTHER, {"BX": bx, "TILE": 1}, 1.0) for bx in (16, 64, 32)]
+    narrow = Space([BX, TILE], [Expression("BX >= 32")])
+    assert list(first_legal(narrow, [None, *best])) == [Config({"BX": 64, "TILE": 1})]
+    assert list(first_legal(narrow, [None, best[0]])) == []
 
 
 def test_a_run_that_was_taught_by_others_is_another_run() -> None:

@@ -26,6 +26,9 @@ FIRST = 7
 FAVOURITES = 3
 """Where there is a prior, so many that it expects to be the fastest are measured instead."""
 
+TURNS_FROM = 25
+"""So many results, and the model with the prior as its mean and the one without take turns."""
+
 _DRAWN = 1000
 _DRAWN_LATER = 400  # once there are more results than a model is fitted to
 _DRAWN_FIRST = 50
@@ -60,14 +63,16 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
 
     With a prior (harness.prior) its favourites are measured first and stay candidates, and a
     second model learns what the results differ from it. The evidence decides which of the two
-    is asked, so that a prior which misleads is dropped.
+    is asked, so that a prior which misleads is dropped. Later they are asked in turn: results
+    that lie where the prior sent the search cannot tell that it is wrong elsewhere.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._memory: Memory | None = None
         self._models: list[Model] = []
-        self._asked = 0  # which model; the second has the prior for its mean
+        self._likelier = 0  # which model has more evidence; the second has the prior as its mean
+        self._asked = 0  # which model was asked last
         self._relearn_at = 0.0
         self._drew = False  # the last proposal is a uniform draw
 
@@ -124,6 +129,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         sample = known.sample()
         outputs = standardised(sample.times_s)
         self._learn(sample, outputs)
+        self._asked = self._in_turn()
         model, mean = self._models[self._asked], _Mean(self._asked, sample, outputs)
         rests = outputs - mean.of(sample.expected)
         model.fit(sample.points, rests, learn=False)
@@ -146,7 +152,13 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
             mean = _Mean(which, sample, outputs).of(sample.expected)
             model.fit(sample.points, outputs - mean, learn=True)
         evidence = [model.evidence for model in self._models]
-        self._asked = evidence.index(max(evidence))
+        self._likelier = evidence.index(max(evidence))
+
+    def _in_turn(self) -> int:
+        """Which model is asked: the likelier one, later the one that was not asked last."""
+        if self._known.count < TURNS_FROM:
+            return self._likelier
+        return (self._asked + 1) % len(self._models)
 
     def _candidates(self) -> Iterator[Places]:
         """Points far and near, and favourites of the prior."""
