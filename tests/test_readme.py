@@ -30,6 +30,7 @@ PAGES = {
         "docs/techniques.md",
         "docs/recordings.md",
         "docs/suite.md",
+        "results/README.md",
     )
 }
 
@@ -69,6 +70,21 @@ def test_every_option_that_the_readme_names_exists(capsys: pytest.CaptureFixture
         there |= set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", README))
     assert not named - there
+
+
+def test_the_figures_of_searches_are_those_on_record() -> None:
+    record = json.loads((ROOT / "results" / "search" / "overall.json").read_text(encoding="utf-8"))
+    rows = re.findall(r"^  \| ([^|]+) ((?:\| 0\.\d+ ){3}\| [^|]+)\|$", README, re.MULTILINE)
+    told = {re.findall(r"\w+", name)[-1]: re.findall(r"0\.\d+|\d+", cells) for name, cells in rows}
+    assert len(told) == 6
+    for name, found in record.items():
+        key = {"opentuner": "AUCBanditMetaTechniqueA"}.get(name, name.rpartition(":")[2])
+        if key in told:
+            *fractions, tests = map(float, told.pop(key))
+            expected = [found["at_25"], found["at_100"], found["at_200"]]
+            assert fractions == pytest.approx(expected, abs=0.0006)
+            assert tests == pytest.approx(found["tests_to_5pct"] or 400, abs=0.5)
+    assert not told
 
 
 @pytest.mark.parametrize("page", PAGES)
