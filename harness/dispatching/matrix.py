@@ -1,7 +1,6 @@
 """What each candidate took on each input: the table that dispatchers are learnt from and judged on.
 
-It is made from a results database by harness.analysis, from recordings by benchmarks, or from any
-table of measurements by `from_rows`.
+It is made from results databases by harness.tables, from recordings by benchmarks/dispatch.py.
 """
 
 from __future__ import annotations
@@ -133,6 +132,22 @@ def make_matrix(
         _numbered(groups if groups is not None else range(len(features))),
         np.zeros(time_s.shape, dtype=bool) if tied is None else tied,
         default,
+    )
+
+
+def stacked(one: Matrix, other: Matrix) -> Matrix:
+    """The inputs of both, of the same candidates; groups of the same number are one."""
+    import pandas as pd  # here, since it takes half a second to load
+
+    return Matrix(
+        pd.concat([one.features, other.features], ignore_index=True),
+        one.candidates,
+        np.concatenate([one.time_s, other.time_s]),
+        np.concatenate([one.applies, other.applies]),
+        np.concatenate([one.best_s, other.best_s]),
+        np.concatenate([one.groups, other.groups]),
+        np.concatenate([one.tied, other.tied]),
+        one.default,
     )
 
 

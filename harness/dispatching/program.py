@@ -6,10 +6,13 @@ with `Program.order` bit for bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
+from harness.expression import Expression
 from harness.records import Config, Value
 
 
@@ -18,7 +21,7 @@ class Kind(Enum):
 
     RAW = "raw"
     PRODUCT = "product"  # of the features, from left to right
-    RATIO = "ratio"  # the first over the second
+    RATIO = "ratio"  # the first over the second; over zero as IEEE says: an infinity, or NaN
     EQUALS = "equals"  # 1 where the feature is this word, else 0
 
 
@@ -36,7 +39,7 @@ class Column:
             return float(given[self.features[0]] == self.word)
         numbers = [_number(given[name]) for name in self.features]
         if self.kind is Kind.RATIO:
-            return numbers[0] / numbers[1]
+            return ratio(*numbers)
         product = numbers[0]
         for number in numbers[1:]:
             product *= number
@@ -54,18 +57,29 @@ def _number(value: Value) -> float:
     raise TypeError(f"a feature that is computed with must be a number, got {value!r}")
 
 
+def ratio(dividend: float, divisor: float) -> float:
+    """The quotient as C has it; Python refuses to divide by zero."""
+    if divisor != 0:
+        return dividend / divisor
+    if dividend == 0 or math.isnan(dividend):
+        return math.nan
+    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+
+
 @dataclass(frozen=True)
 class Leaf:
     """Where a tree ends: the number it predicts, or the candidates by their places, the best
-    first."""
+    first. `rows` says how many inputs it was learnt from, 0 where that is not told."""
 
     value: float = 0.0
     order: tuple[int, ...] = ()
+    rows: int = 0
 
 
 @dataclass(frozen=True)
 class Split:
-    """Inputs of which the column is at most the threshold go to `low`, all others to `high`."""
+    """Inputs of which the column is at most the threshold go to `low`, all others, NaN as well,
+    to `high`."""
 
     column: int
     threshold: float
@@ -135,7 +149,7 @@ class Program:
     `portfolio` are the candidates; `static` is the place of the best single one, which stands in
     for all that are unsure, and for inputs outside of what was `tuned`. `guards` have of each
     candidate the constraints over features, in words of the spec's expressions, that must hold
-    for it to apply.
+    for it to apply; parameters in them have the candidate's values.
     """
 
     columns: tuple[Column, ...]
@@ -154,4 +168,24 @@ class Program:
         if not self.is_tuned(given):
             return (self.static,)
         chosen = self.choice.order([column.of(given) for column in self.columns])
-        return tuple(dict.fromkeys((*chosen, self.static)))
+        return self.with_static(chosen)
+
+    def with_static(self, order: Sequence[int]) -> tuple[int, ...]:
+        """An order of candidates with the best single one behind it, unless it is there."""
+        return tuple(dict.fromkeys((*order, self.static)))
+
+    def applies(self, place: int, given: Mapping[str, Value]) -> bool:
+        """Whether the guards of a candidate hold for an input."""
+        values = {**self.portfolio[place], **given}
+        return all(bool(_parsed(guard).holds(values)) for guard in self.guards[place])
+
+    def select(self, given: Mapping[str, Value]) -> int | None:
+        """The place of the configuration for an input: the first of its order that applies, else
+        the first of the portfolio that does; None where none does."""
+        places = dict.fromkeys((*self.order(given), *range(len(self.portfolio))))
+        return next((place for place in places if self.applies(place, given)), None)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(guard: str) -> Expression:
+    return Expression(guard)

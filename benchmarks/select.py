@@ -1,0 +1,238 @@
+"""What a choice costs in the code that a dispatcher is written to: C and Python, tree and ensemble.
+
+Draws a tree and an ensemble over three sizes and their products and ratios, writes both as a C
+header and a Python module, and times selections for inputs that change from call to call, so that
+no branch predictor learns the answer. Needs a C compiler:
+
+    python -m benchmarks.select
+    python -m benchmarks.select --candidates 8 --trees 100 --leaves 31
+
+The least of some repeats of a loop over all inputs, in processor time, which other programs on a
+busy machine disturb least; C is compiled with -O2. The last line is one JSON object; times are of
+one selection.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.dispatching.c_code import c_header
+from harness.dispatching.dispatcher import Dispatcher, Provenance
+from harness.dispatching.features import Feature
+from harness.dispatching.formulas import Type
+from harness.dispatching.program import (
+    Column,
+    EnsembleChoice,
+    Kind,
+    Leaf,
+    Node,
+    Program,
+    Split,
+    TreeChoice,
+    Tuned,
+)
+from harness.dispatching.python_code import python_module
+from harness.records import Config, Environment
+
+SIZES = ("m", "n", "k")
+MOST = 1 << 20
+BINS = 255  # thresholds a column, as histogram boosting has them
+REPEATS = 15
+INPUTS = 10_000  # far more than a branch predictor remembers
+ROWS = 2000  # inputs that trees are drawn over
+PYTHON_INPUTS = 200
+
+Inputs = Sequence[tuple[int, ...]]
+Rows = Sequence[Sequence[float]]
+
+COLUMNS = (
+    *(Column(Kind.RAW, (name,)) for name in SIZES),
+    *(Column(Kind.PRODUCT, pair) for pair in itertools.combinations(SIZES, 2)),
+    *(Column(Kind.RATIO, pair) for pair in itertools.combinations(SIZES, 2)),
+    Column(Kind.PRODUCT, SIZES),
+)
+
+
+def drawn_inputs(rng: random.Random, count: int) -> list[tuple[int, ...]]:
+    """Sizes whose logarithms are uniform."""
+    return [tuple(round(2 ** rng.uniform(0, 20)) for _ in SIZES) for _ in range(count)]
+
+
+def grown(
+    rng: random.Random, rows: Rows, bins: Rows, leaves: int, leaf: Callable[[], Leaf]
+) -> Node:
+    """A tree whose largest leaves are split, mostly, at one of the bins' bounds."""
+    parts: list[list[int]] = [list(range(len(rows)))]
+    splits: dict[int, tuple[int, float, int, int]] = {}
+    ends = [0]
+    while len(ends) < leaves:
+        end = max(ends, key=lambda one: len(parts[one]) * rng.random())
+        column = rng.randrange(len(COLUMNS))
+        threshold = rng.choice(bins[column])
+        low = [row for row in parts[end] if rows[row][column] <= threshold]
+        if 0 < len(low) < len(parts[end]):
+            parts += [low, [row for row in parts[end] if rows[row][column] > threshold]]
+            splits[end] = (column, threshold, len(parts) - 2, len(parts) - 1)
+            ends.remove(end)
+            ends += [len(parts) - 2, len(parts) - 1]
+
+    def node(place: int) -> Node:
+        if place not in splits:
+            return leaf()
+        column, threshold, low, high = splits[place]
+        return Split(column, threshold, node(low), node(high))
+
+    return node(0)
+
+
+def drawn_program(
+    rng: random.Random, inputs: Inputs, args: argparse.Namespace, is_tree: bool
+) -> Program:
+    """A tree of `--tree-leaves` leaves, or an ensemble."""
+    rows = [
+        [c.of(dict(zip(SIZES, given, strict=True))) for c in COLUMNS] for given in inputs[:ROWS]
+    ]
+    columns = [sorted(numbers) for numbers in zip(*rows, strict=True)]
+    bins = [numbers[:: max(len(numbers) // BINS, 1)] for numbers in columns]
+    count = args.candidates
+    choice: TreeChoice | EnsembleChoice
+    if is_tree:
+        choice = TreeChoice(
+            grown(rng, rows, bins, args.tree_leaves, lambda: Leaf(order=(rng.randrange(count),)))
+        )
+    else:
+        trees = tuple(
+            tuple(
+                grown(rng, rows, bins, args.leaves, lambda: Leaf(rng.gauss(0, 1)))
+                for _ in range(args.trees)
+            )
+            for _ in range(count)
+        )
+        choice = EnsembleChoice((0.0,) * count, trees)
+    return Program(
+        columns=COLUMNS,
+        tuned=tuple(Tuned(name, 1, MOST) for name in SIZES),
+        portfolio=tuple(Config({"VARIANT": place}) for place in range(count)),
+        static=0,
+        choice=choice,
+        guards=((),) * count,
+    )
+
+
+def written(program: Program) -> Dispatcher:
+    """The program as it is written, from nowhere."""
+    environment = Environment("none", "none", "none", "none", "none")
+    provenance = Provenance(environment, "none", (), "none", ("a drawn program, not a learnt one",))
+    features = tuple(Feature(name, Type.WHOLE) for name in SIZES)
+    return Dispatcher("drawn", "", ("drawn",), features, program, provenance)
+
+
+MAIN = """\
+#include <stdio.h>
+#include <time.h>
+#include "drawn.h"
+static const int64_t inputs[][3] = {INPUTS};
+enum { COUNT = sizeof inputs / sizeof inputs[0], LOOPS = LOOP_COUNT };
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+int main(void) {
+    volatile int sum = 0;
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        const double begin_s = now_s();
+        for (int loop = 0; loop < LOOPS; loop++)
+            for (int i = 0; i < COUNT; i++)
+                sum = sum + drawn_select(inputs[i][0], inputs[i][1], inputs[i][2]);
+        printf("%.17g\\n", (now_s() - begin_s) / LOOPS / COUNT);
+    }
+    return 0;
+}
+"""
+
+
+def time_c(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> dict[str, float]:
+    """Seconds of a selection, and what the header costs to compile."""
+    header = c_header(dispatcher)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "drawn.h").write_text(header)
+        listed = ", ".join(f"{{{', '.join(map(str, given))}}}" for given in inputs)
+        main = MAIN.replace("INPUTS", listed).replace("LOOP_COUNT", str(loops))
+        (folder / "main.c").write_text(main.replace("REPEATS", str(REPEATS)))
+        begin_s = time.perf_counter()
+        subprocess.run(["cc", "-O2", "main.c", "-o", "main"], cwd=folder, check=True)
+        compile_s = time.perf_counter() - begin_s
+        said = subprocess.run([folder / "main"], capture_output=True, text=True, check=True).stdout
+    return {
+        "select_s": min(map(float, said.split())),
+        "compile_s": compile_s,
+        "header_bytes": len(header),
+    }
+
+
+def time_python(dispatcher: Dispatcher, inputs: Inputs) -> dict[str, float]:
+    """Seconds of a selection of an input that is new and, where it is kept, of one that is not."""
+    text = python_module(dispatcher)
+    module: dict[str, Any] = {"__name__": "drawn"}
+    begin_s = time.perf_counter()
+    exec(compile(text, "drawn", "exec"), module)
+    import_s = time.perf_counter() - begin_s
+    select = module["select_index"]
+    new = getattr(select, "__wrapped__", select)
+    inputs = inputs[:PYTHON_INPUTS]
+    found = {"select_s": _least(new, inputs), "import_s": import_s, "module_bytes": len(text)}
+    if new is not select:
+        found["again_s"] = _least(select, inputs)
+    return found
+
+
+def _least(select: Callable[..., int], inputs: Inputs) -> float:
+    times = []
+    for _ in range(REPEATS):
+        begin_s = time.process_time()
+        for m, n, k in inputs:
+            select(m, n, k)
+        times.append((time.process_time() - begin_s) / len(inputs))
+    return min(times)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Time both, print a table and the JSON line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.select", description=__doc__)
+    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--trees", type=int, default=100, help="of each candidate, default 100")
+    parser.add_argument("--leaves", type=int, default=31, help="of a tree of the ensemble")
+    parser.add_argument("--tree-leaves", type=int, default=64, help="of the single tree")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(arguments)
+    rng = random.Random(args.seed)
+    inputs = drawn_inputs(rng, INPUTS)
+    figures: dict[str, Any] = {}
+    print(f"{'':10} {'C':>12} {'Python':>12} {'again':>12} {'header':>10} {'compiled in':>12}")
+    for name, loops in (("tree", 5), ("ensemble", 1)):
+        dispatcher = written(drawn_program(rng, inputs, args, is_tree=name == "tree"))
+        c, python = time_c(dispatcher, inputs, loops), time_python(dispatcher, inputs)
+        again = f"{python['again_s'] * 1e6:.3f} us" if "again_s" in python else "-"
+        print(
+            f"{name:10} {c['select_s'] * 1e9:>9.1f} ns {python['select_s'] * 1e6:>9.3f} us "
+            f"{again:>12} {c['header_bytes'] / 1e3:>7.1f} kB {c['compile_s']:>10.2f} s"
+        )
+        figures[name] = {"c": c, "python": python}
+    print(json.dumps(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""python -m harness.dispatch DATABASE -o FOLDER: code that chooses a configuration by input."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from harness.backends import base
+from harness.backends.nvcc import Nvcc
+from harness.command import run_command
+from harness.dispatching.dispatcher import KernelFile, Provenance
+from harness.dispatching.kernel_files import cuda_kernels, opencl_kernels
+from harness.dispatching.package import write_dispatcher
+from harness.dispatching.program import Program
+from harness.dispatching.study import DISPATCHERS, Study, choosers, sentence, study
+from harness.dispatching.telling import verdict_lines, verdict_table
+from harness.display import ProgressDisplay, make_console
+from harness.errors import UsageError
+from harness.records import Config
+from harness.results import shown_place
+from harness.spec import Spec, load_spec
+from harness.tables import Results, read_results, the_one
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    return run_command(_parser(), arguments, _dispatch)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.dispatch",
+        description="Learn which configuration suits which input, judge it on inputs that were "
+        "held out, and write it as C, C++ and Python code with the kernels it chooses from.",
+    )
+    parser.add_argument("database", nargs="+", help="results databases of one device")
+    parser.add_argument(
+        "-o", "--output", required=True, type=Path, metavar="FOLDER", help="where to"
+    )
+    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
+    parser.add_argument(
+        "--spec", type=Path, metavar="FILE", help="its YAML file (default spaces/NAME.yaml)"
+    )
+    parser.add_argument(
+        "--choice",
+        choices=("auto", *DISPATCHERS),
+        default="auto",
+        help="one tree, or an ensemble of trees; auto is the tree unless the other clearly wins",
+    )
+    parser.add_argument("--arch", metavar="SM", help="of CUDA's cubins, such as sm_90")
+    parser.add_argument(
+        "--force", action="store_true", help="write it even if it does not beat the best static one"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default 0)")
+    return parser
+
+
+def _dispatch(args: argparse.Namespace) -> int:
+    console = make_console()
+    results = the_one(read_results(args.database, args.space))
+    spec = _spec(args.spec, results)
+    found = _judged(results, args)
+    name = found.best if args.choice == "auto" else args.choice
+    learnt = {other: found.learnt(other) for other in found.dispatchers}
+    console.print(verdict_table(found, learnt))
+    console.print(Text(f"\n{sentence(found, name)}"), soft_wrap=True)
+    if not found.gain(name).is_better and not args.force:
+        console.print(
+            Text(
+                f"Nothing is written: {args.output} would choose no better than one configuration "
+                f"for all, ({found.matrix.candidates[learnt[name].static[0]]}). Tune more inputs, "
+                "or write it all the same with --force."
+            ),
+            soft_wrap=True,
+        )
+        return 1
+    texts = results.campaign.constraints
+    guards: dict[Config, tuple[str, ...]] = dict.fromkeys(found.matrix.candidates, texts)
+    program = learnt[name].program(found.matrix.candidates, guards)
+    verdict = (*verdict_lines(found), "", sentence(found, name))
+    written = write_dispatcher(
+        args.output,
+        program,
+        spec,
+        _provenance(results, verdict),
+        _kernels(spec, program, results, args.arch),
+    )
+    console.print(Text(f"{args.output}: {', '.join(_shown(written, args.output))}"), soft_wrap=True)
+    return 0
+
+
+def _spec(path: Path | None, results: Results) -> Spec:
+    """The space whose results these are; raises UsageError where it has changed since."""
+    name = results.campaign.space_name
+    place = path or Path("spaces") / f"{name}.yaml"
+    if not place.is_file():
+        raise UsageError(f"{place} is not there; name the YAML file of {name} with --spec FILE")
+    spec = load_spec(place)
+    if spec.name != name or spec.program_sha256 != results.campaign.key.program_sha256:
+        raise UsageError(
+            f"{place} is not what was measured: its name, kernel, host module or launch has "
+            f"changed; tune it again, or name the YAML file of {name} with --spec FILE"
+        )
+    return spec
+
+
+def _judged(results: Results, args: argparse.Namespace) -> Study:
+    matrix = results.matrix()
+    names = tuple(DISPATCHERS) if args.choice == "auto" else (args.choice,)
+    wanted = choosers(names)
+    with ProgressDisplay(make_console(stderr=True)) as display:
+        display.begin_stage("held-out inputs", 0)
+        try:
+            return study(matrix, wanted, args.seed, display.step)
+        except ValueError as error:
+            raise UsageError(
+                f"{results.title}: nothing can be learnt across inputs: {error}; add inputs to "
+                "the space and tune them"
+            ) from None
+
+
+def _provenance(results: Results, verdict: Sequence[str]) -> Provenance:
+    return Provenance(
+        environment=results.campaign.environment,
+        program_sha256=results.campaign.key.program_sha256,
+        databases=tuple(map(shown_place, results.places)),
+        date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        verdict=tuple(verdict),
+    )
+
+
+def _kernels(
+    spec: Spec, program: Program, results: Results, arch: str | None
+) -> tuple[KernelFile, ...]:
+    """What the candidates are launched from, on the backend that they were measured by; nothing
+    for what was only replayed."""
+    backend = results.campaign.environment.backend
+    if backend == "opencl":
+        return opencl_kernels(spec, program)
+    if backend == "cuda":
+        if arch is None:
+            raise UsageError("cubins are of one architecture: name it, such as --arch sm_90")
+        nvcc: base.Compiler = Nvcc(arch)
+        return cuda_kernels(spec, program, nvcc.compile)
+    return ()
+
+
+def _shown(written: Sequence[Path], folder: Path) -> list[str]:
+    root = folder.resolve()
+    return [path.relative_to(root).as_posix() for path in written]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

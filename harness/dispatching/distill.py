@@ -1,0 +1,108 @@
+"""One tree that is taught by an ensemble: run as fast as a tree, and nearer to the ensemble.
+
+The ensemble tells what candidates cost on made inputs, which lie between those that were measured;
+the tree is grown on both together. Its size is chosen on held-out inputs that were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial import KDTree
+
+from harness.dispatching.baselines import Scale
+from harness.dispatching.columns import column_values, is_number
+from harness.dispatching.ensemble import fit_ensemble
+from harness.dispatching.learnt import Learnt, ensemble_costs, make_learnt
+from harness.dispatching.lesson import Lesson, capped, telling_columns
+from harness.dispatching.matrix import Array, Flags, Matrix, Places, make_matrix, stacked
+from harness.dispatching.program import Column, TreeChoice
+from harness.dispatching.tree import choose_shape
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+_MOST_MADE = 20_000
+_MADE = 20  # for each input that was measured
+_PARTNERS = 4000  # inputs among which alike ones are looked for
+_ALIKE = 16
+
+
+@dataclass(frozen=True)
+class DistilledChooser:
+    """Learns a dispatcher of one tree from an ensemble."""
+
+    most_leaves: int = 1024
+    name: str = "distilled tree"
+
+    def fit(self, matrix: Matrix, seed: int) -> Learnt:
+        """The tree for all inputs of a matrix."""
+        columns, values = telling_columns(matrix, seed)
+        lesson = Lesson(matrix, values)
+
+        def taught(part: Lesson) -> Lesson:
+            return with_made_inputs(part, columns, seed)
+
+        shape = choose_shape(lesson, self.most_leaves, seed, taught)
+        whole = taught(lesson)
+        choice = TreeChoice(whole.root(shape, seed))
+        return make_learnt(matrix, columns, whole.members(shape.members), whole.static, choice)
+
+
+def with_made_inputs(lesson: Lesson, columns: Sequence[Column], seed: int) -> Lesson:
+    """The same inputs and made ones, on which the portfolio costs what an ensemble expects that
+    has learnt from the same inputs."""
+    if not columns or len(lesson.values) < 2:
+        return lesson
+    matrix = lesson.matrix
+    members = lesson.members(len(lesson.portfolio))
+    ensemble = fit_ensemble(lesson.values, capped(lesson.logs[:, members]), seed)
+    features, bases = made_inputs(matrix.features, seed)
+    values = column_values(columns, features)
+    costs = np.full((len(features), len(matrix.candidates)), np.inf)
+    costs[:, members] = ensemble_costs(ensemble, values)
+    applies: Flags = matrix.applies[bases] & np.isfinite(costs)
+    told = np.flatnonzero(applies.any(axis=1))
+    made = make_matrix(
+        features.iloc[told],
+        matrix.candidates,
+        np.exp(costs[told]),  # seconds of no input, but their ratios are those expected
+        applies=applies[told],
+        groups=matrix.groups[bases[told]].tolist(),
+    )
+    return Lesson(stacked(matrix, made), np.concatenate([lesson.values, values[told]]))
+
+
+def made_inputs(features: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, Places]:
+    """Inputs between alike ones, and the places of those from which they have their words.
+
+    Sizes lie between by their ratio, other numbers by their difference; whole numbers stay whole.
+    """
+    random = np.random.default_rng(seed)
+    scale = Scale.of(features)
+    partners = random.permutation(len(features))[:_PARTNERS]
+    bases = random.integers(0, len(features), min(_MOST_MADE, _MADE * len(features)))
+    alike = min(_ALIKE, len(partners))
+    points = scale.points(features)
+    near = KDTree(points[partners]).query(points[bases], k=[*range(1, alike + 1)])[1]
+    others = partners[near[np.arange(len(bases)), random.integers(0, alike, len(bases))]]
+    share = random.random(len(bases))
+    made = features.iloc[bases].reset_index(drop=True)
+    for name in map(str, features.columns):
+        if is_number(features[name]):
+            numbers = features[name].to_numpy()
+            made[name] = _between(numbers[bases], numbers[others], share)
+    return made, bases
+
+
+def _between(ones: Numbers, others: Numbers, share: Array) -> Numbers:
+    is_size = (ones > 0) & (others > 0)
+    ratio = np.divide(others, ones, out=np.ones(len(ones)), where=is_size)
+    between: Array = np.where(is_size, ones * ratio**share, ones + (others - ones) * share)
+    return np.rint(between).astype(np.int64) if ones.dtype.kind in "iu" else between

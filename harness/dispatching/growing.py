@@ -1,0 +1,125 @@
+"""A regression tree over many outputs, grown best split first, with all its smaller selves.
+
+scikit-learn numbers the nodes of a tree with `max_leaf_nodes` in the order in which they were
+split, so that the first 2 n - 1 nodes are the tree of n leaves: one tree tells of every size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.dispatching.matrix import Array, Places
+
+_TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
+_NOWHERE = np.iinfo(np.intp).max
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A tree's nodes as arrays, shape (nodes,); `low` is -1 at a leaf. Inputs of which the column
+    is at most the threshold go to `low`, all others to `high`; children have higher places."""
+
+    low: Places
+    high: Places
+    column: Places
+    threshold: Array
+
+    def paths(self, values: Array) -> Places:
+        """The nodes that each input passes, shape (inputs, depth); rows are filled up with a
+        number above that of any node."""
+        nodes = np.zeros(len(values), dtype=np.intp)
+        rows = np.arange(len(values))
+        levels = [nodes]
+        while len(rows):
+            inner = self.low[nodes[rows]] >= 0
+            rows = rows[inner]
+            at = nodes[rows]
+            is_low = values[rows, self.column[at]] <= self.threshold[at]
+            nodes = np.full(len(values), _NOWHERE)
+            nodes[rows] = np.where(is_low, self.low[at], self.high[at])
+            levels.append(nodes)
+        paths: Places = np.stack(levels, axis=1)
+        return paths
+
+
+def reached_at(paths: Places, leaves: int) -> Places:
+    """The node that each input reaches in the tree of so many leaves, shape (inputs,)."""
+    last = (paths < 2 * leaves - 1).sum(axis=1) - 1
+    reached: Places = paths[np.arange(len(paths)), last]
+    return reached
+
+
+def grow(
+    values: Array,
+    targets: Array,
+    leaves: int,
+    least: int,
+    seed: int,
+) -> Grown:
+    """The tree of the least squared error over all outputs, with at most so many leaves of at
+    least so many inputs.
+
+    `values`: shape (inputs, columns); `targets`: (inputs, outputs); all finite. Thresholds are
+    exact: scikit-learn, which would round to single precision, sees the ranks of the values.
+    """
+    from sklearn.tree import DecisionTreeRegressor  # as in harness.tree: it loads slowly
+
+    levels = [np.unique(column) for column in values.T]
+    ranks = np.stack(
+        [np.searchsorted(level, column) for level, column in zip(levels, values.T, strict=True)],
+        axis=1,
+    )
+    model = DecisionTreeRegressor(
+        max_leaf_nodes=max(2, leaves),
+        min_samples_leaf=least,
+        min_impurity_decrease=_TINY,
+        random_state=seed,
+    )
+    tree = model.fit(ranks, targets).tree_
+    threshold = np.zeros(tree.node_count)
+    for node in np.flatnonzero(tree.children_left >= 0):
+        level = levels[tree.feature[node]]
+        place = math.floor(tree.threshold[node])
+        threshold[node] = between(float(level[place]), float(level[place + 1]))
+    return Grown(
+        tree.children_left.astype(np.intp),
+        tree.children_right.astype(np.intp),
+        tree.feature.astype(np.intp),
+        threshold,
+    )
+
+
+def between(low: float, high: float) -> float:
+    """A threshold with `low` at or below it and `high` above: halfway by their ratio where both
+    are positive, as sizes are."""
+    middle = math.sqrt(low) * math.sqrt(high) if low > 0 else low + (high - low) / 2
+    return middle if low <= middle < high else low
+
+
+def sums_by_node(grown: Grown, paths: Places, rows: Array) -> Array:
+    """For each node the sum over the inputs that pass it, shape (nodes, outputs); `rows` has the
+    shape (inputs, outputs)."""
+    inputs, levels = np.nonzero(paths != _NOWHERE)
+    nodes = paths[inputs, levels]
+    sums = [
+        np.bincount(nodes, weights=column[inputs], minlength=len(grown.low)) for column in rows.T
+    ]
+    return np.stack(sums, axis=1)
+
+
+def passing(grown: Grown, paths: Places) -> Places:
+    """How many inputs pass each node, shape (nodes,)."""
+    counts: Places = np.bincount(paths[paths != _NOWHERE], minlength=len(grown.low))
+    return counts
+
+
+def parents(grown: Grown) -> Places:
+    """The parent of each node, shape (nodes,); -1 of the root."""
+    parent = np.full(len(grown.low), -1, dtype=np.intp)
+    inner = np.flatnonzero(grown.low >= 0)
+    parent[grown.low[inner]] = inner
+    parent[grown.high[inner]] = inner
+    return parent

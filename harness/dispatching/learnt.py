@@ -1,0 +1,185 @@
+"""What our choosers learn, computed for many inputs at once as what is shipped computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.dispatching.columns import column_values, tuned_range
+from harness.dispatching.matrix import Array, Flags, Matrix, Places
+from harness.dispatching.portfolio import first_applicable
+from harness.dispatching.program import (
+    Column,
+    EnsembleChoice,
+    Leaf,
+    Node,
+    Program,
+    Split,
+    TreeChoice,
+    Tuned,
+)
+from harness.records import Config
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Choice = TreeChoice | EnsembleChoice
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A choice among the candidates of a matrix.
+
+    `static` has the places of all candidates, the best single one first. `portfolio` has those
+    that `choice` tells apart, in the same order; outside the tuned range the first of them that
+    applies is taken.
+    """
+
+    columns: tuple[Column, ...]
+    tuned: tuple[Tuned, ...]
+    portfolio: tuple[int, ...]
+    static: tuple[int, ...]
+    choice: Choice
+
+    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
+        """The chosen candidates, as `Chosen.places` tells; where none of the portfolio applies,
+        the best static one that does."""
+        orders = choice_orders(self.choice, column_values(self.columns, features))
+        chosen = first_applicable(np.array(self.portfolio)[orders], applies)
+        static = first_applicable(np.array([(*self.portfolio, *self.static)]), applies)
+        is_told = tuned_rows(self.tuned, features) & (chosen >= 0)
+        places: Places = np.where(is_told, chosen, static)
+        return places
+
+    def program(
+        self,
+        candidates: Sequence[Config],
+        guards: Mapping[Config, tuple[str, ...]] | None = None,
+    ) -> Program:
+        """The library-free program; `guards` has constraints over features by candidate."""
+        used = sorted({node.column for tree in trees_of(self.choice) for node in splits_of(tree)})
+        place_of = {column: place for place, column in enumerate(used)}
+        configs = tuple(candidates[place] for place in self.portfolio)
+        return Program(
+            columns=tuple(self.columns[column] for column in used),
+            tuned=self.tuned,
+            portfolio=configs,
+            static=0,
+            choice=_with_columns(self.choice, place_of),
+            guards=tuple((guards or {}).get(config, ()) for config in configs),
+        )
+
+
+def make_learnt(
+    matrix: Matrix,
+    columns: Sequence[Column],
+    portfolio: Sequence[int],
+    static: Sequence[int],
+    choice: Choice,
+) -> Learnt:
+    """What was learnt from a matrix, whose inputs are the tuned range."""
+    return Learnt(
+        tuple(columns), tuned_range(matrix.features), tuple(portfolio), tuple(static), choice
+    )
+
+
+def tuned_rows(tuned: Sequence[Tuned], features: pd.DataFrame) -> Flags:
+    """Which inputs lie in the tuned range, shape (inputs,)."""
+    inside = np.ones(len(features), dtype=bool)
+    for one in tuned:
+        series = features[one.feature]
+        if one.words:
+            inside &= series.isin(one.words).to_numpy()
+        else:
+            inside &= ((series >= one.low) & (series <= one.high)).to_numpy()
+    return inside
+
+
+# --------------------------------------------------------------------- many inputs at once
+
+
+def choice_orders(choice: Choice, values: Array) -> Places:
+    """The members of a portfolio by preference for each input, shape (inputs, members).
+
+    `values` are those of the columns, shape (inputs, columns). Leaves of one tree may have
+    orders of one length only.
+    """
+    if isinstance(choice, EnsembleChoice):
+        costs = ensemble_costs(choice, values)
+        orders: Places = np.argsort(costs, axis=1, kind="stable")
+        return orders
+    parts = routed(choice.root, values)
+    orders = np.empty((len(values), len(parts[0][0].order)), dtype=np.intp)
+    for leaf, rows in parts:
+        orders[rows] = leaf.order
+    return orders
+
+
+def ensemble_costs(choice: EnsembleChoice, values: Array) -> Array:
+    """The expected cost of each member, shape (inputs, members), added up as the program does."""
+    costs = np.empty((len(values), len(choice.offsets)))
+    for place, (offset, trees) in enumerate(zip(choice.offsets, choice.trees, strict=True)):
+        cost = np.full(len(values), offset)
+        for tree in trees:
+            for leaf, rows in routed(tree, values):
+                cost[rows] += leaf.value
+        costs[:, place] = cost
+    return costs
+
+
+def routed(root: Node, values: Array) -> list[tuple[Leaf, Places]]:
+    """Each leaf with the rows of the inputs that reach it, shape of `values` (inputs, columns)."""
+    found = []
+    waiting: list[tuple[Node, Places]] = [(root, np.arange(len(values)))]
+    while waiting:
+        node, rows = waiting.pop()
+        if isinstance(node, Leaf):
+            found.append((node, rows))
+            continue
+        is_low = values[rows, node.column] <= node.threshold
+        waiting += [(node.low, rows[is_low]), (node.high, rows[~is_low])]
+    return found
+
+
+# ------------------------------------------------------------------------------------- trees
+
+
+def trees_of(choice: Choice) -> tuple[Node, ...]:
+    """The one tree, or all of an ensemble."""
+    if isinstance(choice, TreeChoice):
+        return (choice.root,)
+    return tuple(tree for trees in choice.trees for tree in trees)
+
+
+def splits_of(root: Node) -> list[Split]:
+    """All nodes of a tree that are no leaves."""
+    found: list[Split] = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Split):
+            found.append(node)
+            waiting += [node.low, node.high]
+    return found
+
+
+def leaf_count(choice: Choice) -> int:
+    """Leaves of all trees together: what a choice takes to store."""
+    return sum(len(splits_of(tree)) + 1 for tree in trees_of(choice))
+
+
+def _with_columns(choice: Choice, place_of: Mapping[int, int]) -> Choice:
+    if isinstance(choice, TreeChoice):
+        return TreeChoice(_moved(choice.root, place_of))
+    trees = tuple(tuple(_moved(tree, place_of) for tree in trees) for trees in choice.trees)
+    return EnsembleChoice(choice.offsets, trees)
+
+
+def _moved(node: Node, place_of: Mapping[int, int]) -> Node:
+    if isinstance(node, Leaf):
+        return node
+    low, high = _moved(node.low, place_of), _moved(node.high, place_of)
+    return Split(place_of[node.column], node.threshold, low, high)

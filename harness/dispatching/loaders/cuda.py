@@ -1,0 +1,71 @@
+"""Launches a dispatched kernel through PyCUDA: chooses, loads what was chosen once, runs it."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pycuda.driver as cuda
+
+
+class Kernel:
+    """A kernel of several cubins, of which each call runs the one for its input.
+
+        kernel = mvmul.load()
+        kernel(stream, A, x, y, numpy.int32(m), numpy.int32(n), m=m, n=n)
+
+    Arguments are passed in the kernel's order, as PyCUDA takes them: device memory and numpy
+    scalars; the features of the input are given by name; a stream of None is the default one. A
+    CUDA context must be current, here and at every call: `context`, or the thread's own where it
+    is None. On another device than the one that was tuned the best single configuration runs on
+    every input, and a warning says so once; cubins load on devices of their own architecture
+    alone.
+    """
+
+    def __init__(self, dispatcher: Any, context: Any = None) -> None:
+        self._dispatcher = dispatcher
+        self._loaded: dict[int, tuple[Any, ...]] = {}
+        if context is not None:
+            context.push()
+        try:
+            found = cuda.Context.get_device().name()
+        finally:
+            if context is not None:
+                cuda.Context.pop()
+        tuned = dispatcher.PROVENANCE["device"]
+        self._falls_back = found != tuned
+        if self._falls_back:
+            warnings.warn(
+                f"{dispatcher.NAME} was tuned on {tuned}, not on {found}: the best configuration "
+                "for all inputs is used; tune it on this device",
+                stacklevel=3,
+            )
+
+    def index(self, **features: Any) -> int:
+        """The place of the configuration for an input; raises LookupError where none applies."""
+        if self._falls_back:
+            return int(self._dispatcher.fallback_index(**features))
+        return int(self._dispatcher.select_index(**features))
+
+    def kernels(self, index: int) -> tuple[Any, ...]:
+        """The functions of a configuration, loaded when they are first asked for."""
+        if index not in self._loaded:
+            file, _ = self._dispatcher.KERNELS[index]
+            path = Path(self._dispatcher.__file__).parent / "kernels" / file
+            module = cuda.module_from_buffer(path.read_bytes())
+            functions = self._dispatcher.FUNCTIONS
+            self._loaded[index] = tuple(module.get_function(name) for name in functions)
+        return self._loaded[index]
+
+    def __call__(self, stream: Any, /, *arguments: Any, **features: Any) -> None:
+        """Launch it on an input; it has ended when the stream has."""
+        index = self.index(**features)
+        if not hasattr(self._dispatcher, "launch_size"):
+            raise TypeError(
+                f"the launches of {self._dispatcher.NAME} are its host module's: take "
+                "kernels(index(...)) and launch them as that does"
+            )
+        group, grid = self._dispatcher.launch_size(index, **features)
+        (kernel,) = self.kernels(index)
+        kernel(*arguments, block=(*group, 1, 1)[:3], grid=(*grid, 1, 1)[:3], stream=stream)

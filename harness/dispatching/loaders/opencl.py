@@ -1,0 +1,75 @@
+"""Launches a dispatched kernel through PyOpenCL: chooses, builds what was chosen once, runs it."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyopencl as cl
+
+
+class Kernel:
+    """A kernel of several builds, of which each call runs the one for its input.
+
+        kernel = mvmul.load(context)
+        event = kernel(queue, A, x, y, numpy.int32(m), numpy.int32(n), m=m, n=n)
+
+    Arguments are passed in the kernel's order, as pyopencl takes them: buffers and numpy scalars;
+    the features of the input are given by name. On another device than the one that was tuned the
+    best single configuration runs on every input, and a warning says so once. A `Kernel` serves
+    one thread at a time.
+    """
+
+    def __init__(self, dispatcher: Any, context: cl.Context | None) -> None:
+        self._dispatcher = dispatcher
+        self._context = cl.create_some_context(interactive=False) if context is None else context
+        self._built: dict[int, tuple[cl.Kernel, ...]] = {}
+        others = [device for device in self._context.devices if not self._is_tuned(device)]
+        self._falls_back = bool(others)
+        if others:
+            tuned = dispatcher.PROVENANCE["device"]
+            warnings.warn(
+                f"{dispatcher.NAME} was tuned on {tuned}, not on {others[0].name.strip()}: the "
+                "best configuration for all inputs is used; tune it on this device",
+                stacklevel=3,
+            )
+
+    def _is_tuned(self, device: cl.Device) -> bool:
+        tuned = self._dispatcher.PROVENANCE
+        name = f"{device.name.strip()}, {device.max_compute_units} compute units"
+        names = (name, f"{name}, threads not pinned")
+        return tuned["device"] in names and tuned["platform"] == device.platform.name.strip()
+
+    def index(self, **features: Any) -> int:
+        """The place of the configuration for an input; raises LookupError where none applies."""
+        if self._falls_back:
+            return int(self._dispatcher.fallback_index(**features))
+        return int(self._dispatcher.select_index(**features))
+
+    def kernels(self, index: int) -> tuple[cl.Kernel, ...]:
+        """The functions of a configuration, built when they are first asked for."""
+        if index not in self._built:
+            file, options = self._dispatcher.KERNELS[index]
+            path = Path(self._dispatcher.__file__).parent / "kernels" / file
+            program = cl.Program(self._context, path.read_text(encoding="utf-8"))
+            program.build(list(options))
+            functions = self._dispatcher.FUNCTIONS
+            self._built[index] = tuple(cl.Kernel(program, name) for name in functions)
+        return self._built[index]
+
+    def __call__(
+        self, queue: cl.CommandQueue, /, *arguments: Any, wait_for: Any = None, **features: Any
+    ) -> cl.Event:
+        """Launch it on an input; what the event tells of is done when it has ended."""
+        index = self.index(**features)
+        if not hasattr(self._dispatcher, "launch_size"):
+            raise TypeError(
+                f"the launches of {self._dispatcher.NAME} are its host module's: take "
+                "kernels(index(...)) and launch them as that does"
+            )
+        group, grid = self._dispatcher.launch_size(index, **features)
+        (kernel,) = self.kernels(index)
+        size = tuple(extent * count for extent, count in zip(group, grid, strict=True))
+        kernel.set_args(*arguments)
+        return cl.enqueue_nd_range_kernel(queue, kernel, size, group, wait_for=wait_for)

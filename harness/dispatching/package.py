@@ -1,0 +1,156 @@
+"""A dispatcher -> a folder of files that need nothing but a compiler or Python.
+
+    NAME.h                the choice for C and C++
+    NAME/__init__.py      the choice for Python, and load()
+    NAME/_opencl.py       what load() gives: builds, launches, falls back (or _cuda.py)
+    NAME/kernels/         what each configuration is launched from
+    dispatch.json         which files were written here, with their digests
+
+The folder is written aside and then takes its place, so that nobody finds half of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.dispatching import loaders
+from harness.dispatching.c_code import c_header
+from harness.dispatching.dispatcher import Dispatcher, KernelFile, Provenance
+from harness.dispatching.features import features_of
+from harness.dispatching.program import Program
+from harness.dispatching.python_code import python_module
+from harness.errors import UsageError
+from harness.spec import Spec
+
+MANIFEST = "dispatch.json"
+
+
+def write_dispatcher(
+    out: Path,
+    program: Program,
+    spec: Spec,
+    provenance: Provenance,
+    kernels: Sequence[KernelFile] = (),
+    limits: Mapping[str, int] | None = None,
+) -> list[Path]:
+    """Write the dispatcher of a space into a folder, and return the files.
+
+    `kernels` are those of the candidates (see `harness.dispatching.kernel_files`); without them
+    there is only the choice. `limits` are the device's numbers that launch sizes may speak of
+    (`DeviceLimits.names()`). A folder that a dispatcher was written to is replaced.
+
+    Raises UsageError where the folder holds anything else, and ExpressionError for a constraint
+    or launch size that cannot be written exactly.
+    """
+    dispatcher = Dispatcher(
+        name=spec.name,
+        title=spec.title,
+        functions=spec.functions,
+        features=features_of(program, spec.features, spec.inputs),
+        program=program,
+        provenance=provenance,
+        launch=spec.launch,
+        constants={p.name: p.default for p in spec.parameters} | dict(limits or {}),
+        kernels=tuple(kernels),
+    )
+    return write_files(out, files_of(dispatcher))
+
+
+def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
+    """The content of each file, by its path in the folder."""
+    name = dispatcher.name
+    files = {
+        f"{name}.h": c_header(dispatcher).encode(),
+        f"{name}/__init__.py": python_module(dispatcher).encode(),
+    }
+    if dispatcher.kernels:
+        backend = dispatcher.provenance.environment.backend
+        files[f"{name}/_{backend}.py"] = _loader(backend)
+        files |= {f"{name}/kernels/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
+    return files
+
+
+def _loader(backend: str) -> bytes:
+    path = Path(loaders.__file__).parent / f"{backend}.py"
+    if not path.is_file():
+        raise UsageError(f"there is no loader for the backend {backend}; write no kernels for it")
+    return path.read_bytes()
+
+
+def write_files(out: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files, by their paths in a folder, all or none; the folder's own files go.
+
+    Raises UsageError where the folder holds anything that was not written so.
+    """
+    out = Path(os.path.realpath(out))
+    _check_ours(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise _unwritable(out, error) from None
+    try:
+        # Not the temporary folder itself, which nobody else may enter.
+        _fill(aside / "new", files)
+        if out.exists():
+            os.rename(out, aside / "old")
+        os.rename(aside / "new", out)
+    except OSError as error:
+        if (aside / "old").exists() and not out.exists():
+            os.rename(aside / "old", out)
+        raise _unwritable(out, error) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return [out / name for name in files]
+
+
+def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    told = json.dumps({"dispatcher_files_sha256": digests}, indent=4) + "\n"
+    for name, content in {**files, MANIFEST: told.encode()}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _check_ours(out: Path) -> None:
+    """Refuse to replace what a person put there or changed."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UsageError(f"{out} is not a folder; name another with -o")
+    digests = _written(out / MANIFEST)
+    for path in sorted(out.rglob("*")):
+        name = path.relative_to(out).as_posix()
+        if path.is_symlink() or not (path.is_dir() or name == MANIFEST or _is_cache(path)):
+            found = None if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
+            if found is None or digests.get(name) != found:
+                changed = "was changed since it was written" if name in digests else "is not"
+                raise UsageError(
+                    f"{out} is replaced only where all that it holds is a dispatcher's, but "
+                    f"{name} {changed}; move it away, or name another folder with -o"
+                )
+
+
+def _is_cache(path: Path) -> bool:
+    """Whether Python made it, from what was written."""
+    return path.parent.name == "__pycache__" and path.suffix == ".pyc"
+
+
+def _written(manifest: Path) -> Mapping[str, object]:
+    """The digests of the files that were written; none where there is no such list."""
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8"))["dispatcher_files_sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _unwritable(out: Path, error: OSError) -> UsageError:
+    return UsageError(f"{out} cannot be written: {error.strerror}; name another folder with -o")

@@ -1,0 +1,280 @@
+"""A dispatcher -> the text of a Python module that needs nothing but Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from harness.dispatching.dispatcher import Dispatcher, roots, used_columns
+from harness.dispatching.formulas import Formula
+from harness.dispatching.program import (
+    Column,
+    EnsembleChoice,
+    Kind,
+    Node,
+    Split,
+    TreeChoice,
+    Tuned,
+)
+from harness.dispatching.rendering import (
+    MAX_NESTED,
+    column_names,
+    counted,
+    in_lines,
+    nested,
+    real_names,
+    rendered,
+    told,
+)
+from harness.dispatching.spelling import bare, docstring, wrapped
+from harness.dispatching.tables import Flat, flat, renumbered
+
+_RATIO = '''
+
+def _ratio(dividend, divisor):
+    """The quotient as C has it; Python refuses to divide by zero."""
+    if divisor != 0:
+        return dividend / divisor
+    if dividend == 0 or dividend != dividend:
+        return math.nan
+    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+'''
+
+_LEAF = '''
+
+def _leaf(node, numbers):
+    """The leaf that is reached from a node."""
+    column = _COLUMN[node]
+    while column >= 0:
+        node = node + 1 if numbers[column] <= _NUMBER[node] else _HIGH[node]
+        column = _COLUMN[node]
+    return node
+'''
+
+
+def python_module(dispatcher: Dispatcher) -> str:
+    """The module; `docs/dispatch.md` tells what is in it."""
+    writer = _Writer(dispatcher)
+    provenance, program = dispatcher.provenance, dispatcher.program
+    environment = provenance.environment
+    choice = writer.choice()
+    columns = list(writer.columns())
+    helpers = writer.helpers()
+    texts = "\n".join([*choice, *columns, *helpers, *(g.python for g in dispatcher.guards)])
+    return rendered(
+        "module.py.j2",
+        comment="\n".join(wrapped(map(docstring, told(dispatcher)))),
+        imports=writer.imports(texts),
+        name=ascii(dispatcher.name),
+        portfolio=[ascii(dict(config)) for config in program.portfolio],
+        static=program.static,
+        tuned=[f"{t.feature!a}: {_tuned_value(t)}" for t in program.tuned],
+        provenance=[
+            (ascii(key), ascii(value))
+            for key, value in (
+                ("backend", environment.backend),
+                ("device", environment.device),
+                ("platform", environment.platform),
+                ("driver", environment.driver),
+                ("compiler", environment.compiler),
+                ("kernel_sha256", provenance.program_sha256),
+                ("databases", provenance.databases),
+                ("harness_version", provenance.harness_version),
+                ("date", provenance.date),
+            )
+        ],
+        functions=ascii(dispatcher.functions),
+        kernels=[f"({k.name!a}, {k.options!a})" for k in dispatcher.kernels],
+        signature=writer.arguments,
+        arguments=writer.arguments,
+        is_cached=isinstance(program.choice, EnsembleChoice),
+        columns=columns,
+        choice=choice,
+        is_tuned=" and ".join(writer.tuned()) or "True",
+        fallback=writer.first(dispatcher.fallback),
+        guarded=[
+            (place, guard.python)
+            for place, guard in enumerate(dispatcher.guards)
+            if guard.python != "True"
+        ],
+        launches=list(writer.launches()),
+        is_exact=" and ".join(writer.box()) or "True",
+        loader=f"_{environment.backend}",
+        helpers=helpers,
+    )
+
+
+class _Writer:
+    """The parts of a module that depend on the program."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._used = used_columns(dispatcher.program)
+        self._names = column_names(dispatcher)
+        self._reals = real_names(dispatcher)
+        self._places = {column: place for place, column in enumerate(self._used)}
+        self.arguments = ", ".join(f.variable for f in dispatcher.features)
+
+    # ---------------------------------------------------------------------------- columns
+
+    def columns(self) -> Iterator[str]:
+        """A variable for each feature that is computed with, and for each column that is used."""
+        columns = [self._dispatcher.program.columns[place] for place in self._used]
+        computed = [c.features for c in columns if c.kind is not Kind.EQUALS]
+        for name in dict.fromkeys(itertools.chain.from_iterable(computed)):
+            yield f"{self._reals[name]} = float({self._dispatcher.feature(name).variable})"
+        for place, column in zip(self._used, columns, strict=True):
+            if column.kind is not Kind.RAW:
+                yield f"{self._names[place]} = {self._column(column)}"
+
+    def _column(self, column: Column) -> str:
+        if column.kind is Kind.EQUALS:
+            return f"{self._dispatcher.feature(column.features[0]).variable} == {column.word!a}"
+        reals = [self._reals[name] for name in column.features]
+        if column.kind is not Kind.RATIO:
+            return " * ".join(reals)
+        divisor = self._dispatcher.tuned_of(column.features[1])
+        is_safe = divisor is not None and not divisor.words and not divisor.holds(0)
+        return " / ".join(reals) if is_safe else f"_ratio({', '.join(reals)})"
+
+    # ----------------------------------------------------------------------------- choice
+
+    def choice(self) -> list[str]:
+        """From the columns to the place."""
+        choice = self._dispatcher.program.choice
+        if isinstance(choice, EnsembleChoice):
+            return list(self._ensemble(choice))
+        if nested(choice.root) <= MAX_NESTED:
+            return list(self._tree(choice.root, ""))
+        order = "_ORDERS[_HIGH[_leaf(0, numbers)]]"
+        first = f"_first({order}, {self.arguments})"
+        return [self._numbers(), f"return {first if self._dispatcher.is_guarded else order}"]
+
+    def _tree(self, node: Node, indent: str) -> Iterator[str]:
+        while isinstance(node, Split):
+            yield f"{indent}if {self._names[node.column]} <= {float(node.threshold)!r}:"
+            yield from self._tree(node.low, indent + "    ")
+            node = node.high
+        comment = f"  # {counted(node.rows)}" if node.rows else ""
+        yield f"{indent}return {self.first(self._dispatcher.orders(node.order))}{comment}"
+
+    def _ensemble(self, choice: EnsembleChoice) -> Iterator[str]:
+        yield self._numbers()
+        yield "best, least = -1, 0.0"
+        yield "for index, cost in enumerate(_OFFSETS):"
+        if self._dispatcher.is_guarded:
+            yield f"    if not applies(index, {self.arguments}):"
+            yield "        continue"
+        yield "    for root in _ROOTS[index]:"
+        yield "        cost += _NUMBER[_leaf(root, numbers)]"
+        yield "    if best < 0 or cost < least:"
+        yield "        best, least = index, cost"
+        if self._dispatcher.is_guarded:
+            yield "if best < 0:"
+            yield '    raise LookupError(f"no configuration of {NAME} applies to this input")'
+        yield "return best"
+
+    def _numbers(self) -> str:
+        return f"numbers = ({''.join(f'{self._names[place]}, ' for place in self._used)})"
+
+    def first(self, order: Sequence[int]) -> str:
+        """The first of an order that applies."""
+        always = self._dispatcher.guards[order[0]].c == "1" if order else False
+        if always:
+            return str(order[0])
+        return f"_first({tuple(order)!r}, {self.arguments})"
+
+    # ------------------------------------------------------------------ ranges and launches
+
+    def tuned(self) -> Iterator[str]:
+        """The conditions of the tuned range."""
+        for tuned in self._dispatcher.program.tuned:
+            name = self._dispatcher.feature(tuned.feature).variable
+            if tuned.words:
+                yield f"{name} in {tuned.words!a}"
+            else:
+                yield f"{_number(tuned.low)} <= {name} <= {_number(tuned.high)}"
+
+    def box(self) -> Iterator[str]:
+        """The conditions under which guards and launch sizes are exact."""
+        for name, (low, high) in self._dispatcher.box.items():
+            yield f"{low!r} <= {self._dispatcher.feature(name).variable} <= {high!r}"
+
+    def launches(self) -> Iterator[str]:
+        """The sizes of each candidate."""
+        for place, (group, grid) in enumerate(self._dispatcher.sizes):
+            yield f"{'elif' if place else 'if'} index == {place}:"
+            yield f"    group = ({_bare_list(group)})"
+            yield f"    grid = ({_bare_list(grid)})"
+        if self._dispatcher.sizes:
+            yield "else:"
+            yield '    raise ValueError(f"there is no configuration {index}")'
+
+    # ---------------------------------------------------------------------------- helpers
+
+    def helpers(self) -> list[str]:
+        """Functions and tables that the others need."""
+        program = self._dispatcher.program
+        found = [_RATIO] if any("_ratio(" in line for line in self.columns()) else []
+        if isinstance(program.choice, EnsembleChoice):
+            table = flat(
+                [renumbered(tree, self._places) for tree in roots(program)], lambda leaf: 0
+            )
+            return [*found, _LEAF, *_table(table), *_roots(program.choice, table)]
+        if nested(program.choice.root) > MAX_NESTED:
+            return [*found, _LEAF, *self._deep(program.choice)]
+        return found
+
+    def _deep(self, choice: TreeChoice) -> Iterator[str]:
+        dispatcher = self._dispatcher
+        orders: dict[tuple[int, ...], int] = {}
+        root = renumbered(choice.root, self._places)
+        table = flat(
+            [root], lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders))
+        )
+        yield from _table(table)
+        yield "# The candidates of each leaf."
+        yield from _tuple("_ORDERS", [o if dispatcher.is_guarded else o[0] for o in orders])
+
+    def imports(self, texts: str) -> list[str]:
+        """The modules of the standard library that are needed."""
+        sizes = [s.python for group, grid in self._dispatcher.sizes for s in (*group, *grid)]
+        is_cached = isinstance(self._dispatcher.program.choice, EnsembleChoice)
+        needs_math = any("math." in text for text in (texts, *sizes))
+        needs_sys = bool(self._dispatcher.kernels)
+        return ["functools"] * is_cached + ["math"] * needs_math + ["sys"] * needs_sys
+
+
+def _bare_list(sizes: Sequence[Formula]) -> str:
+    listed = ", ".join(bare(size.python) for size in sizes)
+    return f"{listed}," if len(sizes) == 1 else listed
+
+
+def _tuned_value(tuned: Tuned) -> str:
+    return ascii(tuned.words) if tuned.words else f"({_number(tuned.low)}, {_number(tuned.high)})"
+
+
+def _number(bound: float) -> str:
+    """As short as it can be: 16 rather than 16.0, which compares alike."""
+    return str(int(bound)) if bound == int(bound) and abs(bound) < 1e15 else repr(float(bound))
+
+
+def _table(table: Flat) -> Iterator[str]:
+    yield "\n"
+    yield "# Nodes: the low side of a split is the next node; a leaf has the column -1."
+    yield from _tuple("_COLUMN", table.column)
+    yield from _tuple("_NUMBER", map(float, table.number))
+    yield from _tuple("_HIGH", table.high)
+
+
+def _roots(choice: EnsembleChoice, table: Flat) -> Iterator[str]:
+    left = iter(table.roots)
+    yield "# Of each configuration the roots of its trees, and what their sum begins with."
+    yield from _tuple("_ROOTS", [tuple(next(left) for _ in trees) for trees in choice.trees])
+    yield from _tuple("_OFFSETS", map(float, choice.offsets))
+
+
+def _tuple(name: str, items: Iterable[object]) -> Iterator[str]:
+    yield f"{name} = ("
+    yield from (f"    {line}" for line in in_lines([repr(item) for item in items]))
+    yield ")"

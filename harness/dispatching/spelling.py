@@ -1,0 +1,119 @@
+"""Names, texts and numbers as C, C++ and Python read them.
+
+Device names, titles and words come from elsewhere: whatever they hold, they stay inside the
+comment or the literal that they are written into.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import textwrap
+from collections.abc import Iterable
+
+INT64_MAX = 2**63 - 1
+_INT32_MAX = 2**31 - 1
+_WIDTH = 96
+
+_C_WORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+    class compl const const_cast constexpr continue decltype default delete do double dynamic_cast
+    else enum explicit export extern false float for friend goto if inline int long mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
+    reinterpret_cast restrict return short signed sizeof static static_assert static_cast struct
+    switch template this thread_local throw true try typedef typeid typename union unsigned using
+    virtual void volatile wchar_t while xor xor_eq asm typeof
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t NULL EOF errno
+    linux unix I
+"""
+# What generated functions use beside their arguments.
+_OWN_WORDS = """
+    abs applies column cost costs fallback_index file float group grid index int launch_size leaf
+    load max min node options order place range select select_index sizes tuple
+"""
+_RESERVED = frozenset((*_C_WORDS.split(), *_OWN_WORDS.split(), *keyword.kwlist))
+
+
+def variable(name: str) -> str:
+    """A feature's or parameter's name as a variable of C, C++ and Python."""
+    # Names that begin with an underscore are the generated code's own.
+    return f"{name}_" if name in _RESERVED or name.startswith("_") else name
+
+
+def plain(text: str) -> str:
+    """One line of printable ASCII; anything else, and the backslash, as an escape."""
+    return "".join(c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def c_comment(text: str) -> str:
+    """One line that can stand in a comment: it neither ends it nor begins another, and holds no
+    trigraph, which might hide a backslash at its end."""
+    told = plain(text).replace("*/", "*\\x2f").replace("/*", "/\\x2a")
+    return told.replace("??", "?\\x3f")
+
+
+def docstring(text: str) -> str:
+    """One line that can stand in a docstring between three double quotes."""
+    return plain(text).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+
+
+def wrapped(lines: Iterable[str]) -> list[str]:
+    """The lines, long ones broken at spaces; an indent stays, and tables stay as they are."""
+    found: list[str] = []
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()))
+        parts = textwrap.wrap(
+            line,
+            _WIDTH,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+        )
+        found += parts or [""]
+    return [line.rstrip() for line in found]
+
+
+def c_string(text: str) -> str:
+    """A literal of the text's UTF-8 bytes, in octal where they are not plain ASCII."""
+    return '"' + "".join(_c_byte(byte) for byte in text.encode()) + '"'
+
+
+def _c_byte(byte: int) -> str:
+    character = chr(byte)
+    return character if " " <= character <= "~" and character not in '"\\?' else f"\\{byte:03o}"
+
+
+def c_whole(number: int) -> str:
+    """A literal of an integer that 64 bits hold."""
+    if abs(number) > INT64_MAX:
+        raise ValueError(f"{number} is no 64-bit integer")
+    text = str(number) if abs(number) <= _INT32_MAX else f"INT64_C({number})"
+    return f"({text})" if number < 0 else text
+
+
+def c_real(number: float) -> str:
+    """A literal of exactly this double: compilers round to nearest, as Python's repr wants."""
+    text = repr(float(number))
+    if not math.isfinite(number):
+        raise ValueError(f"{text} has no literal")
+    return f"({text})" if text.startswith("-") else text
+
+
+def bare(code: str) -> str:
+    """An expression without brackets around the whole; one with texts stays as it is."""
+    if "'" in code or '"' in code or not (code.startswith("(") and code.endswith(")")):
+        return code
+    depth = 0
+    for place, character in enumerate(code):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return code[1:-1] if place == len(code) - 1 else code
+    return code

@@ -1,0 +1,170 @@
+"""Does a dispatcher choose well on inputs that it has not seen? Slowdowns, with their intervals.
+
+Everything that is learnt, the portfolio and the best static choice included, is learnt without
+the inputs that it is judged on, and without any of their groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.dispatching.choosers import Chooser
+from harness.dispatching.folds import grouped_folds
+from harness.dispatching.matrix import Array, Matrix, Places
+
+_RESAMPLES = 1000
+_CONFIDENCE = 0.95
+_TIE = 1e-9
+
+
+@dataclass(frozen=True)
+class Told:
+    """A figure with its bootstrap interval over groups."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Slowdowns of one way to choose on inputs that were held out, shape (inputs,).
+
+    A choice that failed counts as twice the input's largest slowdown; `failures` counts them.
+    """
+
+    name: str
+    logs: Array
+    groups: npt.NDArray[np.intp]
+    failures: int = 0
+
+    @property
+    def slowdown(self) -> Array:
+        """Time over the best known."""
+        slowdown: Array = np.exp(self.logs)
+        return slowdown
+
+    @cached_property
+    def mean(self) -> Told:
+        """The geometric mean."""
+        return bootstrap(self.logs, self.groups, _geometric_mean)
+
+    @cached_property
+    def percentile_99(self) -> Told:
+        """The 99th percentile."""
+        return bootstrap(self.logs, self.groups, _percentile_99)
+
+    @property
+    def worst(self) -> float:
+        """The largest."""
+        return math.exp(float(self.logs.max()))
+
+    @property
+    def near(self) -> float:
+        """The share of inputs within 5 % of the best known."""
+        return float((self.logs <= math.log(1.05)).mean())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One way to choose beside another on the same inputs: the geometric mean of the ratios of
+    their times, with its interval, and on how many inputs each is faster."""
+
+    ratio: Told
+    wins: int
+    losses: int
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the whole interval tells of a gain."""
+        return self.ratio.high < 1.0
+
+
+def judge(
+    matrix: Matrix,
+    choosers: Sequence[Chooser],
+    seed: int = 0,
+    step: Callable[[str], None] = lambda name: None,
+) -> dict[str, Judged]:
+    """Each chooser on all inputs, held out by groups, in the choosers' order, and the oracle.
+
+    `step` is told of each fit that is done. Raises ValueError where there is but one group: then
+    nothing can be held out.
+    """
+    matrix = matrix.complete()
+    folds = grouped_folds(matrix.groups, seed)
+    if not folds:
+        raise ValueError("inputs of two groups or more are needed to hold some out")
+    chosen = {chooser.name: np.empty(len(matrix.features), dtype=np.intp) for chooser in choosers}
+    for fold in folds:
+        fit, test = matrix.rows(fold.fit), matrix.rows(fold.test)
+        for chooser in choosers:
+            learnt = chooser.fit(fit, seed)
+            chosen[chooser.name][fold.test] = learnt.places(test.features, test.applies)
+            step(chooser.name)
+    found = {name: judged(name, matrix, places) for name, places in chosen.items()}
+    oracle = np.where(matrix.applies, matrix.log_slowdown, np.inf).argmin(axis=1)
+    return found | {"oracle": judged("oracle", matrix, oracle)}
+
+
+def judged(name: str, matrix: Matrix, places: Places) -> Judged:
+    """What the choices of a candidate for each input come to.
+
+    Raises ValueError where one does not apply or was not measured.
+    """
+    rows = np.arange(len(places))
+    logs = matrix.log_slowdown[rows, places]
+    if np.isnan(logs).any():
+        row = int(np.isnan(logs).argmax())
+        raise ValueError(f"{name} chose {matrix.candidates[places[row]]}, which does not apply")
+    failures = int(np.isinf(matrix.slowdown[rows, places]).sum())
+    return Judged(name, logs, matrix.groups, failures)
+
+
+def compare(one: Judged, other: Judged) -> Comparison:
+    """The one over the other, paired by inputs: below 1 the one is faster."""
+    differences = one.logs - other.logs
+    return Comparison(
+        bootstrap(differences, one.groups, _geometric_mean),
+        wins=int((differences < -_TIE).sum()),
+        losses=int((differences > _TIE).sum()),
+    )
+
+
+def bootstrap(
+    logs: Array, groups: npt.NDArray[np.intp], statistic: Callable[[Array, Places], Array]
+) -> Told:
+    """A statistic of log slowdowns with its 95 % percentile interval; whole groups are drawn.
+
+    `statistic` takes the logs, shape (inputs,), and how often each was drawn, shape (resamples,
+    inputs), and returns a figure a resample.
+    """
+    random = np.random.default_rng(0)
+    number = np.unique(groups, return_inverse=True)[1]
+    count = int(number.max()) + 1
+    order = np.argsort(logs, kind="stable")  # so that percentiles need no sorting of their own
+    logs, number = logs[order], number[order]
+    draws = [random.multinomial(count, np.full(count, 1 / count)) for _ in range(_RESAMPLES)]
+    figures = np.concatenate([statistic(logs, draw[None, number]) for draw in draws])
+    tail = (1 - _CONFIDENCE) / 2
+    low, high = np.quantile(figures, [tail, 1 - tail])
+    value = statistic(logs, np.ones((1, len(logs)), dtype=np.intp))
+    return Told(float(value[0]), float(low), float(high))
+
+
+def _geometric_mean(logs: Array, drawn: Places) -> Array:
+    means: Array = np.exp(drawn @ logs / drawn.sum(axis=1))
+    return means
+
+
+def _percentile_99(logs: Array, drawn: Places) -> Array:
+    counts = drawn.cumsum(axis=1)
+    places = (counts < 0.99 * counts[:, -1:]).sum(axis=1)
+    figures: Array = np.exp(logs[places])
+    return figures

@@ -1,0 +1,212 @@
+"""Dispatchers to write: drawn ones, and a small one of mvmul; and how written code is called."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import random
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.dispatching.dispatcher import Dispatcher, Provenance
+from harness.dispatching.features import Feature, features_of
+from harness.dispatching.formulas import Type
+from harness.dispatching.program import (
+    Column,
+    EnsembleChoice,
+    Kind,
+    Leaf,
+    Node,
+    Program,
+    Split,
+    TreeChoice,
+    Tuned,
+)
+from harness.records import Config, Environment, Value
+
+STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
+
+FEATURES = (
+    Feature("m", Type.WHOLE),
+    Feature("n", Type.WHOLE),
+    Feature("s", Type.REAL),
+    Feature("t", Type.WORD, ("half", "float")),
+)
+_C_TYPES = (ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_int)
+
+COLUMNS = (
+    Column(Kind.RAW, ("m",)),
+    Column(Kind.RAW, ("s",)),
+    Column(Kind.PRODUCT, ("m", "n", "s")),
+    Column(Kind.RATIO, ("m", "n")),
+    Column(Kind.RATIO, ("n", "s")),  # s may be zero
+    Column(Kind.EQUALS, ("t",), "half"),
+    Column(Kind.EQUALS, ("n",), 7),
+)
+
+GUARDS = (
+    "A <= m",
+    "m % A == n // B",
+    "-m // A < -n % B",
+    "ceil_div(m * n, A) >= B and s < 3",
+    "min(m, n, A * B) > 9 or not n < m",
+    "s * A + 0.1 * m <= n / A",
+    "m if n > A else n in [1, 7, B]",
+    "abs(m - n) ** 2 > A * B",
+    "sqrt(m) * sqrt(A) < n",
+    'A < m <= n < 5000 or t == "half"',
+    "t in [WORD] and max(s, m / B) >= 1.5",
+    "floor(s * A) - ceil(m / B) < n",
+    "n % (m + A) > (m > n) * B",
+)
+
+PROVENANCE = Provenance(
+    Environment("opencl", "a device, 2 compute units", "a platform", "3.0", "a compiler"),
+    program_sha256="ab" * 32,
+    databases=("results/one.db",),
+    date="2026-01-31",
+    verdict=("| dispatcher  | 1.05 |", "| best static | 1.35 |"),
+)
+
+
+def drawn_input(rng: random.Random) -> dict[str, Value]:
+    """In or around the tuned range."""
+    return {
+        "m": rng.choice((rng.randint(1, 40), rng.randint(-2, 5000))),
+        "n": rng.choice((rng.randint(1, 40), 7, rng.randint(0, 5000))),
+        "s": rng.choice((rng.uniform(0, 4), float(rng.randint(0, 3)))),
+        "t": rng.choice(("half", "float", "other")),
+    }
+
+
+SHAPES = ((True, 6), (True, 90), (False, 9), (False, 50), (False, 90), (True, 30))
+"""One tree or an ensemble, and with how many leaves: each is written in another way."""
+
+
+def drawn_program(
+    rng: random.Random, inputs: Sequence[Mapping[str, Value]], is_tree: bool, leaves: int
+) -> Program:
+    """Its thresholds lie on the columns' values for the inputs, or next to those."""
+    count = rng.randint(2, 4)
+    orders = list(itertools.permutations(range(count)))
+    if is_tree:
+        choice: TreeChoice | EnsembleChoice = TreeChoice(
+            _tree(rng, inputs, leaves, [Leaf(order=o, rows=2) for o in [*orders, ()]])
+        )
+    else:
+        values = [Leaf(rng.choice((0.1, 0.2, 0.3, rng.gauss(0, 1)))) for _ in range(9)]
+        choice = EnsembleChoice(
+            tuple(rng.random() for _ in range(count)),
+            tuple(
+                tuple(_tree(rng, inputs, rng.choice((1, leaves)), values) for _ in range(8))
+                for _ in range(count)
+            ),
+        )
+    guards = tuple(
+        tuple(rng.sample(GUARDS, rng.choice((0, 1, 2)))) if rng.random() < 0.7 else ()
+        for _ in range(count)
+    )
+    return Program(
+        columns=COLUMNS,
+        tuned=(
+            Tuned("m", 2, 4500),
+            Tuned("n", 1, 4321),
+            Tuned("s", 0, 3.5),
+            Tuned("t", words=("half", "float")),
+        ),
+        portfolio=tuple(
+            Config({"A": 2**place, "B": 3 + place, "WORD": "half"}) for place in range(count)
+        ),
+        static=rng.randrange(count),
+        choice=choice,
+        guards=guards,
+    )
+
+
+def _tree(
+    rng: random.Random,
+    inputs: Sequence[Mapping[str, Value]],
+    leaves: int,
+    endings: Sequence[Leaf],
+) -> Node:
+    if leaves == 1:
+        return rng.choice(endings)
+    place = rng.randrange(len(COLUMNS))
+    numbers = [COLUMNS[place].of(given) for given in inputs]
+    number = rng.choice([n for n in numbers if math.isfinite(n)])
+    threshold = rng.choice((number, math.nextafter(number, math.inf), number - 0.5))
+    # Mostly chains: deep trees are written as tables.
+    low = leaves - 1 if rng.random() < 0.95 else max(leaves // 2, 1)
+    return Split(
+        place,
+        threshold,
+        _tree(rng, inputs, low, endings),
+        _tree(rng, inputs, leaves - low, endings),
+    )
+
+
+def dispatcher_of(program: Program, name: str, **others: Any) -> Dispatcher:
+    """A dispatcher over FEATURES."""
+    told = {"title": "an example", "functions": ("f",), "provenance": PROVENANCE, **others}
+    return Dispatcher(name=name, features=FEATURES, program=program, **told)
+
+
+def mvmul_program(guards: tuple[tuple[str, ...], ...] = ((), (), ())) -> Program:
+    """Three configurations of mvmul and a tree of three leaves."""
+    configs = [(64, 1, 0), (16, 1, 0), (64, 2, 0)]
+    tall = Split(1, 0.75, Leaf(order=(2, 0, 1), rows=5), Leaf(order=(), rows=1))
+    return Program(
+        columns=(Column(Kind.RAW, ("m",)), Column(Kind.RATIO, ("m", "n"))),
+        tuned=(Tuned("m", 16, 65536), Tuned("n", 16, 65536)),
+        portfolio=tuple(Config({"THRD": a, "LU": b, "X_CACHE": c}) for a, b, c in configs),
+        static=0,
+        choice=TreeChoice(Split(0, 96.5, Leaf(order=(1, 0, 2), rows=4), tall)),
+        guards=guards,
+    )
+
+
+def mvmul_features(program: Program) -> tuple[Feature, ...]:
+    """Two whole numbers."""
+    return features_of(program, ("m", "n"), ({"m": 16, "n": 16},))
+
+
+def python_of(text: str) -> dict[str, Any]:
+    """What a module's text defines."""
+    defined: dict[str, Any] = {"__name__": "written"}
+    exec(compile(text, "written", "exec"), defined)
+    return defined
+
+
+def compiled(folder: Path, headers: Mapping[str, str], options: Sequence[str] = STRICT) -> Any:
+    """A library with the functions of the headers' dispatchers, over FEATURES, by ctypes."""
+    lines = []
+    for name, text in headers.items():
+        (folder / f"{name}.h").write_text(text)
+        given = f"int64_t m, int64_t n, double s, enum {name}_t t"
+        lines += [
+            f'#include "{name}.h"',
+            f"int select_{name}({given}); int applies_{name}(int index, {given});",
+            f"int select_{name}({given}) {{ return {name}_select(m, n, s, t); }}",
+            f"int applies_{name}(int index, {given}) "
+            f"{{ return {name}_applies(index, m, n, s, t); }}",
+        ]
+    (folder / "all.c").write_text("\n".join(lines) + "\n")
+    library = folder / "all.so"
+    command = ["cc", "-std=c99", *options, "-shared", "-fPIC", "all.c", "-o", str(library), "-lm"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = ctypes.CDLL(str(library))
+    for name in headers:
+        getattr(loaded, f"select_{name}").argtypes = _C_TYPES
+        getattr(loaded, f"applies_{name}").argtypes = (ctypes.c_int, *_C_TYPES)
+    return loaded
+
+
+def c_arguments(dispatcher: Dispatcher, given: Mapping[str, Value]) -> tuple[Any, ...]:
+    """An input as the C functions take it: a word is its place, that of others behind them."""
+    words = dispatcher.feature("t").words
+    word = words.index(str(given["t"])) if given["t"] in words else len(words)
+    return given["m"], given["n"], given["s"], word

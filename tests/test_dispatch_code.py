@@ -1,0 +1,213 @@
+"""Code that is written for a dispatcher chooses as the dispatcher does, in Python, C and C++."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from harness.dispatching.c_code import c_header
+from harness.dispatching.dispatcher import Dispatcher
+from harness.dispatching.features import Feature, features_of
+from harness.dispatching.formulas import Type
+from harness.dispatching.guards import Scope
+from harness.dispatching.program import Column, Kind, Leaf, Program, Split, TreeChoice, Tuned
+from harness.dispatching.python_code import python_module
+from harness.errors import ExpressionError, UsageError
+from harness.records import Config, Environment
+from tests.dispatch_examples import (
+    PROVENANCE,
+    SHAPES,
+    STRICT,
+    c_arguments,
+    compiled,
+    dispatcher_of,
+    drawn_input,
+    drawn_program,
+    mvmul_features,
+    mvmul_program,
+    python_of,
+)
+
+NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
+
+
+@seed(0)
+@settings(
+    max_examples=2,
+    deadline=None,
+    phases=[Phase.generate],  # each example is compiled: there is no time to make one smaller
+    suppress_health_check=list(HealthCheck),
+)
+@given(number=st.integers(0, 2**32))
+def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
+    number: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rng = random.Random(number)
+    inputs = [drawn_input(rng) for _ in range(60)]
+    written = {
+        f"p{i}": dispatcher_of(drawn_program(rng, inputs, *shape), f"p{i}")
+        for i, shape in enumerate(SHAPES)
+    }
+    folder = tmp_path_factory.mktemp("written")
+    library = compiled(folder, {name: c_header(d) for name, d in written.items()})
+    for name, dispatcher in written.items():
+        program, module = dispatcher.program, python_of(python_module(dispatcher))
+        for values in inputs:
+            c_values = c_arguments(dispatcher, values)
+            wanted = program.select(values)
+            found = getattr(library, f"select_{name}")(*c_values)
+            if "_is_exact" in module and not module["_is_exact"](**values):
+                # A size below 1 may mean a division by zero: then nothing that has a guard runs.
+                free = [p for p, guards in enumerate(program.guards) if not guards]
+                wanted = next((p for p in (program.static, *free) if p in free), None)
+            assert found == (-1 if wanted is None else wanted), (name, values)
+            if wanted is None:
+                with pytest.raises(LookupError):
+                    module["select"](**values)
+            else:
+                assert module["select_index"](**values) == wanted
+                assert module["select"](**values) == dict(program.portfolio[wanted])
+
+
+# --------------------------------------------------------------------------- texts from elsewhere
+
+
+def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path) -> None:
+    program = Program(
+        columns=(Column(Kind.EQUALS, ("t",), NASTY),),
+        tuned=(Tuned("t", words=(NASTY, "x")),),
+        portfolio=(Config({"MODE": NASTY, "FLAG": None}), Config({"MODE": "?", "FLAG": 64})),
+        static=0,
+        choice=TreeChoice(Split(0, 0.5, Leaf(order=(0,)), Leaf(order=(1,)))),
+        guards=((), ()),
+    )
+    told = Environment("opencl", NASTY, NASTY, NASTY, NASTY)
+    provenance = type(PROVENANCE)(told, NASTY, (NASTY,), NASTY, (NASTY, "??/"))
+    feature = Feature("t", Type.WORD, (NASTY, "x"))
+    dispatcher = Dispatcher("p", NASTY, ("f",), (feature,), program, provenance)
+    module = python_of(python_module(dispatcher))
+    assert module["PROVENANCE"]["device"] == NASTY
+    assert module["select"](NASTY) == {"MODE": NASTY, "FLAG": None}.copy() | {
+        "MODE": "?",
+        "FLAG": 64,
+    }
+    assert module["select"]("y") == {"MODE": NASTY, "FLAG": None}
+    (tmp_path / "p.h").write_text(c_header(dispatcher))
+    (tmp_path / "p.c").write_text(
+        '#include "p.h"\n#include <stdio.h>\n'
+        'int main(void) { printf("%d %d %s", p_select((enum p_t)0), p_portfolio[0].FLAG == NULL,'
+        " P_DEVICE); return 0; }\n"
+    )
+    for standard in ("c99", "gnu99"):  # with trigraphs and without
+        command = ["cc", f"-std={standard}", *STRICT, "p.c", "-o", "p"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        said = subprocess.run([tmp_path / "p"], capture_output=True, check=True).stdout
+        assert said.decode() == f"1 1 {NASTY}"
+
+
+def test_header_compiles_as_cpp_11(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    inputs = [drawn_input(rng) for _ in range(20)]
+    includes = []
+    for number, shape in enumerate(SHAPES):
+        name = f"p{number}"
+        dispatcher = dispatcher_of(drawn_program(rng, inputs, *shape), name)
+        (tmp_path / f"{name}.h").write_text(c_header(dispatcher))
+        includes.append(f'#include "{name}.h"\n')
+    (tmp_path / "all.cpp").write_text("".join(includes))
+    command = ["c++", "-std=c++11", *STRICT, "-fsyntax-only", "all.cpp"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# ------------------------------------------------------------------------------------------ guards
+
+
+def scope() -> Scope:
+    program = mvmul_program()
+    features = mvmul_features(program)
+    named = Dispatcher("mvmul", "", ("f",), features, program, PROVENANCE)._named
+    constants = {"A": 4, "HALF": 0.5, "MODE": "fast"}
+    return Scope(constants, named, {"m": (1, 9), "n": (1, 9)}, "p")
+
+
+@pytest.mark.parametrize(
+    ("guard", "reason"),
+    [
+        ("m / (n - 5) < 1", "it may divide by zero, since (n - 5) may be 0"),
+        ("log2(m) < A", "log2 of a feature differs between mathematical libraries"),
+        ("m ** HALF < n", "powers are exact of whole numbers to a constant power from 1"),
+        ("m * HALF // 1 < n", "// and % and ceil_div are exact of whole numbers"),
+        ("m ** 30 < n", "beyond 9223372036854775807"),
+        ("m ** 17 / A < n", "may pass 2**53"),
+        ("sqrt(m - n) < A", "the operand of sqrt may be negative"),
+        ("MODE < m", "a text has no order"),
+        ("MODE * m < n", "a text can be compared, not calculated with"),
+    ],
+)
+def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard: str, reason: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        scope().condition(guard)
+    assert f"`{guard}` cannot be written as code that is surely exact: " in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_guard_with_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ExpressionError, match="names k, which is neither a feature nor a parame"):
+        scope().condition("k < m")
+
+
+def test_guards_are_exact_as_far_above_the_tuned_range_as_64_bits_allow() -> None:
+    program = mvmul_program(guards=(("m * n < 10 ** 12",), (), ()))
+    dispatcher = Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE)
+    assert dispatcher.box == {"m": (1, 2**31), "n": (1, 2**31)}
+    module = python_of(python_module(dispatcher))
+    assert module["select_index"](2**20, 2**19) == 0  # outside of what was tuned: the static one
+    assert module["select_index"](2**20, 2**20) == 1  # it does not apply: the next one
+    assert module["select_index"](2**40, 2**40) == 1  # it cannot be told whether it applies
+
+
+# --------------------------------------------------------------------------------------- the rest
+
+
+def test_tree_reads_as_one_would_write_it() -> None:
+    program = mvmul_program()
+    dispatcher = Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE)
+    wanted = """\
+    real_m = float(m)
+    real_n = float(n)
+    m_over_n = real_m / real_n
+    if real_m <= 96.5:
+        return 1  # 4 rows
+    if m_over_n <= 0.75:
+        return 2  # 5 rows
+    return 0  # 1 row
+"""
+    assert wanted in python_module(dispatcher)
+
+
+def test_names_that_a_language_reserves_are_changed() -> None:
+    program = Program(
+        (Column(Kind.RAW, ("register",)), Column(Kind.RAW, ("double",))),
+        (Tuned("register", 1, 9), Tuned("double", 1, 9)),
+        (Config({"class": 1}), Config({"class": 2})),
+        0,
+        TreeChoice(Split(0, 4.0, Leaf(order=(1,)), Split(1, 5.0, Leaf(), Leaf(order=(1,))))),
+        (("register < double",), ()),
+    )
+    features = features_of(program, ("register", "double"), ({"register": 1, "double": 2},))
+    dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE)
+    module = python_of(python_module(dispatcher))
+    assert module["select"](register_=3, double_=4) == {"class": 2}
+    assert "int class_;" in c_header(dispatcher)
+    assert "int64_t register_, int64_t double_" in c_header(dispatcher)
+
+
+def test_feature_of_numbers_and_words_is_refused() -> None:
+    with pytest.raises(UsageError, match="m is a number for some inputs and a word for others"):
+        features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))

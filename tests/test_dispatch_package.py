@@ -1,0 +1,284 @@
+"""What a dispatcher's folder holds, that it replaces nothing else, and that its kernels run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.backends.base import Binary
+from harness.backends.opencl import find_device
+from harness.backends.opencl_device import OpenClDevice
+from harness.dispatching.dispatcher import Provenance
+from harness.dispatching.kernel_files import cuda_kernels, opencl_kernels
+from harness.dispatching.package import MANIFEST, write_dispatcher, write_files
+from harness.errors import UsageError
+from harness.records import Build, Environment
+from harness.spec import Spec, load_spec
+from tests.dispatch_examples import PROVENANCE, STRICT, mvmul_program
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+HAS_OPENCL_HEADERS = (
+    subprocess.run(
+        ["cc", "-fsyntax-only", "-include", "CL/cl.h", "-x", "c", os.devnull],
+        capture_output=True,
+        check=False,
+    ).returncode
+    == 0
+)
+
+
+def provenance(environment: Environment) -> Provenance:
+    return Provenance(environment, "ab" * 32, ("one.db",), "2026-01-31", ("a verdict",))
+
+
+@pytest.fixture(scope="module")
+def spec() -> Spec:
+    return load_spec(ROOT / "spaces" / "mvmul.yaml")
+
+
+@pytest.fixture(scope="module")
+def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dispatcher of mvmul for the OpenCL device that is here."""
+    device = OpenClDevice(find_device())
+    environment, limits = device.environment, device.limits.names()
+    device.close()
+    folder = tmp_path_factory.mktemp("dispatch") / "out"
+    program = mvmul_program()
+    kernels = opencl_kernels(spec, program)
+    write_dispatcher(folder, program, spec, provenance(environment), kernels, limits)
+    return folder
+
+
+def imported(folder: Path, name: str = "mvmul") -> ModuleType:
+    """The package in a folder, under a name of its own."""
+    place = folder / name / "__init__.py"
+    alias = f"written_{abs(hash(str(folder)))}"
+    spec = importlib.util.spec_from_file_location(
+        alias, place, submodule_search_locations=[str(place.parent)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[alias] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+# ------------------------------------------------------------------------------------ the folder
+
+
+def test_folder_holds_the_choice_the_loader_and_the_kernels(out: Path) -> None:
+    found = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
+    assert {name for name in found if "__pycache__" not in name} == {
+        MANIFEST,
+        "mvmul.h",
+        "mvmul/__init__.py",
+        "mvmul/_opencl.py",
+        *(f"mvmul/kernels/{place}.cl" for place in range(3)),
+    }
+
+
+def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    write_files(out, {"a.h": b"1", "p/b.py": b"2"})
+    (out / "p" / "__pycache__").mkdir()
+    (out / "p" / "__pycache__" / "b.pyc").write_bytes(b"")
+    assert write_files(out, {"c.h": b"3"}) == [out / "c.h"]
+    assert sorted(p.name for p in out.iterdir()) == ["c.h", MANIFEST]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_folder_with_anything_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"mine\.txt is not; move it away"):
+        write_files(tmp_path, {"a.h": b"1"})
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a.h": b"1"})
+    (tmp_path / "a.h").write_text("changed")
+    with pytest.raises(UsageError, match=r"a\.h was changed since it was written"):
+        write_files(tmp_path, {"a.h": b"1"})
+
+
+def test_failure_leaves_the_folder_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    write_files(out, {"a.h": b"1"})
+    real = os.rename
+
+    def refuse_the_new(source: Path, target: Path) -> None:
+        if Path(source).name == "new":
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse_the_new)
+    with pytest.raises(UsageError, match="No space left on device"):
+        write_files(out, {"a.h": b"2"})
+    assert (out / "a.h").read_bytes() == b"1"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+# ------------------------------------------------------------------------------------ the loaders
+
+
+@pytest.fixture(scope="module")
+def queue() -> Any:
+    cl = pytest.importorskip("pyopencl")
+    return cl.CommandQueue(cl.create_some_context(interactive=False))
+
+
+def product(queue: Any, kernel: Any, m: int, n: int) -> np.ndarray[Any, Any]:
+    """A x with ones: every element is n."""
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    a, x = (
+        cl.Buffer(queue.context, flags, hostbuf=np.ones(size, np.float32)) for size in (m * n, n)
+    )
+    found = np.empty(m, np.float32)
+    y = cl.Buffer(queue.context, cl.mem_flags.WRITE_ONLY, found.nbytes)
+    kernel(queue, a, x, y, np.int32(m), np.int32(n), m=m, n=n)
+    cl.enqueue_copy(queue, found, y)
+    return found
+
+
+def test_opencl_kernel_is_chosen_built_once_and_right(out: Path, queue: Any) -> None:
+    module = imported(out)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel = module.load(queue.context)
+        for m, n, place in ((50, 300, 1), (300, 500, 2), (500, 300, 0), (7, 20, 0)):
+            assert kernel.index(m=m, n=n) == place
+            assert (product(queue, kernel, m, n) == n).all()
+    assert kernel.kernels(2) is kernel.kernels(2)
+
+
+def test_another_device_gets_the_static_configuration_and_one_warning(
+    spec: Spec, tmp_path: Path, queue: Any
+) -> None:
+    program = mvmul_program()
+    kernels = opencl_kernels(spec, program)
+    write_dispatcher(tmp_path / "out", program, spec, PROVENANCE, kernels)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kernel = imported(tmp_path / "out").load(queue.context)
+        assert (product(queue, kernel, 50, 300) == 300).all()
+    assert kernel.index(m=50, n=300) == program.static
+    (warning,) = [w for w in caught if "was tuned on" in str(w.message)]
+    assert "was tuned on a device, 2 compute units, not on" in str(warning.message)
+    assert warning.filename == __file__
+
+
+class FakeDriver(ModuleType):
+    """What the loader uses of PyCUDA, which notes what is launched."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__("pycuda.driver")
+        self.launched: list[Any] = []
+        self.device = device
+        self.Context = self
+
+    def get_device(self) -> FakeDriver:
+        return self
+
+    def name(self) -> str:
+        return self.device
+
+    def module_from_buffer(self, cubin: bytes) -> Any:
+        driver = self
+
+        class Module:
+            def get_function(self, name: str) -> Any:
+                return lambda *values, **shape: driver.launched.append((cubin, name, values, shape))
+
+        return Module()
+
+
+@pytest.mark.parametrize(("device", "place"), [("H200", 1), ("A4000", 0)])
+def test_cuda_loader_launches_the_chosen_cubin(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, place: int
+) -> None:
+    program, texts = mvmul_program(), []
+
+    def build(source: Any) -> Binary:
+        texts.append(source.text)
+        return Binary(Build(str(len(texts)), "", "nvcc", 1.0), f"cubin {len(texts) - 1}".encode())
+
+    where = provenance(Environment("cuda", "H200", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
+    kernels = cuda_kernels(spec, program, build)
+    assert "#define THRD 16" in texts[1]
+    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
+    driver = FakeDriver(device)
+    monkeypatch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
+    monkeypatch.setattr(sys.modules["pycuda"], "driver", driver, raising=False)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kernel = imported(tmp_path / "out").load()
+        kernel(None, "A", "x", "y", 50, 300, m=50, n=300)
+    side = (8, 4)[place]
+    shape = {"block": (side, side, 1), "grid": (-(-50 // side), 1, 1), "stream": None}
+    cubin = f"cubin {place}".encode()
+    assert driver.launched == [(cubin, "mvmul", ("A", "x", "y", 50, 300), shape)]
+    assert len(caught) == (place == 0)
+
+
+# ----------------------------------------------------------------------------------- the examples
+
+
+def test_c_example_compiles_and_chooses(out: Path, tmp_path: Path) -> None:
+    built = tmp_path / "choose"
+    source = str(EXAMPLES / "choose_mvmul.c")
+    subprocess.run(["cc", "-std=c99", *STRICT, f"-I{out}", source, "-o", built], check=True)
+    said = subprocess.run([built, "50", "300"], capture_output=True, text=True, check=True).stdout
+    assert said == "THRD=16 LU=1 X_CACHE=0 group=4x4 grid=13x1\nmvmul/kernels/1.cl \n"
+
+
+def test_python_example_runs(out: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "run_mvmul.py"), str(out), "333", "601"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "333 x 601: {'THRD': 64, 'LU': 2, 'X_CACHE': 0}\n"
+
+
+@pytest.mark.skipif(not HAS_OPENCL_HEADERS, reason="OpenCL's C headers (CL/cl.h) are not here")
+def test_c_example_runs_on_opencl(out: Path, tmp_path: Path) -> None:
+    built = tmp_path / "run"
+    source = str(EXAMPLES / "run_mvmul.c")
+    command = ["cc", "-std=c99", *STRICT, f"-I{out}", source, "-o", str(built), *_opencl_library()]
+    subprocess.run(command, check=True)
+    done = subprocess.run(
+        [built, out, "333", "601"], capture_output=True, text=True, check=False, env=_opencl_env()
+    )
+    assert done.stdout == "333 x 601: configuration 2\n0 of 333 elements are wrong\n", done.stderr
+
+
+def _opencl_library() -> list[str]:
+    """The loader that comes with PyOpenCL, where there is none of the system's."""
+    import pyopencl
+
+    own = sorted((Path(pyopencl.__file__).parent / ".libs").glob("libOpenCL*.so*"))
+    return [str(own[0]), f"-Wl,-rpath,{own[0].parent}"] if own else ["-lOpenCL"]
+
+
+def _opencl_env() -> dict[str, str]:
+    """So that it finds the platforms that PyOpenCL finds."""
+    import pyopencl
+
+    own = Path(pyopencl.__file__).parent / ".libs"
+    found = {"OCL_ICD_VENDORS": str(own), "LD_LIBRARY_PATH": str(own)} if own.is_dir() else {}
+    return {**os.environ, **found}

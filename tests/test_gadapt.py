@@ -1,0 +1,193 @@
+"""G-ADAPT's model: parameters from features, judged on inputs that were left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness import gadapt
+from harness.dispatching.choosers import Chooser
+from harness.dispatching.matrix import Matrix, make_matrix
+from harness.dispatching.published import GAdapt, Starchart
+from harness.errors import UsageError
+from harness.records import Config
+
+CANDIDATES = pd.DataFrame(
+    [
+        {"LU": lu, "BLOCK": block, "IMPL": impl}
+        for lu in range(1, 9)
+        for block in (64, 256)
+        for impl in ("tree", "atomic")
+    ]
+)
+
+
+def inputs(count: int = 40, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {"m": 2 ** rng.integers(4, 15, count), "n": rng.integers(1, 9, count) * 512}
+    )
+
+
+def best_of(features: pd.DataFrame) -> pd.DataFrame:
+    """LU is linear in n, the block goes by the ratio of the sizes, the implementation by m."""
+    return pd.DataFrame(
+        {
+            "LU": features["n"] // 512,
+            "BLOCK": np.where(features["m"] > features["n"], 64, 256),
+            "IMPL": np.where(features["m"] > 1024, "tree", "atomic"),
+        }
+    )
+
+
+def times(features: pd.DataFrame) -> np.ndarray:
+    """1 ms for the best, 20 % more for each parameter that is off."""
+    best = best_of(features).to_numpy()[:, None, :]
+    wrong = (CANDIDATES.to_numpy()[None] != best).sum(axis=2)
+    return 1e-3 * 1.2**wrong
+
+
+# ----------------------------------------------------------------------------- the model
+
+
+def test_planted_rules_are_found() -> None:
+    known, unseen = inputs(), inputs(seed=1)
+    predicted = gadapt.fit(known, best_of(known)).predict(unseen)
+    hits = (predicted == best_of(unseen)).mean()
+    assert hits["LU"] == 1.0
+    assert hits.min() >= 0.9
+
+
+def test_leaves_reach_legal_values_that_no_known_input_had() -> None:
+    known = inputs()
+    known = known[known["n"] != 2048]
+    unseen = pd.DataFrame({"m": [64, 4096], "n": [2048, 2048]})
+    model = gadapt.fit(known, best_of(known), {"LU": range(1, 9)})
+    assert model.predict(unseen)["LU"].tolist() == [4, 4]
+    # Without it, the nearest of those that were best.
+    assert set(gadapt.fit(known, best_of(known)).predict(unseen)["LU"]) <= {3, 5}
+
+
+def test_predicted_values_are_legal_far_outside_of_what_was_learnt() -> None:
+    known = inputs()
+    model = gadapt.fit(known, best_of(known))
+    far = pd.DataFrame({"m": [1, 2**40, 0], "n": [2**40, 1, 0]})
+    predicted = model.predict(far)
+    for name in CANDIDATES.columns:
+        assert set(predicted[name]) <= set(best_of(known)[name])
+
+
+def test_booleans_and_absent_flags_are_classes() -> None:
+    known = inputs()
+    wide = known["n"] > 2048
+    best = pd.DataFrame({"fmad": wide, "dlcm": pd.Series(["ca" if w else None for w in wide])})
+    predicted = gadapt.fit(known, best).predict(known)
+    assert predicted["fmad"].tolist() == wide.tolist()
+    assert predicted["dlcm"].isna().tolist() == (~wide).tolist()
+
+
+def test_features_of_words_are_learnt_from() -> None:
+    table = pd.DataFrame({"dtype": ["half", "float"] * 10, "n": range(1, 21)})
+    best = pd.DataFrame({"TILE": np.where(table["dtype"] == "half", 8, 4)})
+    unseen = pd.DataFrame({"dtype": ["float", "half"], "n": [40, 40]})
+    assert gadapt.fit(table, best).predict(unseen)["TILE"].tolist() == [4, 8]
+
+
+def test_tables_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(UsageError, match="the same inputs, one or more, but got 40 and 39 rows"):
+        gadapt.fit(inputs(), best_of(inputs()).iloc[1:])
+    with pytest.raises(UsageError, match=r"no column `n`"):
+        gadapt.fit(inputs(), best_of(inputs())).predict(inputs()[["m"]])
+
+
+# ---------------------------------------------------------------------------- candidates
+
+
+def test_nearest_candidate_is_taken_of_those_that_apply() -> None:
+    candidates = pd.DataFrame({"BLOCK": [64, 256, 1024], "IMPL": ["a", "a", "b"]})
+    predicted = pd.DataFrame({"BLOCK": [256, 512, 64], "IMPL": ["a", "b", "a"]})
+    places, exact = gadapt.nearest(predicted, candidates)
+    assert places.tolist() == [1, 2, 0]
+    assert exact.tolist() == [True, False, True]
+    applies = np.array([[True, False, False], [True, True, False], [False, False, True]])
+    places, exact = gadapt.nearest(predicted, candidates, applies)
+    assert places.tolist() == [0, 1, 2]
+    assert not exact.any()
+
+
+# ------------------------------------------------------------------------------- judging
+
+
+def test_accuracy_is_the_share_of_exact_hits_on_left_out_inputs() -> None:
+    features = inputs(15)
+    found = gadapt.judge(features, CANDIDATES, times(features))
+    rows = np.arange(15)
+    slowdown = times(features)[rows, found.inputs["chosen"]] / 1e-3
+    assert found.accuracy == (slowdown == 1).mean() > 0.7
+    assert found.mean_fraction == pytest.approx(np.exp(-np.log(slowdown).mean()))
+    assert slowdown.max() > 1
+    assert found.worst_fraction == pytest.approx(1 / slowdown.max())
+    assert found.within_5_percent == found.accuracy
+    assert f"{found.accuracy:.1%} of 15 inputs" in str(found)
+
+
+def test_left_out_inputs_teach_nothing() -> None:
+    """Each of two groups wants what the other has never seen."""
+    features = pd.DataFrame({"n": [1, 2, 3, 4, 101, 102, 103, 104]})
+    candidates = pd.DataFrame({"IMPL": ["low", "high"]})
+    time_s = np.where(features[["n"]] < 50, [[1.0, 2.0]], [[2.0, 1.0]])
+    alone = gadapt.judge(features, candidates, time_s)
+    together = gadapt.judge(features, candidates, time_s, groups=features["n"] < 50, folds=2)
+    assert alone.accuracy == 1.0
+    assert together.accuracy == 0.0
+
+
+def test_a_choice_that_fails_reaches_nothing() -> None:
+    features = pd.DataFrame({"n": [1, 2, 3, 4]})
+    candidates = pd.DataFrame({"IMPL": ["a", "b"]})
+    time_s = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [np.inf, 1.0]])
+    found = gadapt.judge(features, candidates, time_s)
+    assert (found.worst_fraction, found.mean_fraction) == (0.0, 0.0)
+    masked = gadapt.judge(features, candidates, time_s, np.isfinite(time_s))
+    assert (masked.worst_fraction, masked.not_candidates) == (1.0, 0.25)
+    with pytest.raises(UsageError, match="on which no candidate worked"):
+        gadapt.judge(features, candidates, np.full((4, 2), np.inf))
+
+
+# --------------------------------------------------------------- as choosers of candidates
+
+
+def matrix(features: pd.DataFrame, applies: np.ndarray | None = None) -> Matrix:
+    configs = [Config(row) for row in CANDIDATES.to_dict("records")]
+    return make_matrix(features, configs, times(features), applies=applies)
+
+
+@pytest.mark.parametrize("chooser", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
+def test_published_models_choose_well_and_only_what_applies(chooser: Chooser) -> None:
+    known, unseen = matrix(inputs()), matrix(inputs(seed=1))
+    chosen = chooser.fit(known, 0)
+    everything = chosen.places(unseen.features, unseen.applies)
+    rows = np.arange(len(everything))
+    static = np.exp(unseen.log_slowdown.mean(axis=0).min())
+    assert np.exp(unseen.log_slowdown[rows, everything].mean()) < static
+    applies = unseen.applies.copy()
+    applies[rows, everything] = False
+    masked = chosen.places(unseen.features, applies)
+    assert applies[rows, masked].all()
+    assert (chooser.fit(known, 0).places(unseen.features, applies) == masked).all()
+
+
+@pytest.mark.parametrize("chooser", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
+def test_failures_and_what_was_not_measured_are_no_hindrance(chooser: Chooser) -> None:
+    features = inputs(12)
+    time_s = times(features)
+    time_s[::2, 3], time_s[1::2, 5] = np.inf, np.nan
+    configs = [
+        Config({"n": 1, "LU": None if lu == 1 else lu, "w": w})
+        for lu in (1, 2, 4, 8)
+        for w in ("a", "b")
+    ]
+    holed = make_matrix(features, configs, time_s[:, :8], applies=~np.isnan(time_s[:, :8]))
+    chosen = chooser.fit(holed, 0).places(features, holed.applies)
+    assert holed.applies[np.arange(12), chosen].all()
