@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from harness.analysis import cross_input_report, describe_failures, report_input
+from harness.analysis import describe_failures, report_input
 from harness.command import run_command
+from harness.dispatching.study import choosers
+from harness.dispatching.telling import print_across
 from harness.display import inputs_table, make_console
 from harness.results import shown_place
 from harness.tables import Results, read_results
@@ -62,10 +64,10 @@ def _print(console: Console, results: Results, title: str) -> None:
     ]
     console.print(inputs_table(reports, title, default))
     console.print()
-    times = {given: {c: m.time_s for c, m in known.items()} for given, known in measured.items()}
     failures = list(describe_failures(measured))
-    for line in [*failures, *([""] if failures else []), *cross_input_report(times, default)]:
+    for line in [*failures, *([""] if failures else [])]:
         console.print(Text(line), soft_wrap=True)
+    print_across(console, results.matrix(), choosers())
     console.print()
 
 

@@ -18,17 +18,7 @@ from harness.timing import (
     Ratio,
     count_within_noise,
     is_within_noise,
-    paired_ratio,
     time_ratio,
-)
-from harness.tree import (
-    FEWEST_INPUTS,
-    Judgement,
-    derive_features,
-    describe,
-    grow,
-    leave_one_out,
-    make_matrix,
 )
 
 MAX_FINALISTS = 3
@@ -147,9 +137,6 @@ def _tie(one: Measurement, other: Measurement) -> bool:
     return bool(one.timing and other.timing and is_within_noise(one.timing, other.timing))
 
 
-Times = Mapping[Input, Mapping[Config, float]]
-
-
 def describe_failures(measured: Mapping[Input, Measured]) -> Iterator[str]:
     """The reasons of failed configurations, the commonest first, each with how often it came
     and one example; nothing where nothing failed."""
@@ -177,54 +164,3 @@ def _headline(message: str) -> str:
     """The line of a message that tells most: a compiler's first error, else the first line."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
-
-
-def cross_input_report(times: Times, default: Config) -> Iterator[str]:
-    """The tree and its leave-one-out slowdown, as lines; or why there is none."""
-    matrix = make_matrix(times, default)
-    if not matrix.inputs:
-        yield "No configuration has worked on any input: there is nothing to choose from."
-        return
-    if len(matrix.inputs) < FEWEST_INPUTS:
-        yield (
-            f"No tree over inputs: it needs {FEWEST_INPUTS} inputs with results, and there are "
-            f"{len(matrix.inputs)}. Add inputs to the space."
-        )
-        return
-    if not derive_features(matrix.inputs):
-        yield "No tree over inputs: they have no number in common that could tell them apart."
-        return
-    best = {matrix.candidates[place] for place in matrix.time_s.argmin(axis=1)}
-    if len(best) == 1:
-        yield f"One configuration is best on every input: {best.pop()}"
-        return
-    yield "Which configuration for which input (regression tree on the inputs' features):"
-    yield from (f"    {line}" for line in describe(grow(matrix)))
-    yield ""
-    yield "Slowdown against the best known configuration of each input (1.00 is perfect):"
-    judged = leave_one_out(matrix)
-    yield f"    {'':<38}{'mean':>8}{'worst':>8}"
-    yield from (f"    {j.name:<38}{_told(j.mean):>8}{_told(j.worst):>8}" for j in judged)
-    yield verdict(judged[0], judged[1])
-
-
-def _told(slowdown: float) -> str:
-    return f"{slowdown:.2f}" if math.isfinite(slowdown) else "failed"
-
-
-def verdict(tree: Judgement, single: Judgement) -> str:
-    """Whether choosing by input is worth it, in a sentence, judged input by input."""
-    if math.isinf(single.mean) and math.isfinite(tree.mean):
-        return "Choosing by input works on unseen inputs where one configuration for all fails."
-    if math.isinf(tree.mean):
-        return "Choosing by input fails on some unseen input; use one configuration for all."
-    gain = paired_ratio(single.slowdown, tree.slowdown)
-    told = f"{gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}] over {gain.count} unseen inputs"
-    if not gain.is_clear:
-        return (
-            f"Choosing by input against one configuration for all: {told}, within noise. "
-            "More inputs would tell them apart."
-        )
-    if gain.value < 1:
-        return f"Choosing by input loses to one configuration for all ({told}); use that one."
-    return f"Choosing by input beats one configuration for all: {told}."

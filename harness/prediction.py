@@ -9,15 +9,19 @@ predicts the geometric mean of its samples.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.dispatching.columns import column_values, derive_columns
 from harness.records import Config, Input, Measurement
 from harness.space import position_of
 from harness.spec import Parameter
 from harness.starchart.regression import Spread, fit, relative_errors
-from harness.tree import derive_features
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = npt.NDArray[np.float64]
 
@@ -29,20 +33,22 @@ class PairColumns:
 
     Scales stand by the position of their value, which float32 holds exactly up to 2^24, and
     beyond it to seven digits; an enumeration, as which flags are searched too, has
-    a column for each of its values, since their order means nothing; sizes by their logarithm.
+    a column for each of its values, since their order means nothing; the columns of inputs
+    (harness.dispatching.columns) by their logarithm where all are positive.
     """
 
     def __init__(self, parameters: Sequence[Parameter], inputs: Sequence[Input]) -> None:
+        features = _table(inputs)
         self._parameters = parameters
-        self._features = derive_features(inputs)
+        self._derived = derive_columns(features)
+        self._are_sizes = (column_values(self._derived, features) > 0).all(axis=0)
 
     def of(self, pairs: Sequence[Measurement]) -> Array:
         """One row a measurement, shape (pairs, columns)."""
-        features = [feature.column([m.input for m in pairs]) for feature in self._features]
         rows = [self._places(m.config) for m in pairs]
-        return np.hstack(
-            [np.array(rows, dtype=np.float64), np.array(features).reshape(-1, len(rows)).T]
-        )
+        features = column_values(self._derived, _table([m.input for m in pairs]))
+        features[:, self._are_sizes] = np.log2(features[:, self._are_sizes])
+        return np.hstack([np.array(rows, dtype=np.float64), features])
 
     def _places(self, config: Config) -> list[float]:
         places: list[float] = []
@@ -54,6 +60,13 @@ class PairColumns:
             else:
                 places.append(float(here))
         return places
+
+
+def _table(inputs: Sequence[Input]) -> pd.DataFrame:
+    import pandas as pd  # here: it takes half a second to load
+
+    table: pd.DataFrame = pd.DataFrame([dict(given) for given in inputs])
+    return table
 
 
 def prediction_errors(

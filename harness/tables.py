@@ -19,6 +19,7 @@ from harness.results import (
     Campaign,
     Key,
     Row,
+    Store,
     campaigns,
     last_turn,
     read_measurements,
@@ -184,6 +185,13 @@ def _ties(row: Measured, candidates: Sequence[Config]) -> list[bool]:
 
 
 # ------------------------------------------------------------------------------ reading
+
+
+def results_of(store: Store, key: Key, place: str) -> Results:
+    """What a database that is being written holds of one campaign."""
+    connection = store.session.connection()
+    campaign = next(found for found in campaigns(connection) if found.key == key)
+    return Results(campaign, (place,), tuple(read_measurements(connection, key)))
 
 
 def read_results(

@@ -15,11 +15,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from harness.analysis import InputReport, cross_input_report, describe_failures
+from harness.analysis import InputReport, describe_failures
 from harness.backends.choose import choose
 from harness.backends.replay import ReplayMeasurer, read_recording
 from harness.campaign import Campaign
 from harness.command import run_command
+from harness.dispatching.matrix import FEWEST_INPUTS
 from harness.display import ProgressDisplay, inputs_table, make_console
 from harness.errors import UsageError
 from harness.inputs import select_inputs
@@ -76,6 +77,8 @@ def _tune(args: argparse.Namespace) -> int:
             campaign.check_seeds()
             reports = campaign.run()
         _print_result(console, campaign, reports, str(measurer.environment))
+        if len(spec.inputs) > 1 or recorded is None:
+            _print_across(console, campaign, store, place)
         console.print(Text(_next_step(campaign, args, place, reports)), soft_wrap=True)
         store.sessions.remove()
     failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
@@ -230,11 +233,19 @@ def _print_result(
         told = f"{campaign.replayed} tests were answered from the database; --fresh measures anew."
         console.print(Text(told), soft_wrap=True)
         console.print()
-    parts = [list(campaign.describe_tests()), list(describe_failures(campaign.measured()))]
-    if len(spec.inputs) > 1 or not isinstance(campaign, RecordedCampaign):
-        parts.append(list(cross_input_report(campaign.times(), default)))
-    for line in "\n\n".join("\n".join(part) for part in parts if part).split("\n"):
-        console.print(Text(line), soft_wrap=True)
+    for part in (list(campaign.describe_tests()), list(describe_failures(campaign.measured()))):
+        if part:
+            console.print(Text("\n".join([*part, ""])), soft_wrap=True)
+
+
+def _print_across(console: Console, campaign: Campaign, store: Store, place: str) -> None:
+    # Here, since they load pandas and scikit-learn, which a search need not wait for.
+    from harness.dispatching.study import QUICK
+    from harness.dispatching.telling import print_across
+    from harness.tables import results_of
+
+    key = dataclasses.replace(campaign.plan(campaign.spec.inputs[0]).key, given=None)
+    print_across(console, results_of(store, key, place).matrix(), QUICK)
     console.print()
 
 
@@ -245,6 +256,10 @@ def _next_step(
     shown = f"{sqlite_path(place) or shown_place(place)}"
     look = shlex.join(["python", "-m", "harness.analyse", shown])
     kept = f"Every sample is in {shown}; look again with: {look}"
+    is_space = not isinstance(campaign, RecordedCampaign)
+    if is_space and len(campaign.spec.inputs) >= FEWEST_INPUTS:
+        write = shlex.join(["python", "-m", "harness.dispatch", shown, "-o", "out"])
+        kept += f"\nTo write the choice by input as code: {write}"
     if not any(report.best for report in reports):
         return f"{kept}\nMend what the messages above name, then run the same command again."
     if all(report.is_exhausted for report in reports):

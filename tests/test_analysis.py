@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import pytest
 
 from harness.analysis import (
     choose_finalists,
-    cross_input_report,
     fastest,
     one_of_each_code,
     report_input,
-    verdict,
 )
 from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.tree import Judgement
 
 GIVEN = Input({"m": 64, "n": 64})
 A, B, C, D = (Config({"BLOCK": size}) for size in (16, 64, 256, 1024))
@@ -135,85 +131,6 @@ def test_there_are_no_more_finalists_than_what_worked() -> None:
     assert choose_finalists([failed(A), ok(B, 1.0)]) == [B]
     assert choose_finalists([failed(A)]) == []
     assert choose_finalists([]) == []
-
-
-# -------------------------------------------------------------------------- across inputs
-
-
-def shapes(count: int) -> list[Input]:
-    return [Input({"m": 2**e, "n": 2 ** (count - e)}) for e in range(count)]
-
-
-def test_few_inputs_are_told_as_too_few() -> None:
-    found = {given: {A: 1.0, B: 2.0} for given in shapes(3)}
-    assert list(cross_input_report(found, B)) == [
-        "No tree over inputs: it needs 4 inputs with results, and there are 3. "
-        "Add inputs to the space."
-    ]
-    assert "there is nothing to choose from" in next(cross_input_report({}, B))
-
-
-def test_inputs_on_which_nothing_worked_do_not_count() -> None:
-    found = {given: {A: 1.0, B: 2.0} for given in shapes(5)}
-    found |= {given: {A: math.inf} for given in shapes(5)[:2]}
-    assert "there are 3" in next(cross_input_report(found, B))
-
-
-def test_one_configuration_that_is_best_everywhere_is_told_as_that() -> None:
-    found = {given: {A: 1.0, B: 2.0} for given in shapes(6)}
-    assert list(cross_input_report(found, B)) == [
-        "One configuration is best on every input: BLOCK=16"
-    ]
-
-
-def test_inputs_without_numbers_in_common_have_no_tree() -> None:
-    found = {Input({"kind": kind}): {A: 1.0, B: 0.5 if kind > "b" else 2.0} for kind in "abcd"}
-    (line,) = cross_input_report(found, B)
-    assert line.startswith("No tree over inputs: they have no number in common")
-
-
-def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
-    found = {
-        given: {A: 1.0 if place < 6 else 3.0, B: 3.0 if place < 6 else 1.0, C: 2.0}
-        for place, given in enumerate(shapes(12))
-    }
-    lines = list(cross_input_report(found, C))
-    assert lines[0].startswith("Which configuration for which input")
-    assert sum("BLOCK=16 " in line for line in lines) == 1
-    assert sum("BLOCK=64 " in line for line in lines) == 1
-    rows = {line.split("  ")[2].strip(): line.split()[-2:] for line in lines if "    " in line[:4]}
-    assert rows["default"] == ["2.00", "2.00"]
-    tree = [line for line in lines if "tree, on inputs it has not seen" in line]
-    assert float(tree[0].split()[-2]) < 1.5
-    assert lines[-1].startswith("Choosing by input beats one configuration for all: ")
-
-
-def test_a_default_that_failed_is_told_as_failed() -> None:
-    found = {
-        given: {A: 1.0 if place < 6 else 3.0, B: 3.0 if place < 6 else 1.0}
-        for place, given in enumerate(shapes(12))
-    }
-    (row,) = [line for line in cross_input_report(found, D) if line.strip().startswith("default")]
-    assert row.split() == ["default", "failed", "failed"]
-
-
-def test_the_verdict_says_whether_choosing_by_input_is_worth_it() -> None:
-    good, fair = Judgement("t", (1.0, 1.1, 1.0)), Judgement("s", (1.5, 1.6, 1.5))
-    broken = Judgement("s", (1.0, math.inf, 1.0))
-    assert verdict(good, fair).startswith(
-        "Choosing by input beats one configuration for all: 1.48x"
-    )
-    assert verdict(fair, good).startswith("Choosing by input loses to one configuration for all (")
-    assert "one configuration for all fails" in verdict(good, broken)
-    assert "fails on some unseen input" in verdict(broken, good)
-
-
-def test_a_gain_that_a_few_inputs_do_not_bear_out_is_within_noise() -> None:
-    tree, single = Judgement("t", (1.0, 2.0, 1.0, 1.9)), Judgement("s", (2.2, 1.0, 1.9, 1.0))
-    assert tree.mean < single.mean
-    told = verdict(tree, single)
-    assert "within noise" in told
-    assert "beats" not in told
 
 
 def test_best_in_turn_is_never_slower_than_the_default() -> None:

@@ -115,7 +115,7 @@ def test_columns_are_computed_as_the_program_computes_them() -> None:
 
 @pytest.mark.parametrize("name", ["tree", "ensemble", "distilled"])
 def test_what_does_not_apply_is_never_chosen(name: str) -> None:
-    matrix, chosen = learnt(name)
+    _, chosen = learnt(name)
     fresh = planted(500, seed=4)
     places = chosen.places(fresh.features, fresh.applies)
     assert fresh.applies[np.arange(500), places].all()

@@ -21,7 +21,6 @@ DOORS = {
     "pyopencl": ("harness/backends/opencl.py", "harness/dispatching/loaders/opencl.py"),
     "pycuda": ("harness/backends/cuda.py", "harness/dispatching/loaders/cuda.py"),
     "sklearn": (
-        "harness/tree.py",
         "harness/prior.py",
         "harness/starchart/regression.py",
         "harness/gadapt/parameters.py",

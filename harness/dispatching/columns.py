@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from harness.dispatching.matrix import Array, Places
 from harness.dispatching.program import Column, Kind, Tuned
@@ -79,6 +78,8 @@ def _candidates(features: pd.DataFrame) -> Iterator[Column]:
 
 def is_number(series: pd.Series) -> bool:
     """Whether a feature is a size to compute with, not a word or a truth value."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype  # here: pandas loads slowly
+
     return is_numeric_dtype(series) and not is_bool_dtype(series)
 
 
@@ -98,7 +99,7 @@ def telling(values: Array, targets: Array, most: int, seed: int) -> Places:
 
     `values` has the shape (inputs, columns), `targets` (inputs, outputs), all finite.
     """
-    from sklearn.ensemble import RandomForestRegressor  # as in harness.tree: it loads slowly
+    from sklearn.ensemble import RandomForestRegressor  # here: it loads slowly
 
     if values.shape[1] <= most:
         return np.arange(values.shape[1])

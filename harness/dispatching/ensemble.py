@@ -69,7 +69,7 @@ def fit_models(values: Array, logs: Array, seed: int) -> list[HistGradientBoosti
 
 
 def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBoostingRegressor:
-    from sklearn.ensemble import HistGradientBoostingRegressor  # as in harness.tree
+    from sklearn.ensemble import HistGradientBoostingRegressor  # here: it loads slowly
 
     model = HistGradientBoostingRegressor(
         max_iter=trees,

@@ -27,7 +27,7 @@ def grouped_folds(groups: npt.NDArray[np.intp], seed: int, most: int = _FOLDS) -
     names = np.unique(groups)
     if len(names) < 2:
         return []
-    from sklearn.model_selection import GroupKFold  # as in harness.tree: it loads slowly
+    from sklearn.model_selection import GroupKFold  # here: it loads slowly
 
     parts = len(names) if len(names) <= _FEW_GROUPS else most
     # The seed reorders the groups: GroupKFold alone would deal them out by their sizes.

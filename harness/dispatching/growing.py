@@ -65,7 +65,7 @@ def grow(
     `values`: shape (inputs, columns); `targets`: (inputs, outputs); all finite. Thresholds are
     exact: scikit-learn, which would round to single precision, sees the ranks of the values.
     """
-    from sklearn.tree import DecisionTreeRegressor  # as in harness.tree: it loads slowly
+    from sklearn.tree import DecisionTreeRegressor  # here: it loads slowly
 
     levels = [np.unique(column) for column in values.T]
     ranks = np.stack(

@@ -21,6 +21,9 @@ Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
+FEWEST_INPUTS = 4
+"""That anything is learnt across."""
+
 _FAILED_FACTOR = 2.0
 
 

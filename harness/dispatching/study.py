@@ -10,12 +10,10 @@ from harness.dispatching.baselines import Default, Nearest, Static
 from harness.dispatching.choosers import Chooser
 from harness.dispatching.ensemble import EnsembleChooser
 from harness.dispatching.learnt import Learnt
-from harness.dispatching.matrix import Matrix
+from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.published import GAdapt, Starchart
 from harness.dispatching.tree import TreeChooser
 from harness.dispatching.verdict import Comparison, Judged, compare, judge
-
-FEWEST_INPUTS = 4
 
 STATIC = Static()
 DISPATCHERS: Mapping[str, TreeChooser | EnsembleChooser] = {
@@ -27,6 +25,10 @@ DISPATCHERS: Mapping[str, TreeChooser | EnsembleChooser] = {
 def choosers(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Chooser]:
     """Whom the verdict's table is about, with these dispatchers."""
     return [Default(), STATIC, Nearest(), GAdapt(), Starchart(), *(DISPATCHERS[n] for n in names)]
+
+
+QUICK: Sequence[Chooser] = (Default(), STATIC, TreeChooser())
+"""The least that tells whether choosing by input is worth it."""
 
 
 @dataclass(frozen=True)

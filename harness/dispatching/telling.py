@@ -1,18 +1,95 @@
-"""The verdict on choosing by input, as a person sees it."""
+"""What was learnt across inputs, and the verdict on it, as a person sees them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from harness.dispatching.choosers import Chooser
 from harness.dispatching.learnt import Learnt, leaf_count
-from harness.dispatching.study import Study
+from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
+from harness.dispatching.program import Leaf, Node, Program, Split, TreeChoice
+from harness.dispatching.study import Study, sentence, study
 from harness.dispatching.verdict import Judged, Told
 
 TITLE = "Slowdown against the best known configuration, on inputs that were held out"
+
+
+def print_across(console: Console, matrix: Matrix, wanted: Sequence[Chooser]) -> None:
+    """Print `across_inputs`; text is not wrapped."""
+    for part in across_inputs(matrix, wanted):
+        if isinstance(part, Table):
+            console.print(part)
+        else:
+            console.print(Text(str(part)), soft_wrap=True)
+
+
+def across_inputs(matrix: Matrix, wanted: Sequence[Chooser]) -> Iterator[str | Table]:
+    """Which configuration for which input, and how well that does on inputs held out; or why
+    there is nothing to tell. `wanted` has a dispatcher of one tree among others."""
+    count = len(matrix.features)
+    if not count:
+        yield "No configuration has worked on any input: there is nothing to choose from."
+    elif count < FEWEST_INPUTS:
+        yield (
+            f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs with results, and "
+            f"there are {count}. Add inputs to the space."
+        )
+    elif (best := _best_everywhere(matrix)) is not None:
+        yield f"One configuration is best on every input: {matrix.candidates[best]}"
+    else:
+        yield from _learnt_across(study(matrix, wanted))
+
+
+def _best_everywhere(matrix: Matrix) -> int | None:
+    """The first candidate that no other one beats on any input beyond noise."""
+    best = ((matrix.time_s <= matrix.best_s[:, None]) | matrix.tied).all(axis=0)
+    return int(best.argmax()) if best.any() else None
+
+
+def _learnt_across(found: Study) -> Iterator[str | Table]:
+    name = found.dispatchers[0]
+    learnt = {other: found.learnt(other) for other in found.dispatchers}
+    program = learnt[name].program(found.matrix.candidates)
+    yield "Which configuration for which input:"
+    yield from (f"    {line}" for line in tree_lines(program))
+    yield ""
+    yield verdict_table(found, learnt)
+    yield ""
+    yield sentence(found, found.best)
+
+
+def tree_lines(program: Program) -> Iterator[str]:
+    """The one tree of a program as lines of text."""
+    assert isinstance(program.choice, TreeChoice)
+    yield from _lines(program, program.choice.root, "")
+
+
+def _lines(program: Program, node: Node, indent: str) -> Iterator[str]:
+    ends = list(_leaves(node))
+    if not isinstance(node, Split) or len({leaf.order[0] for leaf in ends}) == 1:
+        count = sum(leaf.rows for leaf in ends)
+        rows = f"   ({count} {'input' if count == 1 else 'inputs'})" if count else ""
+        yield f"{indent}{program.portfolio[ends[0].order[0]]}{rows}"
+        return
+    column, threshold = program.columns[node.column], node.threshold
+    shown = f"{threshold:.4g}" if abs(threshold) < 1e4 else f"{threshold:,.0f}"
+    yield f"{indent}if {column} <= {shown}:"
+    yield from _lines(program, node.low, indent + "    ")
+    yield f"{indent}else:   # {column} > {shown}"
+    yield from _lines(program, node.high, indent + "    ")
+
+
+def _leaves(node: Node) -> Iterator[Leaf]:
+    if isinstance(node, Leaf):
+        yield node
+    else:
+        yield from (*_leaves(node.low), *_leaves(node.high))
 
 
 def verdict_table(study: Study, learnt: Mapping[str, Learnt] = MappingProxyType({})) -> Table:

@@ -27,7 +27,7 @@ FAVOURITES = 3
 """Where there is a prior, so many that it expects to be the fastest are measured instead."""
 
 TURNS_FROM = 25
-"""So many results, and the model with the prior as its mean and the one without take turns."""
+"""So many results, and a model with the prior as its mean is asked only every other time."""
 
 _DRAWN = 1000
 _DRAWN_LATER = 400  # once there are more results than a model is fitted to
@@ -63,8 +63,9 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
 
     With a prior (harness.prior) its favourites are measured first and stay candidates, and a
     second model learns what the results differ from it. The evidence decides which of the two
-    is asked, so that a prior which misleads is dropped. Later they are asked in turn: results
-    that lie where the prior sent the search cannot tell that it is wrong elsewhere.
+    is asked, so that a prior which misleads is dropped. Later, while it has more evidence for it,
+    both are asked in turn: results that lie where the prior sent the search cannot tell that it
+    is wrong elsewhere.
     """
 
     def __init__(self) -> None:
@@ -155,8 +156,8 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         self._likelier = evidence.index(max(evidence))
 
     def _in_turn(self) -> int:
-        """Which model is asked: the likelier one, later the one that was not asked last."""
-        if self._known.count < TURNS_FROM:
+        """Which model is asked: the likelier one; later, if that has the prior, both in turn."""
+        if self._known.count < TURNS_FROM or self._likelier == 0:
             return self._likelier
         return (self._asked + 1) % len(self._models)
 

@@ -4,8 +4,8 @@ Draws a tree and an ensemble over three sizes and their products and ratios, wri
 header and a Python module, and times selections for inputs that change from call to call, so that
 no branch predictor learns the answer. Needs a C compiler:
 
-    python -m benchmarks.select
-    python -m benchmarks.select --candidates 8 --trees 100 --leaves 31
+    python -m benchmarks.selection
+    python -m benchmarks.selection --candidates 8 --trees 100 --leaves 31
 
 The least of some repeats of a loop over all inputs, in processor time, which other programs on a
 busy machine disturb least; C is compiled with -O2. The last line is one JSON object; times are of
@@ -210,7 +210,7 @@ def _least(select: Callable[..., int], inputs: Inputs) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time both, print a table and the JSON line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.select", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.selection", description=__doc__)
     parser.add_argument("--candidates", type=int, default=8)
     parser.add_argument("--trees", type=int, default=100, help="of each candidate, default 100")
     parser.add_argument("--leaves", type=int, default=31, help="of a tree of the ensemble")

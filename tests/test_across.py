@@ -1,0 +1,71 @@
+"""What is told of choosing by input: from nothing at all to a tree with its verdict."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from harness.dispatching.matrix import Matrix, make_matrix
+from harness.dispatching.study import QUICK, sentence, study
+from harness.dispatching.telling import print_across
+from harness.records import Config
+
+SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
+
+
+def shapes(count: int, slow: float = 3.0) -> Matrix:
+    """Five in eight of the inputs want SMALL, the others LARGE; the default takes twice as
+    long as the best."""
+    features = pd.DataFrame({"m": [2**e for e in range(count)], "n": 2**count})
+    time_s = np.array(
+        [[2.0, 1.0, slow] if 8 * row < 5 * count else [2.0, slow, 1.0] for row in range(count)]
+    ).reshape(count, 3)
+    return make_matrix(features, (DEFAULT, SMALL, LARGE), time_s, default=0)
+
+
+def told(matrix: Matrix) -> list[str]:
+    """What is printed."""
+    console = Console(file=io.StringIO(), width=120)
+    print_across(console, matrix, QUICK)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_few_inputs_are_told_as_too_few() -> None:
+    assert told(shapes(3)) == [
+        "Nothing is learnt across inputs: it needs 4 inputs with results, and there are 3. Add "
+        "inputs to the space."
+    ]
+    assert told(shapes(0)) == [
+        "No configuration has worked on any input: there is nothing to choose from."
+    ]
+
+
+def test_one_configuration_that_is_best_everywhere_is_told_as_that() -> None:
+    assert told(shapes(8, slow=1.0)) == ["One configuration is best on every input: BLOCK=16"]
+
+
+def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
+    lines = told(shapes(16))
+    assert lines[0] == "Which configuration for which input:"
+    assert [line.strip().split("   ")[0] for line in lines[2:5:2]] == ["BLOCK=16", "BLOCK=64"]
+    rows = {line.split()[0]: line.split() for line in lines if " [" in line}
+    assert rows["default"][1:4] == ["2.000", "[2.000,", "2.000]"]
+    assert rows["best"][2] == f"{3 ** (6 / 16):.3f}"
+    assert float(rows["tree"][1]) < 1.3
+    assert rows["tree"][-1] == "2"
+    assert lines[-1].startswith("Choosing by input (tree) beats one configuration for all: 1.")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_tree_that_follows_noise_is_not_told_as_a_gain(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    features = pd.DataFrame({"m": random.integers(1, 10**6, 24)})
+    time_s = np.exp(0.2 * random.standard_normal((24, 5)))
+    configs = tuple(Config({"BLOCK": place}) for place in range(5))
+    found = study(make_matrix(features, configs, time_s, default=0), QUICK)
+    assert "beats" not in sentence(found, "tree")
