@@ -29,6 +29,7 @@ PAGES = {
         "docs/pragmas.md",
         "docs/techniques.md",
         "docs/recordings.md",
+        "docs/dispatch.md",
         "docs/suite.md",
         "results/README.md",
     )
@@ -64,7 +65,7 @@ def test_a_command_of_the_readme_parses(
 
 def test_every_option_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
     there: set[str] = set()
-    for name in ("tune", "check", "analyse", "merge", "discover", "export"):
+    for name in ("tune", "check", "analyse", "dispatch", "merge", "discover", "export"):
         with pytest.raises(SystemExit):
             importlib.import_module(f"harness.{name}").main(["--help"])
         there |= set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
