@@ -11,8 +11,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtr, stdtrit
-
 from harness.records import StopReason, Timing
 
 _GIVE_UP_SAMPLES = 3
@@ -62,6 +60,8 @@ def half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
     count = len(samples)
     if count < 2:
         return math.inf
+    from scipy.special import stdtrit  # builders, which load this module, need none of it
+
     quantile = float(stdtrit(count - 1, 0.5 + confidence / 2))
     return quantile * statistics.stdev(samples) / math.sqrt(count)
 
@@ -119,6 +119,8 @@ def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(values) - 1) for part, values in zip(parts, logs, strict=True)
     )
+    from scipy.special import stdtr  # see half_width
+
     return float(2 * stdtr(freedom, -abs(difference) / math.sqrt(sum(parts))))
 
 
@@ -155,4 +157,6 @@ def _welch_half_width(one: Sequence[float], other: Sequence[float], confidence: 
     if sum(parts) == 0:
         return 0.0
     freedom = sum(parts) ** 2 / (parts[0] ** 2 / (len(one) - 1) + parts[1] ** 2 / (len(other) - 1))
+    from scipy.special import stdtrit  # see half_width
+
     return float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(parts))

@@ -13,7 +13,7 @@ from harness.workers import Measurer
 
 FAULTS = Path(__file__).parent / "data" / "faults"
 GIVEN = Input({"n": 100})
-SOON_S = 30.0
+SOON_S = 60.0
 
 
 def fault(name: str, block: int = 8) -> Config:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.choose import choose
+from harness.backends.choose import Backend
 from harness.builds import Builds
 from harness.errors import BackendUnavailable, BuildFailed
 from harness.programs import make_program
@@ -27,10 +27,10 @@ def edited(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FAULTS, tmp_path / "faults"))
 
 
-def measured_anew(folder: Path) -> tuple[Measurement, bool]:
+def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
     """Load the space, measure once; and whether anything was compiled."""
     spec = load_spec(folder / "faults.yaml")
-    measurer = LocalMeasurer(spec, choose("opencl"))
+    measurer = LocalMeasurer(spec, opencl)
     try:
         space = space_of(spec, measurer)
         found = measurer.measure(space, GIVEN, space.default, None)
@@ -40,7 +40,7 @@ def measured_anew(folder: Path) -> tuple[Measurement, bool]:
         measurer.close()
 
 
-def test_second_run_compiles_nothing_until_something_changes(edited: Path) -> None:
+def test_second_run_compiles_nothing_until_something_changes(edited: Path, opencl: Backend) -> None:
     def change(name: str, old: str, new: str) -> None:
         text = (edited / name).read_text()
         assert old in text
@@ -48,36 +48,36 @@ def test_second_run_compiles_nothing_until_something_changes(edited: Path) -> No
 
     header = "#define TWICE(value) (2.0f * (value))"
     change("faults.h", "/* Included", "/* A copy, included")
-    first, compiled = measured_anew(edited)
+    first, compiled = measured_anew(edited, opencl)
     assert compiled
     assert first.build is not None
     assert not first.build.cached
-    second, compiled = measured_anew(edited)
+    second, compiled = measured_anew(edited, opencl)
     assert not compiled
     assert second.build is not None
     assert second.build.cached
     assert second.build.compile_s == first.build.compile_s
 
     change("faults.h", header, header.replace("2.0f", "3.0f"))
-    third, compiled = measured_anew(edited)
+    third, compiled = measured_anew(edited, opencl)
     assert compiled
     assert third.outcome is Outcome.WRONG_RESULT, "the new header is what was run"
 
     change("faults.h", header.replace("2.0f", "3.0f"), header)
     change("faults.yaml", "launch:", "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:")
-    assert measured_anew(edited)[1] is False, (
+    assert measured_anew(edited, opencl)[1] is False, (
         "an absent flag is no flag, and the old build is there"
     )
     change("faults.cl", "y = 2 x", "y = 2 * x")
-    assert measured_anew(edited)[1] is True
+    assert measured_anew(edited, opencl)[1] is True
 
 
-def test_options_are_part_of_what_is_built(edited: Path) -> None:
+def test_options_are_part_of_what_is_built(edited: Path, opencl: Backend) -> None:
     path = edited / "faults.yaml"
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:"
     path.write_text(path.read_text().replace("launch:", flags))
     spec = load_spec(path)
-    measurer = LocalMeasurer(spec, choose("opencl"))
+    measurer = LocalMeasurer(spec, opencl)
     try:
         space = space_of(spec, measurer)
         flag = next(p.name for p in space.parameters if p.role == "flag")

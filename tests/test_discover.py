@@ -805,6 +805,7 @@ def test_each_factor_of_an_unrolled_loop_is_a_program_of_its_own(smooth: Spec) -
     assert all("unroll_range" not in program for program in programs)
 
 
+@pytest.mark.usefixtures("opencl")
 def test_a_kernel_is_tuned_from_its_pragmas_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

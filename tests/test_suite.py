@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.backends.choose import Backend, choose
+from harness.backends.choose import Backend
 from harness.backends.nvcc import find_nvcc
 from harness.errors import BackendUnavailable
 from harness.inspection import Target, architecture_target, target_space
-from harness.processes import Processes, count_of_builders
 from harness.programs import make_program
 from harness.records import Config, Input, Measurement, Outcome
 from harness.results import campaigns, read_measurements, reading
@@ -66,30 +65,6 @@ def case(request: pytest.FixtureRequest) -> SuiteCase:
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     inputs = tuple(Input(given) for given in data["inputs"])
     return SuiteCase(path.stem, tuple(data["configs"]), inputs, data["mutation"])
-
-
-class KeptProcesses(Processes):
-    """Processes that one measurer leaves to the next: a kernel takes seconds, and each new
-    process as long again, for imports and for the start of PoCL's compiler."""
-
-    def close(self) -> None:
-        """Go on; `end` ends them."""
-
-    def end(self) -> None:
-        super().close()
-
-
-@pytest.fixture(scope="module")
-def opencl() -> Iterator[Backend]:
-    """PoCL, for whose every measurer the same processes work."""
-    pytest.importorskip("pyopencl")
-    device, builders = KeptProcesses(1), KeptProcesses(count_of_builders())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.workers.Processes", lambda _: device)
-        patch.setattr("harness.builds.Processes", lambda _: builders)
-        yield choose("opencl")
-    device.end()
-    builders.end()
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)

@@ -339,15 +339,14 @@ def test_nothing_is_written_into_the_working_folder(
 # ---------------------------------------------------------------- as a process of its own
 
 
-def _command(tmp_path: Path, *options: str) -> list[str]:
+def _arguments(tmp_path: Path, *options: str) -> list[str]:
     space = tmp_path / "mvmul.yaml"
     space.write_text(MVMUL.replace("ROOT", str(ROOT)))
-    database = str(tmp_path / "r.db")
-    command = [sys.executable, "-m", "harness.tune", str(space), "--backend", "opencl"]
-    return [*command, "--database", database, *options]
+    return [str(space), "--backend", "opencl", "--database", str(tmp_path / "r.db"), *options]
 
 
-def _start(command: list[str]) -> subprocess.Popen[str]:
+def _start(arguments: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "harness.tune", *arguments]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         start_new_session=True,
@@ -371,19 +370,19 @@ def _wait_for_measurements(process: subprocess.Popen[str], database: Path, count
         time.sleep(0.01)
 
 
-def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(tmp_path: Path) -> None:
-    pytest.importorskip("pyopencl")
+@pytest.mark.usefixtures("opencl")
+def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     database = tmp_path / "r.db"
-    first = _start(_command(tmp_path))
+    first = _start(_arguments(tmp_path))
     _wait_for_measurements(first, database, 5)
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     kept = _count(database)
     assert kept >= 5
-    again = _start(_command(tmp_path))
-    told, errors = again.communicate(timeout=120)
-    assert again.returncode == 0, errors
-    assert "all 8" in told
+    assert tune.main(_arguments(tmp_path)) == 0
+    assert "all 8" in capsys.readouterr().out
     with sqlite3.connect(database) as connection:
         (check,) = connection.execute("pragma integrity_check").fetchone()
         searched = connection.execute(
@@ -399,23 +398,22 @@ def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(tmp_pa
 
 
 def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyopencl")
     database = tmp_path / "r.db"
-    first = _start(_command(tmp_path, "--repeats", "5000", "--precision", "0"))
+    first = _start(_arguments(tmp_path, "--repeats", "5000", "--precision", "0"))
     _wait_for_measurements(first, database, 2)
-    second = subprocess.run(
-        _command(tmp_path), capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
-    )
+    second = tune.main(_arguments(tmp_path))
     os.kill(first.pid, signal.SIGINT)
     _, errors = first.communicate(timeout=60)
-    assert second.returncode == 2
-    assert f"process {first.pid}" in second.stderr
-    assert "harness.merge" in second.stderr
+    refused = capsys.readouterr().err
+    assert second == 2
+    assert f"process {first.pid}" in refused
+    assert "harness.merge" in refused
     assert first.returncode == 130
     assert "what was measured is kept" in errors
-    assert "Traceback" not in errors + second.stderr
+    assert "Traceback" not in errors + refused
 
 
 def test_features_of_words_are_told_where_a_condition_selects_no_input() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import importlib.metadata
 import os
 import re
 import shlex
@@ -178,6 +177,8 @@ def _candidates() -> Iterator[Path]:
 
 def _wheels_nvcc() -> Iterator[Path]:
     """The nvcc of the PyPI wheel, if it is installed with the wheels that it needs."""
+    import importlib.metadata  # slow, and every process loads this module
+
     try:
         files = importlib.metadata.files(_WHEEL) or []
     except importlib.metadata.PackageNotFoundError:
