@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="one tree, or an ensemble of trees; auto is the tree unless the other clearly wins",
     )
-    parser.add_argument("--arch", metavar="SM", help="of CUDA's cubins, such as sm_90")
+    parser.add_argument("--arch", metavar="SM", help="of CUDA's cubins (default what was tuned)")
     parser.add_argument(
         "--force", action="store_true", help="write it even if it does not beat the best static one"
     )
@@ -64,6 +65,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     console = make_console()
     results = the_one(read_results(args.database, args.space))
     spec = _spec(args.spec, results)
+    arch = _arch(args.arch, results)
     found = _judged(results, args)
     name = found.best if args.choice == "auto" else args.choice
     learnt = {other: found.learnt(other) for other in found.dispatchers}
@@ -88,7 +90,7 @@ def _dispatch(args: argparse.Namespace) -> int:
         program,
         spec,
         _provenance(results, verdict),
-        _kernels(spec, program, results, args.arch),
+        _kernels(spec, program, results, arch),
     )
     console.print(Text(f"{args.output}: {', '.join(_shown(written, args.output))}"), soft_wrap=True)
     return 0
@@ -107,6 +109,18 @@ def _spec(path: Path | None, results: Results) -> Spec:
             f"changed; tune it again, or name the YAML file of {name} with --spec FILE"
         )
     return spec
+
+
+def _arch(asked: str | None, results: Results) -> str:
+    """The architecture of cubins: by default what was measured; nothing but on CUDA."""
+    told = results.campaign.environment
+    found = asked or next(iter(re.findall(r"\bsm_\w+", told.compiler)), "")
+    if told.backend == "cuda" and not found:
+        raise UsageError(
+            f"cubins are of one architecture, and `{told.compiler}` tells none; name it, such as "
+            "--arch sm_90"
+        )
+    return found
 
 
 def _judged(results: Results, args: argparse.Namespace) -> Study:
@@ -134,17 +148,13 @@ def _provenance(results: Results, verdict: Sequence[str]) -> Provenance:
     )
 
 
-def _kernels(
-    spec: Spec, program: Program, results: Results, arch: str | None
-) -> tuple[KernelFile, ...]:
+def _kernels(spec: Spec, program: Program, results: Results, arch: str) -> tuple[KernelFile, ...]:
     """What the candidates are launched from, on the backend that they were measured by; nothing
     for what was only replayed."""
     backend = results.campaign.environment.backend
     if backend == "opencl":
         return opencl_kernels(spec, program)
     if backend == "cuda":
-        if arch is None:
-            raise UsageError("cubins are of one architecture: name it, such as --arch sm_90")
         nvcc: base.Compiler = Nvcc(arch)
         return cuda_kernels(spec, program, nvcc.compile)
     return ()

@@ -59,7 +59,7 @@ class Surrogate:
         self._points = self._scaled(points)
         covariance = self._covariance(self._points).astype(np.float64)
         covariance[np.diag_indices_from(covariance)] += np.exp(self._logs[-1]) + _JITTER
-        factor = cho_factor(covariance, lower=True, check_finite=False)
+        factor = _factored(covariance)
         self._weights = cho_solve(factor, outputs, check_finite=False)
         self._factor = np.asfortranarray(factor[0], dtype=np.float32)
 
@@ -143,6 +143,18 @@ class Surrogate:
         off = (logs - self._median) / self._width
         fit = 0.5 * outputs @ weights + np.log(np.diag(factor[0])).sum()
         return float(fit + 0.5 * off @ off), -0.5 * gradient + off / self._width
+
+
+def _factored(covariance: Array) -> tuple[Array, bool]:
+    """The Cholesky factor; where rounding leaves none, of a little more noise."""
+    jitter = _JITTER
+    while True:
+        try:
+            factor: tuple[Array, bool] = cho_factor(covariance, lower=True, check_finite=False)
+            return factor
+        except LinAlgError:
+            jitter *= 10
+            covariance[np.diag_indices_from(covariance)] += jitter
 
 
 def logs_of(times_s: Array) -> Array:

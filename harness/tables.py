@@ -77,22 +77,13 @@ class Results:
         told = self.campaign.default
         return Config({name: value for name, value in told.items() if name in tuned})
 
-    @cached_property
-    def best_known(self) -> Mapping[Input, Measured]:
-        """Of each input its configurations, each by the measurement that is to be trusted most:
-        that of the finals, since the search's own best is flattered."""
-        return {
-            given: dict(known) | {m.config: m for m in self.finals.get(given, ())}
-            for given, known in self.measured.items()
-        }
-
     def table(self) -> pd.DataFrame:
         """A row a measurement, with two levels of columns: `input` has the features, `config`
         the parameters, `measured` the rest.
 
         Of these `time_s` is the median, NaN unless the outcome is `ok`; `samples_s` are the raw
-        samples; `uniform` tells whether a uniform draw asked for it, so that statistics over
-        parameters may be without bias.
+        samples; `uniform` tells whether UniformRandom asked for it: alone in a run, it draws
+        without bias, as statistics over parameters want.
         """
         import pandas as pd  # here: it takes half a second to load
 
@@ -108,23 +99,26 @@ class Results:
         """Times of the candidates on every input on which anything worked: the default, every
         winner, and what was measured on all inputs.
 
-        Of candidates with the same times everywhere, as those of equal machine code have, only
-        the first stands. A candidate applies where the space's constraints hold.
+        Times are those of the search and of the measurements across inputs; the finals, which
+        only a few were measured for, are at another time. Of candidates with the same times
+        everywhere, as those of equal machine code have, only the first stands. A candidate
+        applies where the space's constraints hold.
         """
         import pandas as pd
 
-        known = {given: row for given, row in self.best_known.items() if _least(row) < math.inf}
+        known = {given: row for given, row in self.measured.items() if _least(row) < math.inf}
         inputs, candidates = list(known), self._candidates(known)
         time_s = np.array([[_time_s(known[i].get(c)) for c in candidates] for i in inputs])
         constraints = [Expression(text) for text in self.campaign.constraints]
         applies = [[_holds(constraints, i, c) for c in candidates] for i in inputs]
+        ties = [_ties(known[given], candidates) for given in inputs]
         return make_matrix(
             pd.DataFrame([dict(given) for given in inputs]),
             candidates,
             time_s.reshape(len(inputs), len(candidates)),
             applies=np.array(applies, dtype=bool).reshape(len(inputs), len(candidates)),
             best_s=np.array([_least(known[given]) for given in inputs]),
-            tied=np.array([_ties(known[given], candidates) for given in inputs], dtype=bool),
+            tied=np.array(ties, dtype=bool).reshape(len(inputs), len(candidates)),
             default=0,
         )
 
@@ -144,7 +138,6 @@ class Results:
 
 def _told(row: Row) -> dict[str, object]:
     m = row.measurement
-    asked = row.requestor or ""
     return {
         "stage": row.stage,
         "outcome": m.outcome.value,
@@ -153,7 +146,7 @@ def _told(row: Row) -> dict[str, object]:
         "std_s": m.timing.std_s if m.timing else math.nan,
         "samples_s": m.timing.samples_s if m.timing else (),
         "requestor": row.requestor,
-        "uniform": asked in ("UniformRandom", "unmeasured") or asked.endswith("(uniform)"),
+        "uniform": row.requestor == "UniformRandom",
         "message": m.message,
         **m.observed,
     }
@@ -187,11 +180,15 @@ def _ties(row: Measured, candidates: Sequence[Config]) -> list[bool]:
 # ------------------------------------------------------------------------------ reading
 
 
-def results_of(store: Store, key: Key, place: str) -> Results:
-    """What a database that is being written holds of one campaign."""
+def results_of(store: Store, key: Key, place: str) -> Results | None:
+    """What a database that is being written holds of one campaign; None before its first run."""
     connection = store.session.connection()
-    campaign = next(found for found in campaigns(connection) if found.key == key)
-    return Results(campaign, (place,), tuple(read_measurements(connection, key)))
+    campaign = next((found for found in campaigns(connection) if found.key == key), None)
+    return (
+        None
+        if campaign is None
+        else Results(campaign, (place,), tuple(read_measurements(connection, key)))
+    )
 
 
 def read_results(

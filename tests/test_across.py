@@ -61,6 +61,15 @@ def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
     assert lines[-1].startswith("Choosing by input (tree) beats one configuration for all: 1.")
 
 
+def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
+    """As after an interruption: nothing was measured across inputs."""
+    features = pd.DataFrame({"m": range(5)})
+    time_s = np.where(np.eye(5, dtype=bool), 1.0, np.nan)
+    configs = tuple(Config({"BLOCK": place}) for place in range(5))
+    (line,) = told(make_matrix(features, configs, time_s, default=0))
+    assert line.endswith("and there are 0. Let the run go on to its end.")
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_tree_that_follows_noise_is_not_told_as_a_gain(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -57,7 +57,7 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
         assert "2.20 ms +- " in rows[f"n={n}"]
         assert "2.00x [" in rows[f"n={n}"]
     assert "BLOCK=64, TILE=1" in rows["n=128"]
-    tree = lines.index("    if n <= 45.25:")
+    tree = lines.index("    if n <= 45.2548:")
     assert lines[tree + 1].strip() == "BLOCK=16, TILE=1   (3 inputs)"
     assert lines[tree + 3].strip() == "BLOCK=64, TILE=1   (3 inputs)"
     assert any("G-ADAPT's model" in line for line in lines)

@@ -363,7 +363,7 @@ def _count(database: Path) -> int:
 
 
 def _wait_for_measurements(process: subprocess.Popen[str], database: Path, count: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while _count(database) < count:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "the search measures nothing"

@@ -45,10 +45,12 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
     the inputs: the best static choice. Where all apply, the best single one stands first.
 
     It starts from the order of the means where each applies and moves one candidate at a time
-    to the front as long as that gains.
+    to the front as long as that gains. Raises ValueError for an input without any candidate.
     """
     table = matrix.log_slowdown
     applies = matrix.applies
+    if not applies.any(axis=1).all():
+        raise ValueError("an input has no candidate that applies")
     counts = applies.sum(axis=0)
     means = np.where(counts, np.where(applies, table, 0.0).sum(axis=0) / np.maximum(counts, 1), 0.0)
     order = sorted(range(table.shape[1]), key=lambda place: (counts[place] == 0, means[place]))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from harness.dispatching.baselines import Default, Nearest, Static
 from harness.dispatching.choosers import Chooser
 from harness.dispatching.ensemble import EnsembleChooser
@@ -69,11 +71,19 @@ def study(
     step: Callable[[str], None] = lambda name: None,
 ) -> Study:
     """Judge; raises ValueError where there are too few inputs to hold some out."""
+    matrix = judgeable(matrix)
     if len(matrix.features) < FEWEST_INPUTS:
         raise ValueError(
-            f"it needs {FEWEST_INPUTS} inputs with results, and there are {len(matrix.features)}"
+            f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, and "
+            f"there are {len(matrix.features)}"
         )
-    return Study(matrix.complete(), judge(matrix, wanted, seed, step), seed)
+    return Study(matrix, judge(matrix, wanted, seed, step), seed)
+
+
+def judgeable(matrix: Matrix) -> Matrix:
+    """The candidates that were measured wherever they apply, and the inputs that have one."""
+    matrix = matrix.complete()
+    return matrix.rows(np.flatnonzero(matrix.applies.any(axis=1)))
 
 
 def sentence(study: Study, name: str) -> str:

@@ -14,7 +14,7 @@ from harness.dispatching.choosers import Chooser
 from harness.dispatching.learnt import Learnt, leaf_count
 from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.program import Leaf, Node, Program, Split, TreeChoice
-from harness.dispatching.study import Study, sentence, study
+from harness.dispatching.study import Study, judgeable, sentence, study
 from harness.dispatching.verdict import Judged, Told
 
 TITLE = "Slowdown against the best known configuration, on inputs that were held out"
@@ -39,6 +39,11 @@ def across_inputs(matrix: Matrix, wanted: Sequence[Chooser]) -> Iterator[str | T
         yield (
             f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs with results, and "
             f"there are {count}. Add inputs to the space."
+        )
+    elif (left := len(judgeable(matrix).features)) < FEWEST_INPUTS:
+        yield (
+            f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs on which the same "
+            f"configurations were measured, and there are {left}. Let the run go on to its end."
         )
     elif (best := _best_everywhere(matrix)) is not None:
         yield f"One configuration is best on every input: {matrix.candidates[best]}"
@@ -78,7 +83,7 @@ def _lines(program: Program, node: Node, indent: str) -> Iterator[str]:
         yield f"{indent}{program.portfolio[ends[0].order[0]]}{rows}"
         return
     column, threshold = program.columns[node.column], node.threshold
-    shown = f"{threshold:.4g}" if abs(threshold) < 1e4 else f"{threshold:,.0f}"
+    shown = f"{threshold:.6g}" if abs(threshold) < 1e5 else f"{threshold:,.1f}"
     yield f"{indent}if {column} <= {shown}:"
     yield from _lines(program, node.low, indent + "    ")
     yield f"{indent}else:   # {column} > {shown}"

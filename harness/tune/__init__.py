@@ -245,8 +245,10 @@ def _print_across(console: Console, campaign: Campaign, store: Store, place: str
     from harness.tables import results_of
 
     key = dataclasses.replace(campaign.plan(campaign.spec.inputs[0]).key, given=None)
-    print_across(console, results_of(store, key, place).matrix(), QUICK)
-    console.print()
+    results = results_of(store, key, place)
+    if results is not None:
+        print_across(console, results.matrix(), QUICK)
+        console.print()
 
 
 def _next_step(
@@ -258,7 +260,8 @@ def _next_step(
     kept = f"Every sample is in {shown}; look again with: {look}"
     is_space = not isinstance(campaign, RecordedCampaign)
     if is_space and len(campaign.spec.inputs) >= FEWEST_INPUTS:
-        write = shlex.join(["python", "-m", "harness.dispatch", shown, "-o", "out"])
+        spec = ["--spec", str(args.space)]
+        write = shlex.join(["python", "-m", "harness.dispatch", shown, "-o", "out", *spec])
         kept += f"\nTo write the choice by input as code: {write}"
     if not any(report.best for report in reports):
         return f"{kept}\nMend what the messages above name, then run the same command again."
@@ -273,7 +276,3 @@ def _next_step(
         limit *= 2  # the tests ran out, not the time
     again = [*command, *kept_options(args), "--test-limit", str(limit)]
     return f"{kept}\nTo search on: {shlex.join(again)}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
