@@ -5,8 +5,6 @@ They predict better than one tree, and cost some microseconds and some hundred k
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,15 +55,13 @@ def fit_ensemble(values: Array, logs: Array, seed: int) -> EnsembleChoice:
 def fit_models(values: Array, logs: Array, seed: int) -> list[HistGradientBoostingRegressor]:
     """scikit-learn's models, as `fit_ensemble` has them."""
     trees = max(1, min(_MOST_TREES, _TREES // logs.shape[1]))
-
-    def fitted(member: Array) -> HistGradientBoostingRegressor:
-        known = ~np.isnan(member)
-        # A model a core: threads within a model wait for each other in loops that burn a core.
-        with threadpool_limits(1, user_api="openmp"):
-            return _fitted(values[known], member[known], trees, seed)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(fitted, logs.T))
+    known = ~np.isnan(logs)
+    # Threads within a model wait for each other in loops: on a busy machine they take far longer.
+    with threadpool_limits(1, user_api="openmp"):
+        return [
+            _fitted(values[rows], member[rows], trees, seed)
+            for rows, member in zip(known.T, logs.T, strict=True)
+        ]
 
 
 def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBoostingRegressor:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from harness.dispatching.matrix import Places
 
 _FOLDS = 5
-_FEW_GROUPS = 20  # up to here each group is held out by itself
+_FEW_GROUPS = 20
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,20 @@ class Fold:
     test: Places
 
 
-def grouped_folds(groups: npt.NDArray[np.intp], seed: int, most: int = _FOLDS) -> list[Fold]:
-    """Folds that hold out each group once: each one by itself where groups are few, else in `most`
-    parts of about equally many inputs. None where there is but one group."""
+def fold_count(groups: npt.NDArray[np.intp]) -> int:
+    """How many folds judge: one for each group where groups are few."""
+    count = len(np.unique(groups))
+    return count if count <= _FEW_GROUPS else _FOLDS
+
+
+def grouped_folds(groups: npt.NDArray[np.intp], parts: int, seed: int) -> list[Fold]:
+    """So many folds of about equally many inputs, or one for each group if there are fewer, that
+    hold out each group once. None where there is but one group."""
     names = np.unique(groups)
     if len(names) < 2:
         return []
     from sklearn.model_selection import GroupKFold  # here: it loads slowly
 
-    parts = len(names) if len(names) <= _FEW_GROUPS else most
     # The seed reorders the groups: GroupKFold alone would deal them out by their sizes.
-    folds = GroupKFold(parts, shuffle=True, random_state=seed)
+    folds = GroupKFold(min(parts, len(names)), shuffle=True, random_state=seed)
     return [Fold(fit, test) for fit, test in folds.split(groups, groups=groups)]

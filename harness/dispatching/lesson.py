@@ -93,7 +93,8 @@ class Lesson:
         """A tree, and the members by preference for each of its nodes."""
         logs = self.logs[:, self.members(shape.members)]
         tree = grow(self.values, filled(capped(logs)), shape.leaves, shape.least, seed)
-        return tree, node_orders(tree, tree.paths(self.values), logs, self.logs_of(self.static))
+        static, groups = self.logs_of(self.static), self.matrix.groups
+        return tree, node_orders(tree, tree.paths(self.values), logs, static, groups)
 
     def root(self, shape: Shape, seed: int) -> Node:
         """The tree as nodes. Where every candidate applies to all inputs, its leaves hold the best
@@ -112,18 +113,18 @@ class Lesson:
         return float(np.where(np.isinf(best), test.logs_of(self.static), best).sum())
 
     def trial(self, shape: Shape, counts: Sequence[int], seed: int, test: Lesson) -> Array:
-        """The sum of log slowdowns on other inputs for each number of leaves."""
+        """The log slowdowns on other inputs for each number of leaves, shape (counts, inputs)."""
         tree, orders = self.grown(shape, seed)
         members = np.array(self.members(shape.members))
         paths = tree.paths(test.values)
         static = first_applicable(np.array([self.static]), test.matrix.applies)
         rows = np.arange(len(paths))
-        sums = []
+        logs = []
         for leaves in counts:
             wanted = members[orders[reached_at(paths, leaves)]]
             chosen = first_applicable(wanted, test.matrix.applies)
-            sums.append(test.logs[rows, np.where(chosen >= 0, chosen, static)].sum())
-        return np.array(sums)
+            logs.append(test.logs[rows, np.where(chosen >= 0, chosen, static)])
+        return np.stack(logs)
 
 
 def _node(tree: Grown, orders: list[list[int]], rows: list[int], node: int, count: int) -> Node:

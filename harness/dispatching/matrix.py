@@ -81,6 +81,13 @@ class Matrix:
         logs: Array = np.log(np.where(np.isinf(slowdown), failed, slowdown))
         return logs
 
+    @property
+    def best(self) -> Places:
+        """The place of the best candidate that applies, shape (inputs,)."""
+        logs = self.log_slowdown
+        best: Places = np.where(np.isnan(logs), np.inf, logs).argmin(axis=1)
+        return best
+
     def rows(self, rows: Places) -> Matrix:
         """The matrix of some inputs, by their places; nothing of the others."""
         return Matrix(

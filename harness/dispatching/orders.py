@@ -15,7 +15,7 @@ _PRIOR = 2.0  # inputs' worth of the parent's mean in the mean of a node
 _SURE = 1.0  # standard errors by which a node must gain over the best static choice
 
 
-def node_orders(grown: Grown, paths: Places, costs: Array, static: Array) -> Places:
+def node_orders(grown: Grown, paths: Places, costs: Array, static: Array, groups: Places) -> Places:
     """The members of a portfolio by preference for each node, shape (nodes, members).
 
     `paths` are those of the inputs learnt from. `costs` are log slowdowns, shape (inputs,
@@ -25,16 +25,9 @@ def node_orders(grown: Grown, paths: Places, costs: Array, static: Array) -> Pla
     applies: Flags = ~np.isnan(costs)
     counts = sums_by_node(grown, paths, applies.astype(np.float64))
     sums = sums_by_node(grown, paths, np.where(applies, costs, 0.0))
-    means = _drawn_to_parents(grown, sums, counts)
-    orders: Places = np.argsort(means, axis=1, kind="stable")
+    orders: Places = np.argsort(_drawn_to_parents(grown, sums, counts), axis=1, kind="stable")
     gains = np.where(applies, static[:, None] - costs, 0.0)
-    sure = _is_sure(
-        orders[:, 0],
-        counts,
-        sums_by_node(grown, paths, gains),
-        sums_by_node(grown, paths, gains**2),
-    )
-    orders[~sure] = np.arange(costs.shape[1])
+    orders[~_is_sure(orders[:, 0], paths, gains, groups)] = np.arange(costs.shape[1])
     return orders
 
 
@@ -48,12 +41,20 @@ def _drawn_to_parents(grown: Grown, sums: Array, counts: Array) -> Array:
     return means
 
 
-def _is_sure(first: Places, counts: Array, gains: Array, squares: Array) -> Flags:
-    """Whether the first candidate's mean gain lies above its standard errors; shape (nodes,)."""
-    nodes = np.arange(len(first))
-    count = counts[nodes, first]
-    mean = gains[nodes, first] / np.maximum(count, 1.0)
-    spread = np.maximum(squares[nodes, first] / np.maximum(count, 1.0) - mean**2, 0.0)
-    error = np.sqrt(spread / np.maximum(count - 1.0, 1.0))
-    sure: Flags = (count >= 2) & (mean > _SURE * error)
+def _is_sure(first: Places, paths: Places, gains: Array, groups: Places) -> Flags:
+    """Whether the mean gain of the first candidate lies above its standard error, shape (nodes,).
+
+    Inputs of one group tell the same: the error is that of clustered samples.
+    """
+    inputs, levels = np.nonzero(paths < len(first))
+    nodes = paths[inputs, levels]
+    gain = gains[inputs, first[nodes]]
+    count = np.bincount(nodes, minlength=len(first))
+    mean = np.bincount(nodes, weights=gain, minlength=len(first)) / count
+    pairs, place = np.unique(np.stack([nodes, groups[inputs]]), axis=1, return_inverse=True)
+    strayed = np.bincount(place, weights=gain - mean[nodes]) ** 2
+    clusters = np.bincount(pairs[0], minlength=len(first))
+    squares = np.bincount(pairs[0], weights=strayed, minlength=len(first))
+    error = np.sqrt(squares * clusters / np.maximum(clusters - 1, 1)) / count
+    sure: Flags = (clusters >= 2) & (mean > _SURE * error)
     return sure

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.dispatching.folds import grouped_folds
+from harness.dispatching.folds import fold_count, grouped_folds
 from harness.dispatching.learnt import Learnt, make_learnt
 from harness.dispatching.lesson import Lesson, Shape, telling_columns
-from harness.dispatching.matrix import Matrix
+from harness.dispatching.matrix import Array, Matrix, Places
 from harness.dispatching.program import TreeChoice
 
 _MANY = 4000  # inputs; from here on one fold tells enough, and no leaf needs to be of a few
 _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
-_NEGLIGIBLE = 5e-4  # of log slowdown: then the smaller tree is taken
+_TAUGHT_FOLDS = 3  # each has an ensemble of its own to fit
+
+Teacher = Callable[[Lesson], Lesson]
 
 
 @dataclass(frozen=True)
@@ -40,32 +42,46 @@ class TreeChooser:
 
 
 def choose_shape(
-    lesson: Lesson,
-    most_leaves: int,
-    seed: int,
-    taught: Callable[[Lesson], Lesson] = lambda part: part,
+    lesson: Lesson, most_leaves: int, seed: int, taught: Teacher | None = None
 ) -> Shape:
-    """The shape of the least cost on held-out inputs; the smallest one of those near it.
+    """The smallest shape whose cost on held-out inputs is within a standard error of the least
+    (Breiman et al., Classification and Regression Trees, 1984).
 
     `taught` is told the inputs that are not held out, and may add some to learn from.
     """
-    folds = grouped_folds(lesson.matrix.groups, seed)
+    groups = lesson.matrix.groups
+    parts = fold_count(groups) if taught is None else _TAUGHT_FOLDS
+    folds = grouped_folds(groups, parts, seed)
     if not folds or not lesson.values.shape[1]:
         return Shape(1, 1, 1)
     if len(lesson.values) >= _MANY:
         folds = folds[:1]
-    pairs = [(taught(lesson.part(fold.fit)), lesson.part(fold.test)) for fold in folds]
+    pairs = [
+        ((taught or _untaught)(lesson.part(fold.fit)), lesson.part(fold.test)) for fold in folds
+    ]
     found = dict(_tried(pairs, len(lesson.portfolio), most_leaves, seed))
-    tested = sum(len(test.values) for _, test in pairs)
-    limit = min(found.values()) + _NEGLIGIBLE * tested
-    near = [shape for shape, cost in found.items() if cost <= limit]
+    best = min(found, key=lambda shape: (float(found[shape].mean()), shape.leaves))
+    tested = np.concatenate([groups[fold.test] for fold in folds])
+    near = [shape for shape, costs in found.items() if _is_near(costs - found[best], tested)]
     return min(near, key=lambda shape: (shape.leaves, shape.members, -shape.least))
+
+
+def _is_near(losses: Array, groups: Places) -> bool:
+    """Whether the mean loss, inputs of one group being one sample, is within a standard error."""
+    number = np.unique(groups, return_inverse=True)[1]
+    sums = np.bincount(number, weights=losses)
+    return bool(sums.sum() <= np.sqrt(len(sums)) * sums.std())
+
+
+def _untaught(lesson: Lesson) -> Lesson:
+    return lesson
 
 
 def _tried(
     pairs: list[tuple[Lesson, Lesson]], portfolio: int, most_leaves: int, seed: int
-) -> Iterator[tuple[Shape, float]]:
-    """Shapes with their costs on the second of each pair, learnt on the first."""
+) -> Iterator[tuple[Shape, Array]]:
+    """Shapes with the log slowdowns on the second of each pair, learnt on the first, shape
+    (inputs,)."""
     inputs = max(len(fit.values) for fit, _ in pairs)
     counts = leaf_counts(max(1, min(most_leaves, inputs // 2)))
     least_cost = float("inf")
@@ -76,10 +92,9 @@ def _tried(
         for least in _LEAST_IN_LEAF[int(inputs >= _MANY) :]:
             shape = Shape(members, counts[-1], least)
             trials = [fit.trial(shape, counts, seed, test) for fit, test in pairs]
-            costs = np.sum(trials, axis=0)
-            for leaves, cost in zip(counts, costs.tolist(), strict=True):
-                yield Shape(members, leaves, least), cost
-            least_cost = min(least_cost, float(costs.min()))
+            for leaves, costs in zip(counts, np.concatenate(trials, axis=1), strict=True):
+                yield Shape(members, leaves, least), costs
+                least_cost = min(least_cost, float(costs.sum()))
 
 
 def leaf_counts(most: int) -> list[int]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.dispatching.choosers import Chooser
-from harness.dispatching.folds import grouped_folds
-from harness.dispatching.matrix import Array, Matrix, Places
+from harness.dispatching.folds import Fold, fold_count, grouped_folds
+from harness.dispatching.matrix import Array, Flags, Matrix, Places
 
 _RESAMPLES = 1000
 _CONFIDENCE = 0.95
@@ -36,13 +36,22 @@ class Told:
 class Judged:
     """Slowdowns of one way to choose on inputs that were held out, shape (inputs,).
 
-    A choice that failed counts as twice the input's largest slowdown; `failures` counts them.
+    A choice that `failed` counts as twice the input's largest slowdown.
     """
 
     name: str
     logs: Array
     groups: npt.NDArray[np.intp]
-    failures: int = 0
+    failed: Flags
+
+    def rows(self, rows: Places) -> Judged:
+        """The same of some inputs, by their places."""
+        return Judged(self.name, self.logs[rows], self.groups[rows], self.failed[rows])
+
+    @property
+    def failures(self) -> int:
+        """How many choices failed."""
+        return int(self.failed.sum())
 
     @property
     def slowdown(self) -> Array:
@@ -98,19 +107,32 @@ def judge(
     nothing can be held out.
     """
     matrix = matrix.complete()
-    folds = grouped_folds(matrix.groups, seed)
+    folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
     if not folds:
         raise ValueError("inputs of two groups or more are needed to hold some out")
     chosen = {chooser.name: np.empty(len(matrix.features), dtype=np.intp) for chooser in choosers}
     for fold in folds:
-        fit, test = matrix.rows(fold.fit), matrix.rows(fold.test)
+        fit, test = held_out(matrix, fold)
         for chooser in choosers:
             learnt = chooser.fit(fit, seed)
             chosen[chooser.name][fold.test] = learnt.places(test.features, test.applies)
             step(chooser.name)
     found = {name: judged(name, matrix, places) for name, places in chosen.items()}
-    oracle = np.where(matrix.applies, matrix.log_slowdown, np.inf).argmin(axis=1)
-    return found | {"oracle": judged("oracle", matrix, oracle)}
+    return found | {"oracle": judged("oracle", matrix, matrix.best)}
+
+
+def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
+    """The inputs to learn from, and those that were held out.
+
+    A candidate that is the best of held-out inputs alone may be known for their sake only: it is
+    not there to learn of.
+    """
+    fit, test = matrix.rows(fold.fit), matrix.rows(fold.test)
+    known = set(fit.best.tolist()) | {matrix.default}
+    unknown = [place for place in set(test.best.tolist()) if place not in known]
+    applies = fit.applies.copy()
+    applies[:, unknown] = False
+    return replace(fit, applies=applies), test
 
 
 def judged(name: str, matrix: Matrix, places: Places) -> Judged:
@@ -123,8 +145,8 @@ def judged(name: str, matrix: Matrix, places: Places) -> Judged:
     if np.isnan(logs).any():
         row = int(np.isnan(logs).argmax())
         raise ValueError(f"{name} chose {matrix.candidates[places[row]]}, which does not apply")
-    failures = int(np.isinf(matrix.slowdown[rows, places]).sum())
-    return Judged(name, logs, matrix.groups, failures)
+    failed: Flags = np.isinf(matrix.slowdown[rows, places])
+    return Judged(name, logs, matrix.groups, failed)
 
 
 def compare(one: Judged, other: Judged) -> Comparison:

@@ -1,0 +1,146 @@
+"""Does choosing by input beat one configuration for all? Recordings of many inputs, held out.
+
+Reads CSV files of two kinds, as they are or compressed:
+
+- convolutions of MIOpen's find-db: a row a problem and solver, with `algo` and `time_ms`. One
+  dispatcher a file chooses the algorithm, of those that apply; the cases are its directions and
+  types. Layers are held out whole: whatever the direction, the type and the batch size;
+- stencils with their work-group sizes: one dispatcher and one case a device. Kernels are held out.
+
+Of each input the best candidate that applies is the oracle. What a dispatcher must beat, the best
+static candidate and what was best on the nearest tuned input, is learnt of each case by itself, as
+are the published models. Everything is learnt without the inputs that it is judged on:
+
+    python benchmarks/dispatch.py miopen_gfx900_56.csv.gz miopen_gfx1030_36.csv.gz
+
+It prints tables; the last line is one JSON object with the figures over all cases. 100,000 inputs
+take some minutes a core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
+
+import numpy as np
+from rich.text import Text
+
+from benchmarks.dispatch_data import DataSet
+from benchmarks.dispatch_runs import (
+    OURS,
+    STATIC,
+    Done,
+    Job,
+    choosers,
+    data_sets,
+    folds_of,
+    oracle_leaves,
+    run,
+)
+from benchmarks.dispatch_told import LEGEND, ORACLE, Result, cases_table, figures, verdict_table
+from benchmarks.search_told import print_whole
+from harness.command import run_command
+from harness.dispatching.verdict import judged
+from harness.display import ProgressDisplay, make_console
+from harness.errors import UsageError
+from harness.processes import Processes, Task
+
+_LONGEST_S = 3600.0  # of one fold
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    return run_command(_parser(), arguments, _compare)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="a CSV file")
+    parser.add_argument(
+        "--only",
+        metavar="NAMES",
+        help=f"the choosers to judge beside '{STATIC}', with commas between; one of "
+        f"{', '.join(OURS)} among them (default: all)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    return parser
+
+
+def _names(only: str | None) -> list[str]:
+    """The choosers that are wanted, in the order in which they are told."""
+    there = list(choosers(()))
+    if only is None:
+        return there
+    wanted = [STATIC, *(name.strip() for name in only.split(","))]
+    for name in wanted:
+        if name not in there:
+            raise UsageError(f"--only: there is no chooser {name!r}; there are {', '.join(there)}")
+    if not set(wanted) & set(OURS):
+        raise UsageError(f"--only: name a dispatcher as well: {', '.join(OURS)}")
+    return [name for name in there if name in wanted]
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """Judge, tell, and end with the JSON object."""
+    console, log = make_console(), make_console(stderr=True)
+    names = _names(args.only)
+    found = [(path, place) for path in args.file for place in range(len(data_sets(path)))]
+    with ProgressDisplay(log) as display, contextlib.closing(Processes(args.jobs)) as pool:
+        jobs = [
+            Job(path, place, fold, name, args.seed)
+            for path, place in found
+            for name in reversed(names)  # the slow ones first
+            for fold in range(len(folds_of(path, place, args.seed)))
+        ]
+        display.begin_stage("folds", len(jobs))
+        tasks: dict[Job, Task[Done]] = {
+            job: pool.schedule(run, job, timeout_s=_LONGEST_S) for job in jobs
+        }
+        done: dict[Job, Done] = {}
+        for job, task in tasks.items():
+            done[job] = pool.result_of(task)
+            display.step(f"{job.chooser} on {job.path.name}")
+    results = [_result(path, place, names, done, args.seed) for path, place in found]
+    for result in results:
+        console.print(Text(f"\n{result.data.name}", style="bold"), soft_wrap=True)
+        print_whole(cases_table(result))
+        print_whole(verdict_table(result))
+    print_whole(Text(LEGEND, style="dim"))
+    print(json.dumps(figures(results)))
+    return 0
+
+
+def _result(
+    path: Path, place: int, names: Sequence[str], done: dict[Job, Done], seed: int
+) -> Result:
+    """What the folds of a data set come to together."""
+    data = data_sets(path)[place]
+    folds = folds_of(path, place, seed)
+    told, fit_s, leaves = {}, {}, {}
+    for name in names:
+        parts = [done[Job(path, place, fold, name, seed)] for fold in range(len(folds))]
+        places = np.empty(len(data.cases), dtype=np.intp)
+        for fold, part in zip(folds, parts, strict=True):
+            places[fold.test] = part.places
+        told[name] = judged(name, data.matrix, places)
+        fit_s[name] = float(np.mean([part.fit_s for part in parts]))
+        if parts[0].leaves is not None:
+            leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))
+    told[ORACLE] = judged(ORACLE, data.matrix, data.matrix.best)
+    return Result(data, told, fit_s, leaves, _oracle_leaves(data))
+
+
+def _oracle_leaves(data: DataSet) -> dict[str, int]:
+    return {case: oracle_leaves(data.matrix.rows(rows)) for case, rows in data.parts}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

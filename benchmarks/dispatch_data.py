@@ -1,0 +1,114 @@
+"""Recorded measurements of many inputs as matrices: MIOpen's convolutions, stencil work-groups.
+
+A data set is what one dispatcher is made for; its cases are what it is judged on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from harness.dispatching.matrix import Matrix, Places, make_matrix
+from harness.errors import RecordingError
+from harness.records import Config
+
+_LONGEST_MS = 1e5  # what is longer, or 0, is no time
+
+_SHAPE = ["layout", "spatial", "group", "c", "d", "h", "w", "k", "fd", "fh", "fw", "od", "oh", "ow"]
+_STEPS = [f"{kind}_{axis}" for kind in ("pad", "str", "dil") for axis in "dhw"]
+_LAYER = [*_SHAPE, *_STEPS]  # all but direction, type and batch size
+_CONVOLUTION = ["dir", "dtype", "n", *_LAYER]
+_MULTIPLIED = ["n", "k", "c", "od", "oh", "ow", "fd", "fh", "fw"]
+
+_STENCIL = ["north", "south", "east", "west", "width", "height", "max_wg"]
+_WORK_GROUP = ["wg_c", "wg_r"]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A matrix, and of each input the case that it belongs to, shape (inputs,)."""
+
+    name: str
+    matrix: Matrix
+    cases: npt.NDArray[np.object_]
+
+    @property
+    def parts(self) -> Iterator[tuple[str, Places]]:
+        """The cases by name, each with the places of its inputs."""
+        for case in sorted(set(self.cases.tolist())):
+            yield case, np.flatnonzero(self.cases == case)
+
+
+def read_data_sets(path: Path) -> list[DataSet]:
+    """The data sets of a CSV file: a file of convolutions is one, of stencils each device.
+
+    Raises RecordingError for a file that cannot be read or is of neither kind.
+    """
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise RecordingError(f"{path}: cannot be read as CSV: {error}") from None
+    name = path.name.partition(".")[0]
+    if _has(table, [*_CONVOLUTION, "algo", "time_ms"]):
+        return [_convolutions(name, _timed(table, path))]
+    if _has(table, ["device", "kernel", *_STENCIL, *_WORK_GROUP, "time_ms"]):
+        parts = _timed(table, path).groupby("device")
+        return [_stencils(f"{name} {device}", part) for device, part in parts]
+    found = ", ".join(map(str, table.columns))
+    raise RecordingError(
+        f"{path}: expected the columns of convolutions ({', '.join(_CONVOLUTION)}, algo, time_ms) "
+        f"or of stencils (device, kernel, {', '.join([*_STENCIL, *_WORK_GROUP])}, time_ms), "
+        f"found {found}"
+    )
+
+
+def _has(table: pd.DataFrame, columns: Sequence[str]) -> bool:
+    return set(columns) <= set(table.columns)
+
+
+def _timed(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The rows that have a time."""
+    if not pd.api.types.is_numeric_dtype(table["time_ms"]):
+        raise RecordingError(f"{path}: time_ms must hold numbers alone")
+    kept: pd.DataFrame = table[(table["time_ms"] > 0) & (table["time_ms"] <= _LONGEST_MS)]
+    if kept.empty:
+        raise RecordingError(f"{path}: no row has a time above 0 and up to {_LONGEST_MS:g} ms")
+    return kept
+
+
+def _convolutions(name: str, table: pd.DataFrame) -> DataSet:
+    """Which algorithm, by direction and type and shape; inputs of one layer are one group, whatever
+    the direction, the type and the batch size. What has no time does not apply."""
+    times = table.pivot_table(index=_CONVOLUTION, columns="algo", values="time_ms", aggfunc="min")
+    inputs = times.index.to_frame(index=False)
+    features = inputs.loc[:, inputs.nunique() > 1].copy()
+    features["operations"] = inputs[_MULTIPLIED].astype(float).prod(axis=1) / inputs["group"]
+    candidates = [Config({"algo": str(algo)}) for algo in times.columns]
+    matrix = _matrix(features, candidates, times, inputs.groupby(_LAYER, sort=False).ngroup())
+    cases = name + " " + inputs["dir"].astype(str) + " " + inputs["dtype"].astype(str)
+    return DataSet(name, matrix, cases.to_numpy(dtype=object))
+
+
+def _stencils(name: str, table: pd.DataFrame) -> DataSet:
+    """Which work-group size, by border and grid size; the inputs of one kernel are one group. Its
+    name is no feature, since it tells nothing of kernels that were not seen."""
+    index = ["kernel", *_STENCIL]
+    times = table.pivot_table(index=index, columns=_WORK_GROUP, values="time_ms", aggfunc="min")
+    inputs = times.index.to_frame(index=False)
+    candidates = [Config({"wg_c": int(c), "wg_r": int(r)}) for c, r in times.columns]
+    groups = inputs.groupby("kernel", sort=False).ngroup()
+    matrix = _matrix(inputs[_STENCIL], candidates, times, groups)
+    return DataSet(name, matrix, np.full(len(inputs), name, dtype=object))
+
+
+def _matrix(
+    features: pd.DataFrame, candidates: Sequence[Config], times: pd.DataFrame, groups: pd.Series
+) -> Matrix:
+    applies = times.notna().to_numpy()
+    time_s = np.where(applies, times.to_numpy() * 1e-3, np.inf)
+    return make_matrix(features, candidates, time_s, applies=applies, groups=groups.tolist())

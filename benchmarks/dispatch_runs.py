@@ -1,0 +1,158 @@
+"""Who chooses, and what each chooses for inputs that were held out: the jobs of the benchmark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.tree import DecisionTreeClassifier
+
+from benchmarks.dispatch_data import DataSet, read_data_sets
+from harness.dispatching.baselines import Nearest, Static
+from harness.dispatching.choosers import Chooser, Chosen
+from harness.dispatching.columns import column_values, derive_columns
+from harness.dispatching.distill import DistilledChooser
+from harness.dispatching.ensemble import EnsembleChooser
+from harness.dispatching.folds import Fold, fold_count, grouped_folds
+from harness.dispatching.learnt import Learnt, leaf_count
+from harness.dispatching.matrix import Flags, Matrix, Places
+from harness.dispatching.program import Kind
+from harness.dispatching.published import GAdapt, Starchart
+from harness.dispatching.tree import TreeChooser
+from harness.dispatching.verdict import held_out
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_LEAVES = 4096
+"""Of a tree that has to tell all cases of a file apart."""
+
+
+@dataclass(frozen=True)
+class ByCaseChosen:
+    """What was learnt of each case; `words` are the features that tell them apart."""
+
+    words: tuple[str, ...]
+    parts: dict[str, Chosen]
+
+    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
+        """As Chosen has it."""
+        chosen = np.empty(len(features), dtype=np.intp)
+        for case, rows in _parts(features, self.words):
+            chosen[rows] = self.parts[case].places(features.iloc[rows], applies[rows])
+        return chosen
+
+
+@dataclass(frozen=True)
+class ByCase:
+    """A chooser that learns each case by itself, so that the best static candidate, say, is the
+    best of each direction and type."""
+
+    chooser: Chooser
+    words: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """That of the chooser."""
+        return self.chooser.name
+
+    def fit(self, matrix: Matrix, seed: int) -> ByCaseChosen:
+        """Learn each case."""
+        parts = _parts(matrix.features, self.words)
+        return ByCaseChosen(
+            self.words, {case: self.chooser.fit(matrix.rows(rows), seed) for case, rows in parts}
+        )
+
+
+def _parts(features: pd.DataFrame, words: Sequence[str]) -> Iterator[tuple[str, Places]]:
+    """The cases among these inputs, each with the places of its inputs."""
+    cases = np.full(len(features), "", dtype=object)
+    for word in words:
+        cases = cases + " " + features[word].to_numpy(dtype=object)
+    for case in sorted(set(cases.tolist())):
+        yield case, np.flatnonzero(cases == case)
+
+
+def choosers(words: Sequence[str]) -> dict[str, Chooser]:
+    """All that are judged, by name; the published ones and the baselines learn each case by
+    itself, ours all cases of a data set together."""
+    others: tuple[Chooser, ...] = (Static(), Nearest(), GAdapt(), Starchart())
+    ours: tuple[Chooser, ...] = (
+        TreeChooser(MOST_LEAVES),
+        DistilledChooser(MOST_LEAVES),
+        EnsembleChooser(),
+    )
+    by_case = [ByCase(chooser, tuple(words)) for chooser in others]
+    return {chooser.name: chooser for chooser in (*by_case, *ours)}
+
+
+STATIC = Static().name
+OURS = (TreeChooser().name, DistilledChooser().name, EnsembleChooser().name)
+"""The cheaper to run first."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One chooser on one fold of a data set, by their places."""
+
+    path: Path
+    place: int
+    fold: int
+    chooser: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was chosen for the held-out inputs of a fold, in how many seconds of processor time it
+    was learnt, and how many leaves of ours have."""
+
+    places: Places
+    fit_s: float
+    leaves: int | None
+
+
+@lru_cache(maxsize=2)
+def data_sets(path: Path) -> list[DataSet]:
+    """Those of a file, which each process reads but once."""
+    return read_data_sets(path)
+
+
+@lru_cache(maxsize=4)
+def folds_of(path: Path, place: int, seed: int) -> list[Fold]:
+    """What is held out of a data set in turn."""
+    groups = data_sets(path)[place].matrix.groups
+    return grouped_folds(groups, fold_count(groups), seed)
+
+
+def run(job: Job) -> Done:
+    """Learn without a fold, and choose for it."""
+    data = data_sets(job.path)[job.place]
+    fit, test = held_out(data.matrix, folds_of(job.path, job.place, job.seed)[job.fold])
+    chooser = choosers(case_words(data))[job.chooser]
+    began = time.process_time()
+    learnt = chooser.fit(fit, job.seed)
+    fit_s = time.process_time() - began
+    places = learnt.places(test.features, test.applies)
+    return Done(places, fit_s, leaf_count(learnt.choice) if isinstance(learnt, Learnt) else None)
+
+
+def case_words(data: DataSet) -> tuple[str, ...]:
+    """The features that tell the cases of a data set apart."""
+    return tuple(name for name in ("dir", "dtype") if name in data.matrix.features)
+
+
+def oracle_leaves(matrix: Matrix) -> int:
+    """Leaves of a tree over the raw features that chooses the best candidate for every input that
+    they tell apart: how hard it is to choose as the oracle does."""
+    columns = [c for c in derive_columns(matrix.features) if c.kind in (Kind.RAW, Kind.EQUALS)]
+    values = column_values(columns, matrix.features)
+    if not columns:
+        return 1
+    tree = DecisionTreeClassifier(random_state=0).fit(values, matrix.best)
+    return int(tree.get_n_leaves())

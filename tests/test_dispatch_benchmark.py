@@ -1,0 +1,134 @@
+"""The benchmark of dispatchers: what it reads, what it holds out, and its figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.dispatch import main
+from benchmarks.dispatch_data import read_data_sets
+from benchmarks.dispatch_runs import Job, oracle_leaves, run
+from benchmarks.dispatch_told import Result, figures
+from harness.dispatching.verdict import judged
+from harness.errors import RecordingError
+
+HEADER = (
+    "dir,dtype,layout,spatial,group,c,d,h,w,k,fd,fh,fw,od,oh,ow,n,pad_d,pad_h,pad_w,str_d,str_h,"
+    "str_w,dil_d,dil_h,dil_w,bias,solver,algo,time_ms,workspace"
+)
+
+
+def row(c: int, n: int, solver: str, algo: str, time_ms: float, direction: str = "F") -> str:
+    shape = f"{direction},FP32,NCHW,2,1,{c},1,8,8,16,1,3,3,1,8,8,{n}"
+    return f"{shape},0,1,1,1,1,1,1,1,1,0,{solver},{algo},{time_ms},0"
+
+
+def written(folder: Path, rows: list[str]) -> Path:
+    path = folder / "convolutions.csv"
+    path.write_text("\n".join([HEADER, *rows]) + "\n")
+    return path
+
+
+def layers(count: int) -> list[str]:
+    """GEMM is twice as fast as Direct for more than 64 channels, and half as fast below."""
+    return [
+        row(c, n, algo, algo, 1.0 if (algo == "GEMM") == (c > 64) else 2.0, direction)
+        for c in range(2, 128, 126 // count)
+        for n in (1, 2)
+        for algo in ("GEMM", "Direct")
+        for direction in ("F", "B")
+    ]
+
+
+def test_convolutions_have_the_best_solver_of_each_algorithm_and_no_junk(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        [
+            row(4, 1, "A1", "Direct", 2.0),
+            row(4, 1, "A2", "Direct", 1.5),
+            row(4, 1, "B", "GEMM", 0.0),
+            row(4, 2, "A1", "Direct", 3.0),
+            row(4, 2, "B", "GEMM", 1.0),
+            row(8, 2, "A1", "Direct", 3.0, "B"),
+            row(8, 2, "B", "GEMM", 2e5, "B"),
+        ],
+    )
+    (data,) = read_data_sets(path)
+    matrix = data.matrix
+    assert [config["algo"] for config in matrix.candidates] == ["Direct", "GEMM"]
+    by_input = dict(zip(data.cases.tolist(), matrix.time_s.tolist(), strict=True))
+    assert by_input["convolutions B FP32"] == [3e-3, math.inf]
+    forward = matrix.rows(np.flatnonzero(data.cases == "convolutions F FP32"))
+    assert forward.time_s.tolist() == [[1.5e-3, math.inf], [3e-3, 1e-3]]
+    assert forward.applies.tolist() == [[True, False], [True, True]]
+
+
+def test_one_layer_is_one_group_whatever_its_direction_and_batch(tmp_path: Path) -> None:
+    (data,) = read_data_sets(written(tmp_path, layers(6)))
+    channels = data.matrix.features["c"].to_numpy()
+    assert len(set(data.matrix.groups.tolist())) == len(set(channels.tolist())) == 6
+    assert len(set(zip(channels.tolist(), data.matrix.groups.tolist(), strict=True))) == 6
+
+
+def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(RecordingError, match="found a, b"):
+        read_data_sets(path)
+
+
+def test_baselines_learn_each_case_by_itself(tmp_path: Path) -> None:
+    rows = [
+        row(c, 1, algo, algo, 1.0 if (algo == "GEMM") == (direction == "F") else 2.0, direction)
+        for c in (4, 8, 16)
+        for algo in ("GEMM", "Direct")
+        for direction in ("F", "B")
+    ]
+    path = written(tmp_path, rows)
+    (data,) = read_data_sets(path)
+    for fold in range(3):
+        done = run(Job(path, 0, fold, "best static", 0))
+        assert sorted(done.places.tolist()) == [0, 1]
+        assert done.leaves is None
+    assert set(data.cases.tolist()) == {"convolutions B FP32", "convolutions F FP32"}
+
+
+def test_figures_are_over_cases(tmp_path: Path) -> None:
+    (data,) = read_data_sets(written(tmp_path, layers(6)))
+    matrix = data.matrix
+    always_gemm = np.full(len(matrix.features), 1)
+    told = {
+        "best static": judged("best static", matrix, always_gemm),
+        "tree": judged("tree", matrix, matrix.best),
+    }
+    result = Result(data, told, {"tree": 1.5}, {}, {case: 2 for case, _ in data.parts})
+    found = figures([result])
+    assert found["cases"] == 2
+    assert found["cases_beating_static_share"] == 1.0
+    assert (found["dispatcher_geomean"], found["dispatcher_p99"]) == (1.0, 1.0)
+    assert found["static_geomean"] == pytest.approx(math.sqrt(2), abs=1e-4)
+    assert (found["oracle_leaves"], found["fit_s"]) == (2.0, 1.5)
+
+
+def test_oracle_needs_a_leaf_for_each_change_of_the_best(tmp_path: Path) -> None:
+    (data,) = read_data_sets(written(tmp_path, layers(6)))
+    assert oracle_leaves(data.matrix) == 2
+
+
+def test_the_last_line_tells_that_choosing_wins(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, layers(42))
+    assert main([str(path), "--only", "tree", "--jobs", "1"]) == 0
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert told["cases_clearly_beating_static_share"] == 1.0
+    assert told["dispatcher_geomean"] < 1.1 < 1.3 < told["static_geomean"]
+
+
+def test_unknown_chooser_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(written(tmp_path, layers(6))), "--only", "forest"]) == 2
+    assert "no chooser 'forest'; there are best static" in capsys.readouterr().err
