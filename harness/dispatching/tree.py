@@ -20,6 +20,7 @@ from harness.dispatching.program import TreeChoice
 _MANY = 4000  # inputs; from here on one fold tells enough, and no leaf needs to be of a few
 _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
+_SMALL = 0.002  # of log slowdown
 _TAUGHT_FOLDS = 3  # each has an ensemble of its own to fit
 
 Teacher = Callable[[Lesson], Lesson]
@@ -67,10 +68,12 @@ def choose_shape(
 
 
 def _is_near(losses: Array, groups: Places) -> bool:
-    """Whether the mean loss, inputs of one group being one sample, is within a standard error."""
+    """Whether a mean loss is small, and within a standard error, inputs of one group being one
+    sample."""
     number = np.unique(groups, return_inverse=True)[1]
     sums = np.bincount(number, weights=losses)
-    return bool(sums.sum() <= np.sqrt(len(sums)) * sums.std())
+    error = np.sqrt(len(sums)) * sums.std() / len(losses)
+    return bool(losses.mean() <= min(_SMALL, error))
 
 
 def _untaught(lesson: Lesson) -> Lesson:
