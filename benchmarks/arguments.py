@@ -26,12 +26,12 @@ def add_recordings(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, folder: str, files: str) -> None:
-    """--output, a folder under results/ for these files; and --jobs."""
+    """--output, a folder under results/benchmarks/ for these files; and --jobs."""
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("results") / folder,
+        default=Path("results") / "benchmarks" / folder,
         metavar="FOLDER",
-        help=f"for {files} (default results/{folder})",
+        help=f"for {files} (default results/benchmarks/{folder})",
     )
     parser.add_argument("--jobs", type=count, default=os.cpu_count() or 1, metavar="N")

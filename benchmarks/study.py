@@ -5,8 +5,7 @@ evolutionary searches, and a bandit that combines them, all on the drivers of th
 
     python benchmarks/study.py RECORDING...
 
-Further arguments are those of `benchmarks/search.py`. The record of the run that chose is in
-`benchmarks/study/`.
+Further arguments are those of `benchmarks/search.py`.
 """
 
 from __future__ import annotations
@@ -33,5 +32,6 @@ TECHNIQUES = (
 )
 
 if __name__ == "__main__":
-    chosen = ["--only", ",".join(TECHNIQUES), "--budget", "200", "--output", "benchmarks/study"]
+    folder = "results/benchmarks/study"
+    chosen = ["--only", ",".join(TECHNIQUES), "--budget", "200", "--output", folder]
     sys.exit(main([*chosen, *sys.argv[1:]]))

@@ -44,4 +44,6 @@ def main(folder: str, rows: int, columns: int) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(f"usage: {sys.argv[0]} FOLDER ROWS COLUMNS")
     sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

@@ -16,9 +16,9 @@ from harness.backends.nvcc import Nvcc
 from harness.command import run_command
 from harness.dispatching.dispatcher import KernelFile, Provenance
 from harness.dispatching.kernel_files import cuda_kernels, opencl_kernels
-from harness.dispatching.package import write_dispatcher
+from harness.dispatching.package import check_folder, write_dispatcher
 from harness.dispatching.program import Program
-from harness.dispatching.study import DISPATCHERS, Study, choosers, sentence, study
+from harness.dispatching.study import DISPATCHERS, Study, choosers, fits, sentence, study
 from harness.dispatching.telling import verdict_lines, verdict_table
 from harness.display import ProgressDisplay, make_console
 from harness.errors import UsageError
@@ -66,6 +66,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     results = the_one(read_results(args.database, args.space))
     spec = _spec(args.spec, results)
     arch = _arch(args.arch, results)
+    check_folder(args.output)
     found = _judged(results, args)
     name = found.best if args.choice == "auto" else args.choice
     learnt = {other: found.learnt(other) for other in found.dispatchers}
@@ -81,7 +82,7 @@ def _dispatch(args: argparse.Namespace) -> int:
             soft_wrap=True,
         )
         return 1
-    texts = results.campaign.constraints
+    texts = results.constraints
     guards: dict[Config, tuple[str, ...]] = dict.fromkeys(found.matrix.candidates, texts)
     program = learnt[name].program(found.matrix.candidates, guards)
     verdict = (*verdict_lines(found), "", sentence(found, name))
@@ -100,6 +101,11 @@ def _spec(path: Path | None, results: Results) -> Spec:
     """The space whose results these are; raises UsageError where it has changed since."""
     name = results.campaign.space_name
     place = path or Path("spaces") / f"{name}.yaml"
+    if results.campaign.environment.backend == "replay" and not place.is_file():
+        raise UsageError(
+            f"{results.title} was replayed from a recording: there is no kernel to choose for; "
+            "name a space of this kernel with --spec FILE"
+        )
     if not place.is_file():
         raise UsageError(f"{place} is not there; name the YAML file of {name} with --spec FILE")
     spec = load_spec(place)
@@ -128,7 +134,7 @@ def _judged(results: Results, args: argparse.Namespace) -> Study:
     names = tuple(DISPATCHERS) if args.choice == "auto" else (args.choice,)
     wanted = choosers(names)
     with ProgressDisplay(make_console(stderr=True)) as display:
-        display.begin_stage("held-out inputs", 0)
+        display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
         try:
             return study(matrix, wanted, args.seed, display.step)
         except ValueError as error:

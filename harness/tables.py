@@ -77,6 +77,15 @@ class Results:
         told = self.campaign.default
         return Config({name: value for name, value in told.items() if name in tuned})
 
+    @cached_property
+    def constraints(self) -> tuple[str, ...]:
+        """The space's constraints over features and parameters. Those that name a number of the
+        device hold on it for all that was measured, and no database has that number."""
+        pairs = ((row.measurement.input, row.measurement.config) for row in self.rows)
+        known = {name for given, config in pairs for name in (*given, *config)}
+        texts = self.campaign.constraints
+        return tuple(text for text in texts if Expression(text).names <= known)
+
     def table(self) -> pd.DataFrame:
         """A row a measurement, with two levels of columns: `input` has the features, `config`
         the parameters, `measured` the rest.
@@ -109,7 +118,7 @@ class Results:
         known = {given: row for given, row in self.measured.items() if _least(row) < math.inf}
         inputs, candidates = list(known), self._candidates(known)
         time_s = np.array([[_time_s(known[i].get(c)) for c in candidates] for i in inputs])
-        constraints = [Expression(text) for text in self.campaign.constraints]
+        constraints = [Expression(text) for text in self.constraints]
         applies = [[_holds(constraints, i, c) for c in candidates] for i in inputs]
         ties = [_ties(known[given], candidates) for given in inputs]
         return make_matrix(

@@ -89,7 +89,7 @@ def write_files(out: Path, files: Mapping[str, bytes]) -> list[Path]:
     Raises UsageError where the folder holds anything that was not written so.
     """
     out = Path(os.path.realpath(out))
-    _check_ours(out)
+    check_folder(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -119,8 +119,8 @@ def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
         path.write_bytes(content)
 
 
-def _check_ours(out: Path) -> None:
-    """Refuse to replace what a person put there or changed."""
+def check_folder(out: Path) -> None:
+    """Raise UsageError where a folder holds what a person put there or changed."""
     if not out.exists():
         return
     if not out.is_dir():

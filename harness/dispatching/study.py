@@ -11,6 +11,7 @@ import numpy as np
 from harness.dispatching.baselines import Default, Nearest, Static
 from harness.dispatching.choosers import Chooser
 from harness.dispatching.ensemble import EnsembleChooser
+from harness.dispatching.folds import fold_count
 from harness.dispatching.learnt import Learnt
 from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.published import GAdapt, Starchart
@@ -78,6 +79,11 @@ def study(
             f"there are {len(matrix.features)}"
         )
     return Study(matrix, judge(matrix, wanted, seed, step), seed)
+
+
+def fits(matrix: Matrix, wanted: Sequence[Chooser]) -> int:
+    """How many times `step` of `study` is called."""
+    return len(wanted) * fold_count(judgeable(matrix).groups)
 
 
 def judgeable(matrix: Matrix) -> Matrix:

@@ -20,35 +20,44 @@ from harness.dispatching.verdict import Judged, Told
 TITLE = "Slowdown against the best known configuration, on inputs that were held out"
 
 
-def print_across(console: Console, matrix: Matrix, wanted: Sequence[Chooser]) -> None:
-    """Print `across_inputs`; text is not wrapped."""
-    for part in across_inputs(matrix, wanted):
+def print_across(console: Console, matrix: Matrix, wanted: Sequence[Chooser]) -> bool:
+    """Print which configuration suits which input, and how well that does on inputs held out, or
+    why there is nothing to tell; returns whether choosing by input is surely worth it.
+
+    `wanted` has a dispatcher of one tree among others. Text is not wrapped.
+    """
+    reason = _why_nothing(matrix)
+    if reason is not None:
+        console.print(Text(reason), soft_wrap=True)
+        return False
+    found = study(matrix, wanted)
+    for part in _learnt_across(found):
         if isinstance(part, Table):
             console.print(part)
         else:
-            console.print(Text(str(part)), soft_wrap=True)
+            console.print(Text(part), soft_wrap=True)
+    return found.gain(found.best).is_better
 
 
-def across_inputs(matrix: Matrix, wanted: Sequence[Chooser]) -> Iterator[str | Table]:
-    """Which configuration for which input, and how well that does on inputs held out; or why
-    there is nothing to tell. `wanted` has a dispatcher of one tree among others."""
-    count = len(matrix.features)
+def _why_nothing(matrix: Matrix) -> str | None:
+    """Why nothing is learnt across inputs; None where something may be."""
+    count, left = len(matrix.features), len(judgeable(matrix).features)
     if not count:
-        yield "No configuration has worked on any input: there is nothing to choose from."
-    elif count < FEWEST_INPUTS:
-        yield (
+        return "No configuration has worked on any input: there is nothing to choose from."
+    if count < FEWEST_INPUTS:
+        return (
             f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs with results, and "
             f"there are {count}. Add inputs to the space."
         )
-    elif (left := len(judgeable(matrix).features)) < FEWEST_INPUTS:
-        yield (
+    if left < FEWEST_INPUTS:
+        return (
             f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs on which the same "
             f"configurations were measured, and there are {left}. Let the run go on to its end."
         )
-    elif (best := _best_everywhere(matrix)) is not None:
-        yield f"One configuration is best on every input: {matrix.candidates[best]}"
-    else:
-        yield from _learnt_across(study(matrix, wanted))
+    best = _best_everywhere(matrix)
+    if best is not None:
+        return f"One configuration is best on every input: {matrix.candidates[best]}"
+    return None
 
 
 def _best_everywhere(matrix: Matrix) -> int | None:

@@ -17,10 +17,10 @@ from harness.dispatching.lesson import Lesson, Shape, telling_columns
 from harness.dispatching.matrix import Array, Matrix, Places
 from harness.dispatching.program import TreeChoice
 
-_MANY = 4000  # inputs; from here on one fold tells enough, and no leaf needs to be of a few
+_MANY = 4000  # inputs; from here on few folds tell enough, and no leaf needs to be of two inputs
+_FEW_FOLDS = 3
 _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
-_SMALL = 0.002  # of log slowdown
 _TAUGHT_FOLDS = 3  # each has an ensemble of its own to fit
 
 Teacher = Callable[[Lesson], Lesson]
@@ -56,7 +56,7 @@ def choose_shape(
     if not folds or not lesson.values.shape[1]:
         return Shape(1, 1, 1)
     if len(lesson.values) >= _MANY:
-        folds = folds[:1]
+        folds = folds[: _FEW_FOLDS if taught is None else 1]
     pairs = [
         ((taught or _untaught)(lesson.part(fold.fit)), lesson.part(fold.test)) for fold in folds
     ]
@@ -68,12 +68,10 @@ def choose_shape(
 
 
 def _is_near(losses: Array, groups: Places) -> bool:
-    """Whether a mean loss is small, and within a standard error, inputs of one group being one
-    sample."""
+    """Whether a mean loss is within its standard error, inputs of one group being one sample."""
     number = np.unique(groups, return_inverse=True)[1]
     sums = np.bincount(number, weights=losses)
-    error = np.sqrt(len(sums)) * sums.std() / len(losses)
-    return bool(losses.mean() <= min(_SMALL, error))
+    return bool(sums.sum() <= np.sqrt(len(sums)) * sums.std())
 
 
 def _untaught(lesson: Lesson) -> Lesson:

@@ -122,7 +122,7 @@ def read_measurements(
     query = chosen.with_only_columns(*_columns(connection)).order_by(schema.measurements.c.id)
     with refusing_damage(connection):
         samples, observed = _samples(connection, chosen), _observed(connection, chosen)
-        asked = _requestors(connection, chosen)
+        asked = _requestors(connection, key)
         return [_row(row, samples, observed, asked) for row in connection.execute(query).mappings()]
 
 
@@ -219,12 +219,18 @@ def _samples(connection: Connection, chosen: Select[Any]) -> dict[int, list[floa
     return samples
 
 
-def _requestors(connection: Connection, chosen: Select[Any]) -> dict[int, str]:
-    """Who asked first for each measurement."""
-    ids, table = chosen.subquery(), schema.tests
+def _requestors(connection: Connection, key: Key) -> dict[int, str]:
+    """Who asked first for each measurement of a campaign."""
+    table = schema.tests
+    tables = table.join(schema.runs).join(schema.spaces).join(schema.environments)
     query = (
         select(table.c.measurement_id, table.c.requestor)
-        .join(ids, table.c.measurement_id == ids.c.id)
+        .select_from(tables)
+        .where(
+            schema.spaces.c.program_sha256 == key.program_sha256,
+            schema.environments.c.fingerprint == key.fingerprint,
+            schema.runs.c.campaign == key.campaign,
+        )
         .order_by(table.c.id)
     )
     asked: dict[int, str] = {}

@@ -20,7 +20,6 @@ from harness.backends.choose import choose
 from harness.backends.replay import ReplayMeasurer, read_recording
 from harness.campaign import Campaign
 from harness.command import run_command
-from harness.dispatching.matrix import FEWEST_INPUTS
 from harness.display import ProgressDisplay, inputs_table, make_console
 from harness.errors import UsageError
 from harness.inputs import select_inputs
@@ -78,7 +77,7 @@ def _tune(args: argparse.Namespace) -> int:
             reports = campaign.run()
         _print_result(console, campaign, reports, str(measurer.environment))
         if len(spec.inputs) > 1 or recorded is None:
-            _print_across(console, campaign, store, place)
+            _print_across(console, campaign, store, place, args.space)
         console.print(Text(_next_step(campaign, args, place, reports)), soft_wrap=True)
         store.sessions.remove()
     failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
@@ -238,7 +237,10 @@ def _print_result(
             console.print(Text("\n".join([*part, ""])), soft_wrap=True)
 
 
-def _print_across(console: Console, campaign: Campaign, store: Store, place: str) -> None:
+def _print_across(
+    console: Console, campaign: Campaign, store: Store, place: str, space: Path | None
+) -> None:
+    """Which configuration suits which input; and how to write it as code, if that is worth it."""
     # Here, since they load pandas and scikit-learn, which a search need not wait for.
     from harness.dispatching.study import QUICK
     from harness.dispatching.telling import print_across
@@ -246,23 +248,27 @@ def _print_across(console: Console, campaign: Campaign, store: Store, place: str
 
     key = dataclasses.replace(campaign.plan(campaign.spec.inputs[0]).key, given=None)
     results = results_of(store, key, place)
-    if results is not None:
-        print_across(console, results.matrix(), QUICK)
-        console.print()
+    if results is None:
+        return
+    is_better = print_across(console, results.matrix(), QUICK)
+    if is_better and space is not None:
+        command = ["python", "-m", "harness.dispatch", _shown(place), "-o", "out"]
+        told = shlex.join([*command, "--spec", str(space)])
+        console.print(Text(f"To write the choice by input as code: {told}"), soft_wrap=True)
+    console.print()
+
+
+def _shown(place: str) -> str:
+    return f"{sqlite_path(place) or shown_place(place)}"
 
 
 def _next_step(
     campaign: Campaign, args: argparse.Namespace, place: str, reports: Sequence[InputReport]
 ) -> str:
     """The command to run next."""
-    shown = f"{sqlite_path(place) or shown_place(place)}"
+    shown = _shown(place)
     look = shlex.join(["python", "-m", "harness.analyse", shown])
     kept = f"Every sample is in {shown}; look again with: {look}"
-    is_space = not isinstance(campaign, RecordedCampaign)
-    if is_space and len(campaign.spec.inputs) >= FEWEST_INPUTS:
-        spec = ["--spec", str(args.space)]
-        write = shlex.join(["python", "-m", "harness.dispatch", shown, "-o", "out", *spec])
-        kept += f"\nTo write the choice by input as code: {write}"
     if not any(report.best for report in reports):
         return f"{kept}\nMend what the messages above name, then run the same command again."
     if all(report.is_exhausted for report in reports):
