@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from harness.errors import BuildFailed, LaunchFailed
 from harness.records import DeviceLimits, Environment
 
 _MAX_GRID = 2**31 - 1
+_KEPT = 128  # programs; each input is measured with mostly the same configurations
 
 
 class _Kernel(NamedTuple):
@@ -60,6 +61,7 @@ class OpenClDevice:
         self._arrays: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         self._scalars: dict[str, np.generic] = {}
         self._healthy = True
+        self._program = lru_cache(maxsize=_KEPT)(self._make_program)
 
     @property
     def environment(self) -> Environment:
@@ -150,18 +152,22 @@ class OpenClDevice:
         return self._arrays[name]
 
     def load(self, binary: Binary) -> object:
-        """A program ready to launch; on PoCL built again from its cache."""
-        cl = self._cl
-        kind, data = binary.data[:1], binary.data[1:]
+        """A program ready to launch. PoCL builds it again from its cache, which can take longer
+        than all its launches, so the last ones stay loaded."""
         try:
-            if kind == b"S":
-                source = json.loads(data)
-                program = cl.Program(self._context, source["text"])
-                return _Loaded(build_program(cl, program, source["options"]))
-            program = cl.Program(self._context, [self._device], [data])
-            return _Loaded(build_program(cl, program, []))
-        except (BuildFailed, ValueError, cl.Error) as error:
+            return self._program(binary.data)
+        except (BuildFailed, ValueError, self._cl.Error) as error:
             raise LaunchFailed(f"the binary cannot be loaded: {error}") from None
+
+    def _make_program(self, content: bytes) -> _Loaded:
+        cl = self._cl
+        kind, data = content[:1], content[1:]
+        if kind == b"S":
+            source = json.loads(data)
+            program = cl.Program(self._context, source["text"])
+            return _Loaded(build_program(cl, program, source["options"]))
+        program = cl.Program(self._context, [self._device], [data])
+        return _Loaded(build_program(cl, program, []))
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run in order; the sum of the kernels' times in seconds, by their events."""
