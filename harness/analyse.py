@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -14,16 +15,24 @@ from harness.command import run_command
 from harness.dispatching.study import choosers
 from harness.dispatching.telling import print_across
 from harness.display import inputs_table, make_console
+from harness.errors import UsageError
 from harness.results import shown_place
 from harness.tables import Results, read_results
+
+SLOWDOWN = "slowdown"  # as harness.explanation has it, which takes a second to load
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
+    return run_command(_parser(), arguments, _analyse)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.analyse",
-        description="The best configuration of every input, and which configuration for which "
-        "input, from what a database holds; nothing is measured.",
+        description="The best configuration of every input, which parameters the times depend on, "
+        "and which configuration for which input, from what a database holds; nothing is measured.",
     )
     parser.add_argument("database", nargs="+", help="results databases")
     parser.add_argument("--space", metavar="NAME", help="only the space of this name")
@@ -32,14 +41,83 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="also those that a later --fresh has replaced",
     )
-    return run_command(parser, arguments, _analyse)
+    trees = parser.add_argument_group("what the times depend on (docs/analysis.md)")
+    trees.add_argument(
+        "--target",
+        default=SLOWDOWN,
+        metavar="NAME",
+        help="what the tree predicts: slowdown (the default), time_s, or what was observed",
+    )
+    trees.add_argument(
+        "--per",
+        action="append",
+        default=[],
+        metavar="FEATURE",
+        help="divide the target by this feature; given again, by their product",
+    )
+    trees.add_argument(
+        "--tree",
+        nargs="?",
+        type=_depth,
+        const=4,
+        metavar="DEPTH",
+        help="print the tree down to so many splits (default 4)",
+    )
+    trees.add_argument(
+        "--picture", type=_picture, metavar="FILE", help="draw it, as PNG, SVG or PDF"
+    )
+    trees.add_argument(
+        "--inside", metavar="CONDITION", help="importance in a part of the space: 'BLOCK >= 256'"
+    )
+    trees.add_argument(
+        "--below",
+        action="append",
+        default=[],
+        type=_limit,
+        metavar="TARGET=LIMIT",
+        help="which settings stay below this; given again, below all: time_s=0.01 power_w=150",
+    )
+    trees.add_argument(
+        "--platforms",
+        action="store_true",
+        help="one tree for all devices in the databases, with the platform as a parameter",
+    )
+    return parser
+
+
+def _depth(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 50:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 50, got {text!r}")
+    return int(text)
+
+
+def _limit(text: str) -> tuple[str, float]:
+    name, _, limit = text.partition("=")
+    try:
+        return name.strip(), float(limit)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be TARGET=LIMIT, such as time_s=0.01, got {text!r}"
+        ) from None
+
+
+def _picture(text: str) -> Path:
+    if not text.lower().endswith(_PICTURES):
+        raise argparse.ArgumentTypeError(f"must end in {', '.join(_PICTURES)}, got {text!r}")
+    return Path(text)
 
 
 def _analyse(args: argparse.Namespace) -> int:
     console = make_console()
     found = read_results(args.database, args.space, args.all_campaigns)
+    if args.platforms and len(found) < 2:
+        raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
     for results, title in zip(found, _titles(found), strict=True):
-        _print(console, results, title)
+        _print(console, results, title, args)
+    if args.platforms:
+        from harness.explained import print_platforms  # here: it takes a second to load
+
+        print_platforms(console, found, args)
     return 0
 
 
@@ -53,7 +131,7 @@ def _titles(found: Sequence[Results]) -> Iterator[str]:
         yield f"{name}{which if names.count(name) > 1 else ''}, from {places}"
 
 
-def _print(console: Console, results: Results, title: str) -> None:
+def _print(console: Console, results: Results, title: str, args: argparse.Namespace) -> None:
     measured, default = results.measured, results.default
     if not measured:
         console.print(Text(f"{title}: holds no measurements yet"), soft_wrap=True)
@@ -67,6 +145,10 @@ def _print(console: Console, results: Results, title: str) -> None:
     failures = list(describe_failures(measured))
     for line in [*failures, *([""] if failures else [])]:
         console.print(Text(line), soft_wrap=True)
+    from harness.explained import print_explained  # here: it takes a second to load
+
+    print_explained(console, results, args)
+    console.print()
     print_across(console, results.matrix(), choosers())
     console.print()
 

@@ -29,6 +29,7 @@ PAGES = {
         "docs/pragmas.md",
         "docs/techniques.md",
         "docs/recordings.md",
+        "docs/analysis.md",
         "docs/dispatch.md",
         "docs/suite.md",
         "results/README.md",

@@ -1,0 +1,154 @@
+"""What explains the times, as harness.analyse prints it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.errors import UsageError
+from harness.explanation import (
+    SLOWDOWN,
+    Explanation,
+    Samples,
+    explain,
+    gadapt_judgement,
+    pooled,
+    samples,
+)
+from harness.starchart import Accuracy, Target, Tree, describe, draw, importance, settings_below
+from harness.tables import Results
+
+_MOST_LEFT_OUT = 24  # inputs that are left out one by one; of more, several at a time
+_PARTS = 10
+_MOST_SETTINGS = 20
+
+
+def print_explained(console: Console, results: Results, args: argparse.Namespace) -> None:
+    """Print the parameters' importance, how well the models predict, and what was asked for.
+
+    `args` are the command's. Raises UsageError for an unknown target or condition; where nothing
+    special was asked for and there is too little to explain, that is told instead.
+    """
+    found = samples(results)
+    _print_samples(console, found, args)
+    if args.target == SLOWDOWN:
+        for line in _gadapt_lines(results):
+            console.print(Text(line), soft_wrap=True)
+
+
+def print_platforms(console: Console, found: Sequence[Results], args: argparse.Namespace) -> None:
+    """Print what one tree says of several platforms."""
+    console.print(Text("All platforms together:"), soft_wrap=True)
+    _print_samples(console, pooled(found), args)
+
+
+def _print_samples(console: Console, found: Samples, args: argparse.Namespace) -> None:
+    try:
+        told = explain(found, _target(args.target, args.per, found))
+    except UsageError as error:
+        if args.target != SLOWDOWN or args.tree or args.picture or args.inside or args.below:
+            raise
+        console.print(Text(f"What the times depend on is not told: {error}"), soft_wrap=True)
+        return
+    for line in _lines(told, args):
+        console.print(Text(line), soft_wrap=True)
+    if args.below:
+        console.print(_settings(found, args))
+    if args.picture:
+        _draw(told.tree, args.picture, args.tree)
+        console.print(Text(f"{args.picture}: the tree"), soft_wrap=True)
+
+
+def _target(name: str, per: Sequence[str], found: Samples) -> Target:
+    """A slowdown is a ratio, so that its logarithm is explained."""
+    if name not in found.targets:
+        raise UsageError(f"no target `{name}`; there are {', '.join(found.targets)}")
+    return Target(name, tuple(per), log=name == SLOWDOWN)
+
+
+# ------------------------------------------------------------------------------ models
+
+
+def _lines(told: Explanation, args: argparse.Namespace) -> Iterator[str]:
+    tree = told.tree
+    yield (
+        f"What {tree.target} depends on, by a tree of parameters and inputs (Starchart) over "
+        f"{len(tree.samples):,} samples, {_drawn(told)}:"
+    )
+    yield f"    {_shares(tree)}"
+    if args.inside:
+        yield f"    where {args.inside}: {_shares(tree, args.inside)}"
+    yield f"    such trees predict held-out samples with {_accuracy(told.accuracy)}"
+    yield f"    a linear model with interactions (Stargazer) with {_accuracy(told.linear)}"
+    if args.tree:
+        yield from (f"    {line}" for line in describe(tree, args.tree))
+
+
+def _drawn(told: Explanation) -> str:
+    if told.uniform == len(told.tree.samples):
+        return "drawn uniformly"
+    if told.uniform:
+        return f"{told.uniform:,} of them drawn uniformly, the others where a search looked"
+    return "none of them drawn uniformly, but where a search looked"
+
+
+def _shares(tree: Tree, inside: str | None = None) -> str:
+    shares = importance(tree, inside)
+    parts = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
+    return f"{', '.join(parts)} of the squared error" if parts else "none of the parameters"
+
+
+def _accuracy(found: Accuracy) -> str:
+    error = found.error
+    return f"R2 {found.r2:.3f}, median error {error.median:.1%} [{error.low:.1%}, {error.high:.1%}]"
+
+
+def _gadapt_lines(results: Results) -> Iterator[str]:
+    matrix = results.matrix()
+    inputs = len(matrix.features)
+    alone = inputs <= _MOST_LEFT_OUT
+    judged = gadapt_judgement(matrix, None if alone else _PARTS)
+    if judged is not None:
+        how = "one input left out at a time" if alone else f"inputs left out in {_PARTS} parts"
+        yield f"G-ADAPT's model, {how}: {judged}"
+
+
+# ---------------------------------------------------------------------------- settings
+
+
+def _settings(found: Samples, args: argparse.Namespace) -> Table:
+    """The boxes in which each target stays below its limit."""
+    limits = [(explain(found, _plain(name, found)).tree, limit) for name, limit in args.below]
+    boxes = settings_below(limits)
+    names = [str(tree.target) for tree, _ in limits]
+    wanted = " and ".join(
+        f"{name} <= {limit:g}" for name, (_, limit) in zip(names, limits, strict=True)
+    )
+    title = f"Settings with {wanted}, as the trees predict them: {len(boxes)} boxes"
+    table = Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
+    table.add_column("settings")
+    for name in (*names, "samples", "of these below all limits"):
+        table.add_column(name, justify="right")
+    for _, row in boxes.head(_MOST_SETTINGS).iterrows():
+        met = "" if row["met"] is None else f"{row['met']}"
+        cells = [str(row["box"]), *(f"{row[name]:.4g}" for name in names), f"{row['count']}", met]
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _plain(name: str, found: Samples) -> Target:
+    return _target(name, (), found)
+
+
+def _draw(tree: Tree, path: Path, depth: int | None) -> None:
+    figure = draw(tree, depth or 4)
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,0 +1,160 @@
+"""What explains the times in a results database: trees, importance, and how well models predict.
+
+Pure functions on plain tables, for scripts and for harness.analyse; `samples` makes the table of
+what a database holds. The models are Starchart's tree (harness.starchart) and Stargazer's linear
+model (harness.stargazer), its baseline; G-ADAPT's accuracy (harness.gadapt) is of the choices that
+its trees make for inputs that were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness import gadapt
+from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
+from harness.dispatching.published import candidate_table
+from harness.dispatching.study import judgeable
+from harness.errors import UsageError
+from harness.starchart import Accuracy, Growth, Target, Tree, cross_validate, grow, pool
+from harness.starchart.axes import is_numeric, must_have, numbers, values_of
+from harness.stargazer import fit_linear
+from harness.tables import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SLOWDOWN = "slowdown"
+"""The target by default: the time over the least known one of the same input."""
+
+FEWEST_SAMPLES = 20
+MOST_SAMPLES = 4_000
+"""More are drawn from at random: the tree's first splits no longer change, and the linear model's
+cost grows with its square of interactions."""
+
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Measurements as a table: a row each that worked, columns of features, parameters, `time_s`,
+    `slowdown`, `uniform` and of what was observed. `parameters` includes the features that vary."""
+
+    table: pd.DataFrame
+    parameters: tuple[str, ...]
+
+    @property
+    def targets(self) -> list[str]:
+        """The columns that can be explained."""
+        known = {*self.parameters, "uniform"}
+        return [str(name) for name in self.table.columns if name not in known]
+
+    def pick(self, most: int = MOST_SAMPLES, seed: int = 0) -> Samples:
+        """At most so many of them, drawn at random."""
+        if len(self.table) <= most:
+            return self
+        return Samples(self.table.sample(most, random_state=seed), self.parameters)
+
+
+def samples(results: Results) -> Samples:
+    """What the search measured and what was measured across inputs; not the finals, of which
+    there are many of few configurations."""
+    table = results.table()
+    measured = table["measured"]
+    works = (measured["stage"] != "final") & (measured["outcome"] == "ok")
+    plain = measured[works].drop(
+        columns=["stage", "outcome", "mean_s", "std_s", "samples_s", "requestor", "message"]
+    )
+    given, config = table["input"][works], table["config"][works]
+    parts = {**_columns(given), **_columns(config)}
+    least = plain["time_s"].groupby([given[name] for name in given.columns]).transform("min")
+    flat = plain.assign(**{SLOWDOWN: plain["time_s"] / least}, **parts)
+    varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
+    return Samples(flat.reset_index(drop=True), varying)
+
+
+def _columns(part: pd.DataFrame) -> Mapping[str, pd.Series]:
+    """Parameters that some configurations lack are words, of which None is one."""
+    import pandas as pd
+
+    return {
+        str(name): pd.Series(values_of(column), index=column.index, dtype=object)
+        if is_numeric(column) and column.isna().any()
+        else column
+        for name, column in part.items()
+    }
+
+
+def pooled(found: Sequence[Results]) -> Samples:
+    """Samples of one space on several platforms, with the platform as a parameter.
+
+    Raises UsageError where the spaces differ, or two are of the same platform.
+    """
+    spaces = {results.campaign.space_name for results in found}
+    tables: dict[str, Samples] = {}
+    for results in found:
+        name = str(results.campaign.environment)
+        if len(spaces) > 1 or name in tables:
+            raise UsageError(
+                "platforms are compared on one space, each with one campaign, but there are "
+                + "; ".join(one.title for one in found)
+            )
+        tables[name] = samples(results)
+    parameters = tuple(dict.fromkeys(name for one in tables.values() for name in one.parameters))
+    return Samples(
+        pool({name: one.table for name, one in tables.items()}), ("platform", *parameters)
+    )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A tree of all samples, how well such trees predict samples that were held out, and how
+    well the linear model does."""
+
+    tree: Tree
+    accuracy: Accuracy
+    linear: Accuracy
+    uniform: int
+    """Of the samples, how many were drawn uniformly; the others a search preferred."""
+
+
+def explain(found: Samples, target: Target) -> Explanation:
+    """Grow and judge, on at most MOST_SAMPLES.
+
+    Raises UsageError for an unknown target, and where there is too little to explain.
+    """
+    must_have(found.table, [target.column, *target.per])
+    drawn = found.pick()
+    usable = drawn.table[np.isfinite(numbers(drawn.table[target.column]))]
+    if len(usable) < FEWEST_SAMPLES or not found.parameters:
+        raise UsageError(
+            f"{len(usable)} samples with a {target.column} and {len(found.parameters)} parameters "
+            f"that vary are too few to explain it: {FEWEST_SAMPLES} and 1 are needed"
+        )
+    names = list(found.parameters)
+    return Explanation(
+        grow(usable, target, names),
+        cross_validate(
+            lambda part: grow(part, target, names, Growth(folds=_FOLDS)),
+            usable,
+            target.column,
+            _FOLDS,
+        ),
+        cross_validate(
+            lambda part: fit_linear(part, target.column, names), usable, target.column, _FOLDS
+        ),
+        int(usable["uniform"].sum()),
+    )
+
+
+def gadapt_judgement(matrix: Matrix, folds: int | None = None) -> gadapt.Judgement | None:
+    """How well G-ADAPT's model chooses for each input when it is left out, by itself or in so
+    many parts; None where there are too few inputs."""
+    known = judgeable(matrix)
+    if len(known.features) < FEWEST_INPUTS:
+        return None
+    time_s = np.where(known.tied, known.best_s[:, None], known.time_s)
+    return gadapt.judge(known.features, candidate_table(known), time_s, known.applies, folds)
