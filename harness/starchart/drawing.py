@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UsageError
 from harness.starchart.growing import Node, Tree
 
 if TYPE_CHECKING:
@@ -74,13 +73,9 @@ def _place(
 _PENDING = Placed(0.0, 0, "", "", None, 0.0, 0)
 
 
-def draw(tree: Tree, depth: int = 4) -> Figure:
-    """The first `depth` levels of splits as a figure. Raises UsageError where matplotlib is not
-    installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UsageError("pictures need matplotlib: pip install matplotlib") from None
+def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:
+    """The first `depth` levels of splits as a figure; `paper` is the colour behind the text."""
+    from matplotlib.figure import Figure  # here: it takes half a second to load
 
     placed = lay_out(tree, depth)
     width = max(node.x for node in placed) + 1
@@ -104,7 +99,7 @@ def draw(tree: Tree, depth: int = 4) -> Figure:
                 va="center",
                 fontsize=7,
                 zorder=2,
-                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+                bbox={"boxstyle": "square,pad=0.1", "facecolor": paper, "edgecolor": "none"},
             )
         axes.text(
             node.x,
@@ -114,6 +109,6 @@ def draw(tree: Tree, depth: int = 4) -> Figure:
             va="center",
             fontsize=8,
             zorder=3,
-            bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"},
+            bbox={"boxstyle": "round", "facecolor": paper, "edgecolor": "0.4"},
         )
     return figure

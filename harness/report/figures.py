@@ -1,0 +1,222 @@
+"""What the report's pictures show, as typed data: no drawing, so that tests can look at numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis import InputReport
+from harness.dispatching.matrix import Matrix
+from harness.records import Config, Input, Measurement
+from harness.tables import Results
+
+Array = npt.NDArray[np.float64]
+
+MOST_BOXES = 16
+"""Inputs of the box plots; of more, those spread evenly over all by their speed-up."""
+
+MOST_COLUMNS = 32
+"""Candidates of the heat map; of more, those that are within noise of the best most often."""
+
+MOST_ROWS = 64
+"""Inputs of the heat map; of more, every n-th."""
+
+
+def name_of(given: Input) -> str:
+    """An input as people read it."""
+    return ", ".join(f"{name}={value}" for name, value in given.items())
+
+
+# ------------------------------------------------------------------------------ the search
+
+
+@dataclass(frozen=True)
+class Course:
+    """The best so far of one input's search: after `tests[k]` distinct tests the fraction
+    `reached[k]` of the best performance that is known of the input. One point an improvement,
+    and the end."""
+
+    label: str
+    tests: tuple[int, ...]
+    reached: tuple[float, ...]
+
+
+def courses(results: Results) -> list[Course]:
+    """Of each input on which anything worked, in the order of the tests."""
+    found = []
+    for given, known in results.measured.items():
+        times = [m.time_s for m in known.values()]
+        least = min(times, default=math.inf)
+        if least < math.inf:
+            best = list(itertools.accumulate(times, min))
+            steps = [k for k, time_s in enumerate(best) if k == 0 or time_s < best[k - 1]]
+            steps = [k for k in steps if best[k] < math.inf]
+            ends = [*steps, len(best) - 1]
+            found.append(
+                Course(
+                    name_of(given),
+                    tuple(k + 1 for k in ends),
+                    tuple(least / best[k] for k in ends),
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Slowdowns of all configurations that worked, each against the best known of its input, and
+    how many failed."""
+
+    slowdowns: Array
+    failed: int
+
+
+def distribution(results: Results) -> Distribution:
+    """Of what the search measured."""
+    slowdowns: list[float] = []
+    failed = 0
+    for known in results.measured.values():
+        times = [m.time_s for m in known.values() if m.timing]
+        failed += len(known) - len(times)
+        slowdowns += [time_s / min(times) for time_s in times]
+    return Distribution(np.array(slowdowns), failed)
+
+
+# -------------------------------------------------------------------------- the winners
+
+
+@dataclass(frozen=True)
+class Box:
+    """The samples of one configuration, as ratios to the baseline's median; `role` is what it
+    is called: tuned, default, -O2."""
+
+    role: str
+    config: Config
+    ratios: Array
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The finalists of an input, measured in turn."""
+
+    label: str
+    boxes: tuple[Box, ...]
+
+
+def boxes(results: Results, reports: Sequence[InputReport]) -> list[Boxes]:
+    """Tuned beside the baseline, of inputs whose finals were measured."""
+    judged = [r for r in reports if r.speedup and r.best and r.baseline and r.baseline.timing]
+    judged.sort(key=lambda r: r.speedup.value if r.speedup else 0.0, reverse=True)
+    return [
+        Boxes(name_of(report.given), tuple(_boxes(report)))
+        for report in _spread(judged, MOST_BOXES)
+    ]
+
+
+def _boxes(report: InputReport) -> list[Box]:
+    best, baseline = report.best, report.baseline
+    assert best is not None
+    assert baseline is not None
+    assert baseline.timing is not None
+    roles = [("default", baseline)] + ([("tuned", best)] if best.config != baseline.config else [])
+    middle = baseline.timing.median_s
+    return [Box(role, m.config, _samples(m) / middle) for role, m in roles]
+
+
+def _samples(measurement: Measurement) -> Array:
+    return np.array(measurement.timing.samples_s if measurement.timing else ())
+
+
+def _spread(found: Sequence[InputReport], most: int) -> list[InputReport]:
+    """At most so many, evenly spread, the first and the last among them."""
+    if len(found) <= most:
+        return list(found)
+    places = np.linspace(0, len(found) - 1, most).round().astype(int)
+    return [found[place] for place in places]
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """Of one input, over the baseline, with its interval."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+
+
+def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
+    """In the order of the inputs."""
+    return [
+        SpeedUp(name_of(r.given), r.speedup.value, r.speedup.low, r.speedup.high)
+        for r in reports
+        if r.speedup
+    ]
+
+
+def mean_speed_up(found: Sequence[SpeedUp]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(math.log(one.value) for one in found))
+
+
+# ------------------------------------------------------------------------ across inputs
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Slowdowns of candidates on inputs, shape (inputs, candidates): NaN where not measured,
+    infinity where one failed. `chosen` is the column that the dispatcher picks for each input,
+    -1 where it is none of those shown or there is no dispatcher."""
+
+    inputs: tuple[str, ...]
+    candidates: tuple[Config, ...]
+    slowdowns: Array
+    chosen: tuple[int, ...]
+
+
+def heat_map(matrix: Matrix, chosen: npt.NDArray[np.intp] | None) -> HeatMap:
+    """`chosen` are places of candidates, shape (inputs,). Candidates come by how much they have
+    in common with the one before: the fastest on the first inputs first."""
+    rows = np.unique(np.linspace(0, len(matrix.features) - 1, MOST_ROWS).round().astype(int))
+    slowdowns = matrix.slowdown[rows]
+    picked = None if chosen is None else chosen[rows]
+    columns = _columns(slowdowns, picked)
+    places = {int(column): place for place, column in enumerate(columns)}
+    inputs = [matrix.features.iloc[row] for row in rows]
+    return HeatMap(
+        tuple(", ".join(f"{name}={value}" for name, value in given.items()) for given in inputs),
+        tuple(matrix.candidates[column] for column in columns),
+        slowdowns[:, columns],
+        tuple(-1 for _ in rows)
+        if picked is None
+        else tuple(places.get(int(p), -1) for p in picked),
+    )
+
+
+def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArray[np.intp]:
+    """The best of any input and what is chosen first, then those of the least mean; at most
+    MOST_COLUMNS, ordered by the middle of the inputs that they suit."""
+    finite = np.where(np.isfinite(slowdowns), slowdowns, np.inf)
+    logs = np.log(np.minimum(finite, 1e3))
+    wanted = [*(picked.tolist() if picked is not None else []), *finite.argmin(axis=1).tolist()]
+    wanted += np.argsort(logs.mean(axis=0), kind="stable").tolist()
+    kept = np.array(list(dict.fromkeys(int(place) for place in wanted))[:MOST_COLUMNS])
+    weights = np.exp(-4 * logs[:, kept])
+    middle = (weights * np.arange(len(logs))[:, None]).sum(axis=0) / weights.sum(axis=0)
+    ordered: npt.NDArray[np.intp] = kept[np.argsort(middle, kind="stable")]
+    return ordered
+
+
+# -------------------------------------------------------------------------------- noise
+
+
+def noise(results: Results) -> Array:
+    """Of each measurement of several samples the standard deviation over the mean."""
+    timings = [m.timing for known in results.measured.values() for m in known.values() if m.timing]
+    return np.array([t.std_s / t.mean_s for t in timings if t.count > 1])

@@ -1,0 +1,251 @@
+"""The report's pictures: typed data in, SVG out, by matplotlib.
+
+Text, axes and ticks are drawn in the colour of the page's text, so that a picture suits a light
+and a dark page alike; text stays text.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.report.figures import Array, Boxes, Course, Distribution, HeatMap, SpeedUp
+from harness.starchart import Tree, draw
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INK = "#010203"  # stands for the page's colour of text
+_PAPER = "#fefdfc"  # stands for its background
+_ACCENT, _SECOND, _FAINT = "#2f81f7", "#e8833a", "#8b949e"
+_WIDTH = 8.0  # inches; at 72 points an inch the page shows them one to one
+_ROW = 0.24
+_MOST_LINES = 60
+_CAP = 8.0  # slowdowns above are shown as this
+_SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "harness",
+    "font.size": 9,
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def _figure(height: float, width: float = _WIDTH) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure  # here: it takes half a second to load
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _svg(figure: Figure) -> str:
+    """The picture without a size of its own: the page scales it."""
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    with rc_context(_SETTINGS):
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace(_PAPER, "var(--paper)")
+    return re.sub(
+        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r' height="[^"]*"', "", svg, count=1)
+    )
+
+
+def _drawn(height: float, paint: Any, width: float = _WIDTH) -> str:
+    """Settings count when artists are made and when they are drawn."""
+    from matplotlib import rc_context
+
+    with rc_context(_SETTINGS):
+        figure, axes = _figure(height, width)
+        paint(axes)
+        return _svg(figure)
+
+
+# ------------------------------------------------------------------------------ the search
+
+
+def best_over_time(found: Sequence[Course]) -> str:
+    """A line an input, and the median of all."""
+
+    def paint(axes: Axes) -> None:
+        last = max(course.tests[-1] for course in found)
+        grid = np.unique(np.geomspace(1, last, 200).round().astype(int))
+        reached = np.array([_at(course, grid) for course in found])
+        for row in reached[:: max(1, len(reached) // _MOST_LINES)]:
+            axes.plot(grid, row, color=_FAINT, alpha=0.35, linewidth=0.8, drawstyle="steps-post")
+        if len(found) > 1:
+            axes.plot(
+                grid, np.median(reached, axis=0), color=_ACCENT, drawstyle="steps-post", linewidth=2
+            )
+        axes.set(xlabel="tests of an input", ylabel="fraction of its best", ylim=(0, 1.03))
+
+    return _drawn(2.8, paint)
+
+
+def _at(course: Course, grid: Array) -> Array:
+    place = np.searchsorted(np.array(course.tests), grid, side="right") - 1
+    reached: Array = np.where(place >= 0, np.array(course.reached)[np.maximum(place, 0)], 0.0)
+    return reached
+
+
+def times(found: Distribution) -> str:
+    """How many configurations are how much slower than the best."""
+
+    def paint(axes: Axes) -> None:
+        most = max(1.01, float(np.quantile(found.slowdowns, 0.995)))
+        edges = np.geomspace(1, most, 50).tolist()
+        axes.hist(np.minimum(found.slowdowns, most), edges, color=_ACCENT)
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
+        axes.set(xlabel="slowdown against the input's best", ylabel="configurations")
+
+    return _drawn(2.4, paint)
+
+
+def _plain_ticks(axis: Any) -> None:
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    low, high = axis.get_view_interval()
+    narrow = high / max(low, 1e-300) < 20
+    axis.set_minor_formatter(StrMethodFormatter("{x:g}") if narrow else NullFormatter())
+
+
+# ----------------------------------------------------------------------------- the winners
+
+
+def tuned_against_baselines(found: Sequence[Boxes]) -> str:
+    """Boxes over the quartiles with whiskers to 1.5 times their distance."""
+
+    def paint(axes: Axes) -> None:
+        place, labels, places = 0.0, [], []
+        for one in found:
+            labels.append(one.label)
+            places.append(place + (len(one.boxes) - 1) / 2)
+            for box in one.boxes:
+                colour = _ACCENT if box.role == "tuned" else _SECOND
+                axes.boxplot(
+                    [box.ratios],
+                    positions=[place],
+                    orientation="horizontal",
+                    widths=0.7,
+                    patch_artist=True,
+                    boxprops={"facecolor": colour, "edgecolor": _INK, "linewidth": 0.6},
+                    medianprops={"color": _INK},
+                    whiskerprops={"color": _INK, "linewidth": 0.6},
+                    capprops={"color": _INK, "linewidth": 0.6},
+                    flierprops={"marker": ".", "markersize": 3, "markeredgecolor": _FAINT},
+                )
+                place += 1
+            place += 0.6
+        axes.set_yticks(places, labels=labels)
+        axes.set_ylim(place - 0.2, -0.8)
+        axes.axvline(1, color=_FAINT, linewidth=0.6)
+        axes.set_xlabel("time over the default's median; tuned in blue, others in orange")
+
+    rows = sum(len(one.boxes) + 0.6 for one in found)
+    return _drawn(0.8 + _ROW * rows, paint)
+
+
+def gains(found: Sequence[SpeedUp]) -> str:
+    """Of each input the speed-up with its interval."""
+
+    def paint(axes: Axes) -> None:
+        rows = np.arange(len(found))
+        values = np.array([one.value for one in found])
+        spans = [[o.value - o.low for o in found], [o.high - o.value for o in found]]
+        axes.errorbar(values, rows, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
+        axes.set_yticks(rows, labels=[one.label for one in found])
+        axes.set_ylim(len(found) - 0.4, -0.6)
+        axes.axvline(1, color=_FAINT, linewidth=0.8)
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
+        axes.set_xlabel("speed-up over the default, with its 95 % interval")
+
+    return _drawn(0.7 + _ROW * len(found), paint)
+
+
+# --------------------------------------------------------------------------- across inputs
+
+
+def inputs_by_candidates(found: HeatMap) -> str:
+    """Slowdowns as colours; a ring is what the dispatcher chooses, a cross what failed."""
+
+    def paint(axes: Axes) -> None:
+        from matplotlib.colors import LogNorm
+
+        shown = np.minimum(found.slowdowns, _CAP)
+        image = axes.imshow(
+            shown, aspect="auto", cmap="viridis_r", norm=LogNorm(1, _CAP), interpolation="nearest"
+        )
+        failed = np.argwhere(np.isinf(found.slowdowns))
+        axes.plot(failed[:, 1], failed[:, 0], "x", color="#d1242f", markersize=4, linestyle="none")
+        rings = [(row, column) for row, column in enumerate(found.chosen) if column >= 0]
+        axes.plot(
+            [column for _, column in rings],
+            [row for row, _ in rings],
+            "o",
+            markerfacecolor="none",
+            markeredgecolor="#d1242f",
+            markersize=7,
+            linestyle="none",
+        )
+        axes.set_yticks(range(len(found.inputs)), labels=found.inputs, fontsize=7)
+        axes.set_xticks(
+            range(len(found.candidates)),
+            labels=[str(config) for config in found.candidates],
+            rotation=90,
+            fontsize=6,
+        )
+        bar = axes.figure.colorbar(image, ax=axes, label="slowdown", ticks=[1, 1.5, 2, 3, 5, _CAP])
+        bar.ax.set_yticklabels(["1", "1.5", "2", "3", "5", f"{_CAP:g}+"])
+        bar.ax.minorticks_off()
+
+    return _drawn(2.6 + 0.2 * len(found.inputs), paint)
+
+
+def importances(shares: pd.Series) -> str:
+    """Bars, the most important on top."""
+
+    def paint(axes: Axes) -> None:
+        kept = shares[shares > 0].head(20)
+        axes.barh(range(len(kept)), kept.to_numpy(), color=_ACCENT)
+        axes.set_yticks(range(len(kept)), labels=list(map(str, kept.index)))
+        axes.invert_yaxis()
+        axes.set_xlabel("share of the squared error that its splits take away")
+
+    return _drawn(0.8 + _ROW * min(20, max(1, int((shares > 0).sum()))), paint)
+
+
+def tree_picture(tree: Tree, depth: int = 3) -> str:
+    """The first splits of a Starchart tree."""
+    from matplotlib import rc_context
+
+    with rc_context(_SETTINGS):
+        return _svg(draw(tree, depth, _PAPER))
+
+
+def spreads(found: Array) -> str:
+    """How much the samples of a measurement vary."""
+
+    def paint(axes: Axes) -> None:
+        percent = 100 * found
+        most = max(0.1, float(np.quantile(percent, 0.99)))
+        axes.hist(np.minimum(percent, most), np.linspace(0, most, 50).tolist(), color=_ACCENT)
+        axes.axvline(float(np.median(percent)), color=_SECOND)
+        axes.set(xlabel="standard deviation of a measurement's samples, % of their mean")
+        axes.set_ylabel("measurements")
+
+    return _drawn(2.2, paint)

@@ -1,0 +1,148 @@
+"""The report: its figures as numbers, and the page as a browser shows it."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from harness.dispatching.matrix import make_matrix
+from harness.errors import UsageError
+from harness.records import Config, Input
+from harness.report import figures
+from harness.report.__main__ import main, write
+from harness.tables import Results, read_results, the_one
+from tests.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: small
+title: <b>A small</b> space
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64, 256], default: 256}
+  TILE: {values: [1, 2], default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
+"""
+
+
+def time_s(given: Input, config: Config) -> float:
+    """Small inputs want BLOCK=16, large ones 64; 256 with TILE=2 does not work."""
+    n, block = given["n"], config["BLOCK"]
+    assert isinstance(n, int)
+    if block == 256 and config["TILE"] == 2:
+        return float("inf")
+    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
+        run.run()
+    return folder / "r.db"
+
+
+@pytest.fixture(scope="module")
+def results(place: Path) -> Results:
+    return the_one(read_results([str(place)]))
+
+
+def test_courses_end_at_the_best_and_have_a_point_an_improvement(results: Results) -> None:
+    found = figures.courses(results)
+    assert [course.label for course in found] == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
+    for course in found:
+        assert course.reached[-1] == 1
+        assert course.tests[-1] == 8
+        assert list(course.reached[:-1]) == sorted(set(course.reached[:-1]))
+
+
+def test_distribution_counts_failures_apart(results: Results) -> None:
+    found = figures.distribution(results)
+    assert found.failed == 6
+    assert sorted(set(found.slowdowns.round(6))) == [1, 3]
+    assert len(found.slowdowns) == 6 * 7
+
+
+def test_heat_map_keeps_what_is_best_or_chosen() -> None:
+    import pandas as pd
+
+    configs = [Config({"BLOCK": block}) for block in range(50)]
+    time = np.full((3, 50), 5.0)
+    time[[0, 1, 2], [40, 41, 42]] = 1.0
+    matrix = make_matrix(pd.DataFrame({"n": [1, 2, 3]}), configs, time)
+    found = figures.heat_map(matrix, np.array([40, 41, 7]))
+    assert len(found.candidates) == figures.MOST_COLUMNS
+    kept = [config["BLOCK"] for config in found.candidates]
+    assert {40, 41, 42, 7} <= set(kept)
+    assert [kept[place] for place in found.chosen] == [40, 41, 7]
+    assert kept.index(40) < kept.index(41) < kept.index(42)
+    assert found.slowdowns[0, kept.index(40)] == 1
+
+
+def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"x.html cannot be written: No such file or directory"):
+        write(tmp_path / "none" / "x.html", "<html>")
+
+
+# --------------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium: install it, on Debian with apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened_browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened_browser
+        opened_browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(place: Path) -> Path:
+    path = place.with_name("small.html")
+    assert main([str(place), "-o", str(path)]) == 0
+    return path
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 390)])
+def test_the_page_shows_every_section_without_network(
+    report: Path, browser: Any, scheme: str, width: int
+) -> None:
+    opened_page = browser.new_page(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
+    )
+    told: list[str] = []
+    asked: list[str] = []
+    opened_page.on("console", lambda message: told.append(message.text))
+    opened_page.on("pageerror", lambda error: told.append(str(error)))
+    opened_page.on("request", lambda request: asked.append(request.url))
+    opened_page.goto(report.as_uri())
+    assert told == []
+    assert [url for url in asked if not url.startswith("data:")] == [report.as_uri()]
+    assert opened_page.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened_page.locator("h1").inner_text() == "<b>A small</b> space"
+    sections = opened_page.locator("section")
+    titles = [one.locator("h2").inner_text() for one in sections.all()]
+    assert len(titles) == len(set(titles)) == 12
+    assert opened_page.locator("nav a").all_inner_texts() == titles
+    pictures = opened_page.locator("figure")
+    assert pictures.count() >= 8
+    for picture in pictures.all():
+        assert _colours(picture.screenshot()) > 10, picture.get_attribute("aria-label")
+    opened_page.close()
+
+
+def _colours(png: bytes) -> int:
+    return len(
+        np.unique(np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).reshape(-1, 3), axis=0)
+    )
