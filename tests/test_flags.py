@@ -1,0 +1,340 @@
+"""Catalogues of compiler flags: what they hold, what a selection comes to, what compilers say."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from harness.backends.nvcc import find_nvcc
+from harness.errors import BackendUnavailable, SpecError, UsageError
+from harness.expression import Expression
+from harness.flags.asking import AskedCommand, Setting, answers
+from harness.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
+from harness.flags.conflicts import conflicts
+from harness.flags.resolve import resolve
+from harness.spec.tuned import Flag as SpaceFlag
+
+FILES = sorted(set(COMPILERS.values()))
+
+SMALL = """\
+title: Flags of a compiler that is not there
+tested: never
+flags:
+  fast: {type: boolean, option: --fast, changes_values: true, stage: compiler}
+  width: {type: enum, option: "--width={value}", values: [1, 2, 4], changes_values: [4], stage: compiler}
+  limit: {type: integer, option: "-X --limit={value}", min: 8, max: 64, step: 8, changes_values: false, stage: compiler}
+  unroll: {type: onoff, option: "-f[no-]unroll-loops", changes_values: false, stage: compiler}
+  link: {type: boolean, option: -flink, changes_values: false, stage: linker, needs: linking}
+sets:
+  default: [fast, width, {limit: {min: 16}}, unroll, link]
+constraints:
+  - {holds: not fast or width != 4, found: warned, evidence: said so}
+  - {holds: limit == absent or unroll != absent, found: ignored, evidence: without a word}
+"""  # noqa: E501
+
+
+class Pretended:
+    """A compiler that refuses what it is told to, and notes what it is asked."""
+
+    at_once = 2
+
+    def __init__(self, identity: str, refused: Sequence[str] = ()) -> None:
+        self.identity = identity
+        self.asked: list[Setting] = []
+        self._refused = refused
+
+    def try_out(self, setting: Setting) -> str | None:
+        self.asked.append(setting)
+        return next((f"unknown option {w}" for w in setting.words if w in self._refused), None)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Catalogue:
+    return load_catalogue(written(tmp_path, SMALL))
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "flags.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# ------------------------------------------------------------------------- what is shipped
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_shipped_catalogue_declares_flags_as_spaces_do(name: str) -> None:
+    adapter: TypeAdapter[object] = TypeAdapter(SpaceFlag)
+    declared = resolve(catalogue_of(name), "all", linked=True).declarations
+    assert declared.keys() == catalogue_of(name).flags.keys()
+    for flag, declaration in declared.items():
+        if declaration.get("type") == "boolean":
+            assert declaration == {
+                "type": "boolean",
+                "option": catalogue_of(name).flags[flag].option,
+            }
+        else:
+            adapter.validate_python(declaration)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_exact_flags_change_no_values_and_the_fast_math_family_does(name: str) -> None:
+    exact, fast = (resolve(catalogue_of(name), which) for which in ("exact", "fast_math"))
+    assert not exact.changes_values
+    assert fast.changes_values
+    assert not exact.declarations.keys() & fast.declarations.keys()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
+    catalogue = catalogue_of(name)
+    for constraint in catalogue.constraints:
+        for left_out in constraint.expression.names:
+            rest = sorted(constraint.expression.names - {left_out})
+            told = resolve(catalogue, rest, linked=True).constraints
+            absent = {flag: catalogue.absent(flag) for flag in rest}
+            assert all(Expression(text).holds(absent) for text in told)
+
+
+def test_every_flag_of_2015_is_mapped_or_gone() -> None:
+    catalogue = catalogue_of("nvcc")
+    published = catalogue.published["bruel2015"].flags
+    assert len(published) == 13
+    today = {flag.today for flag in published if flag.today is not None}
+    assert today == resolve(catalogue, "bruel2015", linked=True).declarations.keys()
+    gone = {flag.was.split("=")[0] for flag in published if flag.today is None}
+    assert gone == {"--gpu-architecture", "--no-align-double"}
+
+
+def test_compiler_without_a_catalogue_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no catalogue of flags for 'nvc'.*`nvcc`"):
+        catalogue_of("nvc")
+
+
+# ------------------------------------------------------------------------- selections
+
+
+def test_set_and_names_are_joined_narrowed_and_taken_out(small: Catalogue) -> None:
+    chosen = resolve(small, ["default", "-fast", {"width": {"values": [2]}}], linked=True)
+    assert chosen.declarations == {
+        "width": {"values": [2], "option": "--width={value}"},
+        "limit": {"min": 16, "max": 64, "step": 8, "option": "-X --limit={value}"},
+        "unroll": {"values": ["unroll-loops", "no-unroll-loops"], "option": "-f{value}"},
+        "link": {"type": "boolean", "option": "-flink"},
+    }
+    assert not chosen.changes_values
+
+
+def test_exact_leaves_the_values_that_change_results(small: Catalogue) -> None:
+    assert resolve(small, "exact").declarations["width"]["values"] == [1, 2]
+
+
+def test_flag_of_the_space_itself_is_handed_on(small: Catalogue) -> None:
+    own = {"values": [1, 2], "option": "--mine={value}"}
+    assert resolve(small, ["fast", {"mine": own}]).declarations["mine"] == own
+
+
+@pytest.mark.parametrize(
+    ("selection", "told"),
+    [
+        ("defaults", "`defaults` is neither a flag nor a set; did you mean `default`?"),
+        (["fast", "-width"], "`-width` takes out nothing; there is fast"),
+        ([{"limit": {"max": 100}}], "`limit`: its range is 8 to 64 by 8"),
+        ([{"width": {"values": [3]}}], "`width`: 3 is not one of its values: 1, 2, 4"),
+        ([{"width": {"min": 2}}], "`width`: has no range; narrow it by `values`"),
+    ],
+)
+def test_selection_that_does_not_fit_says_why(
+    small: Catalogue, selection: str | list[str | Mapping[str, object]], told: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        resolve(small, selection)
+    assert told in str(refused.value)
+
+
+def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None:
+    assert resolve(small, ["fast", "width"]).constraints == ("not fast or width != 4",)
+    # A limit needs `unroll`, which is not selected: then it has to be absent as well.
+    assert resolve(small, ["fast", "limit"]).constraints == ("limit == absent or absent != absent",)
+    assert resolve(small, ["fast", "unroll"]).constraints == ()
+
+
+# ------------------------------------------------------------------------- asking a compiler
+
+
+def test_what_the_compiler_does_not_know_is_left_out_with_a_notice(small: Catalogue) -> None:
+    compiler = Pretended("old", ["--fast", "--width=4", "--limit=64"])
+    found = resolve(small, "default", compiler, linked=True)
+    assert list(found.declarations) == ["width", "unroll", "link"]
+    assert found.declarations["width"]["values"] == [1, 2]
+    assert found.notices == (
+        "`fast` is left out: the compiler refuses --fast: unknown option --fast",
+        "`width` is left without 4: unknown option --width=4",
+        "`limit` is left out: the compiler refuses -X --limit=64: unknown option --limit=64",
+    )
+
+
+def test_compiler_that_is_not_here_leaves_every_flag_and_says_so(small: Catalogue) -> None:
+    found = resolve(small, "default")
+    assert list(found.declarations) == ["fast", "width", "limit", "unroll"]
+    assert found.notices == (
+        "`link` acts only on a program that is linked; it is left out",
+        "no compiler is here to ask: none of its flags was tried",
+    )
+
+
+def test_each_compiler_is_asked_once(small: Catalogue) -> None:
+    first, again, other = Pretended("one", ["--fast"]), Pretended("one"), Pretended("other")
+    told = [resolve(small, "default", compiler).notices for compiler in (first, again, other)]
+    assert told[0] == told[1] != told[2]
+    assert not again.asked
+    assert len(other.asked) == len(first.asked) > 0
+
+
+def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags() -> None:
+    class Broken(Pretended):
+        def try_out(self, setting: Setting) -> str | None:
+            return "no such target"
+
+    with pytest.raises(BackendUnavailable, match=r"refuses an empty program.*no such target"):
+        answers(Broken("broken"), [Setting(("--fast",))])
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
+def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
+    gcc = AskedCommand("gcc", Path(shutil.which("gcc") or ""))
+    words = ("-funroll-loops", "-fno-such-option", "-fassociative-math")
+    said = answers(gcc, [Setting((word,)) for word in words])
+    assert said[Setting(("-funroll-loops",))] is None
+    assert "-fno-such-option" in (said[Setting(("-fno-such-option",))] or "")
+    assert "disabled" in (said[Setting(("-fassociative-math",))] or "")
+
+
+def _nvcc() -> Path | None:
+    try:
+        return find_nvcc()
+    except BackendUnavailable:
+        return None
+
+
+@pytest.mark.skipif(_nvcc() is None, reason="there is no nvcc")
+def test_nvcc_is_asked_and_its_warnings_of_conflict_count() -> None:
+    executable = _nvcc()
+    assert executable is not None
+    nvcc = AskedCommand("nvcc", executable, "sm_90")
+    known, driver, ptxas, adjusted = (
+        Setting(("--ftz=true",)),
+        Setting(("--no-such-option",)),
+        Setting(("-Xptxas", "--no-such-option")),
+        Setting(("--maxrregcount=16",)),
+    )
+    said = answers(nvcc, [known, driver, ptxas, adjusted])
+    assert said[known] is None
+    assert "Unknown option" in (said[driver] or "")
+    assert "Unknown option" in (said[ptxas] or "")
+    assert "adjusting per thread register count" in (said[adjusted] or "")
+
+
+# ------------------------------------------------------------------------- warnings of conflict
+
+CONFLICTS = {
+    "nvcc": """\
+nvcc warning : incompatible redefinition for option 'ftz', the last value of this option was used
+ptxas warning : Conflicting options -maxrregcount and -maxntid specified, ignoring -maxntid option
+ptxas warning : For profile sm_90 adjusting per thread register count of 16 to lower bound of 24
+ptxas warning : Too big maxrregcount value specified 256, will be ignored
+ptxas warning : Value of RegUsageLevel (11) is out of valid range {0..10}, option will be ignored
+ptxas warning : Command line option 'device-function-maxrregcount' not supported for 'whole program compilation', will be ignored
+ptxas warning : Value of threads per SM for entry f is out of range. .minnctapersm will be ignored
+ptxas warning : '--preserve-relocs' option is not fully implemented for 'sm_90' and may not work as expected
+ptxas warning : Option suppress-debug-info requires option device-debug or lineinfo; ignoring since latter is not specified
+""",  # noqa: E501
+    "gcc": """\
+cc1: warning: '-fassociative-math' disabled; other options take precedence
+cc1plus: warning: '-fprefetch-loop-arrays' is not supported with '-Os'
+""",
+    "clang": """\
+clang: warning: optimization flag '-fgcse' is not supported [-Wignored-optimization-argument]
+clang-16: warning: argument unused during compilation: '-fthreads' [-Wunused-command-line-argument]
+warning: optimization level '-O5' is not supported; using '-O3' instead
+""",
+    "opencl": """\
+warning: <invalid loc>: OpenCL C version 3.0 does not support the option '-cl-strict-aliasing'
+This build option is not yet supported by clang: -cl-uniform-work-group-size
+""",
+}
+NOISE = {
+    "nvcc": """\
+kernel.cu(5): warning #1444-D: function "f" was declared deprecated, option will be ignored
+kernel.cu(7): warning #161-D: unrecognized #pragma will be ignored
+ptxas info    : Overriding maximum register limit 256 for 'f' with  32 of maxrregcount option
+ptxas warning : Stack size for entry function 'f' cannot be statically determined
+ptxas warning : '--legacy-bar-warp-wide-behavior' is a deprecated option, It will be removed in future release and is not recommended
+nvcc warning : Support for offline compilation for architectures prior to '<compute/sm/lto>_75' will be removed in a future release (Use -Wno-deprecated-gpu-targets to suppress warning).
+""",  # noqa: E501
+    "gcc": "main.c:3:5: warning: ignoring '#pragma omp parallel' [-Wunknown-pragmas]\n",
+    "clang": "main.c:3:5: warning: loop not vectorized [-Wpass-failed]\n"
+    "clang: warning: argument '-Ofast' is deprecated; use '-O3 -ffast-math' [-Wdeprecated-ofast]\n",
+    "opencl": "input.cl:3:5: warning: unused variable 'x'\n",
+}
+
+
+@pytest.mark.parametrize("compiler", CONFLICTS)
+def test_warnings_that_flags_are_not_obeyed_are_told_from_others(compiler: str) -> None:
+    lines = CONFLICTS[compiler].splitlines()
+    assert conflicts(compiler, NOISE[compiler] + CONFLICTS[compiler] * 2) == tuple(lines)
+
+
+# ------------------------------------------------------------------------- faults of catalogues
+
+
+def test_faults_of_a_catalogue_are_all_told_with_file_and_line(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """\
+title: Faulty
+tested: never
+flags:
+  a: {type: boolean, option: "--a={value}", changes_values: true, stage: x}
+  b: {type: enum, option: --b, values: [1], changes_values: false, stage: x}
+  c: {type: integer, option: "--c={value}", min: 3, changes_values: false, stage: x, notes: y}
+  d: {type: word, option: --d}
+sets: {default: [a]}
+""",
+    )
+    with pytest.raises(SpecError) as faulty:
+        load_catalogue(path)
+    told = str(faulty.value)
+    for text in (
+        ":4: flags.a: a boolean's `option` takes no value, but got '--a={value}'",
+        ":5: flags.b: `option` must contain {value}, where the value goes, but got '--b'",
+        ":6: flags.c: needs `max` (largest value, included)",
+        ":6: flags.c: `notes` is not a key here; did you mean `note`?",
+        ":7: flags.d: the type must be one of boolean, onoff, enum, integer, but got `word`",
+    ):
+        assert f"{path}{text}" in told
+
+
+def test_what_a_catalogue_names_must_be_there(tmp_path: Path) -> None:
+    text = SMALL.replace("unroll, link]", "unrol]\n  exact: [fast]")
+    text += "  - {holds: widht == absent, found: refused, evidence: x}\n"
+    text += "  - {holds: fast, found: refused, evidence: x}\n"
+    with pytest.raises(SpecError) as faulty:
+        load_catalogue(written(tmp_path, text))
+    told = str(faulty.value)
+    for part in (
+        ":10: sets.default.3: `unrol` is not a flag of this catalogue; did you mean `unroll`?",
+        ":11: sets.exact: `exact` is a set that every catalogue has already",
+        ":15: constraints.2.holds: `widht` is not a flag; did you mean `width`?",
+        ":16: constraints.3.holds: `fast` forbids that every flag is absent",
+    ):
+        assert part in told
