@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from harness.backends.base import Binary, Program
-from harness.backends.choose import Backend
+from collections.abc import Callable
+from typing import Any
+
+from harness.backends.base import Binary, Buildable
 from harness.buildcache import BuildCache
 from harness.device_process import compile_program
 from harness.errors import BuildFailed
@@ -16,19 +18,26 @@ BUILD_TIMEOUT_S = 150.0
 class Builds:
     """The builds of one run: on disk, under way, or failed.
 
-    `compiler` is the compiler's identity, which the build cache's keys hold.
+    `compiler` is the compiler's identity, which the build cache's keys hold; `function` builds
+    one program with a backend, in a process of its own, and keeps it in the cache.
     """
 
-    def __init__(self, backend: Backend, compiler: str) -> None:
+    def __init__(
+        self,
+        backend: object,
+        compiler: str,
+        function: Callable[[Any, Any], Binary] = compile_program,
+    ) -> None:
         self._backend = backend
         self._compiler = compiler
+        self._function = function
         self._cache = BuildCache()
         self._processes: Processes | None = None
         self._found: dict[str, Binary] = {}
         self._running: dict[str, Task[Binary]] = {}
         self._failed: dict[str, str] = {}
 
-    def start(self, program: Program) -> None:
+    def start(self, program: Buildable) -> None:
         """Begin a build, unless it is on disk, under way, or known to fail."""
         key = program.key(self._compiler)
         if key in self._found or key in self._running or key in self._failed:
@@ -38,10 +47,10 @@ class Builds:
             self._found[key] = cached
         else:
             self._running[key] = self._builders.schedule(
-                compile_program, self._backend, program, timeout_s=BUILD_TIMEOUT_S
+                self._function, self._backend, program, timeout_s=BUILD_TIMEOUT_S
             )
 
-    def finish(self, program: Program) -> Binary:
+    def finish(self, program: Buildable) -> Binary:
         """The binary of a build, which is begun unless it was; waits for it.
 
         Raises BuildFailed, and again whenever it is asked again.
@@ -57,6 +66,15 @@ class Builds:
         except (BuildFailed, ProcessLost) as error:
             self._failed[key] = _told(error)
             raise BuildFailed(self._failed[key]) from None
+
+    def anew(self, program: Buildable) -> Binary:
+        """The binary of a build that runs now, whatever is on disk; raises BuildFailed."""
+        try:
+            return self._builders.run(
+                self._function, self._backend, program, timeout_s=BUILD_TIMEOUT_S
+            )
+        except ProcessLost as error:
+            raise BuildFailed(_told(error)) from None
 
     def wait_for_all(self) -> None:
         """Wait until nothing compiles."""

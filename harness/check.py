@@ -19,8 +19,9 @@ from harness.display import make_console
 from harness.errors import HostModuleError, LaunchFailed, UsageError
 from harness.host import Case, Read, make_case
 from harness.inspection import Inspection, Target, architecture_target, device_target
+from harness.program_check import try_program
 from harness.records import Config, Value
-from harness.spec import SpaceFile, Spec, load_specs
+from harness.spec import Spec, load_specs, space_schema
 
 DEFAULT_SAMPLE = 8
 _LISTED_LAUNCHES = 4
@@ -47,14 +48,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.check",
         description="Validate spaces, say what they hold, and compile their configurations. "
-        "No kernel is run, but the host module is; with --arch no GPU is needed.",
+        "No kernel is run, but the host module is; with --arch no GPU is needed. Of a program the "
+        "default is run.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("spaces", nargs="*", type=Path, metavar="SPACE", help="a YAML file")
     parser.add_argument(
         "--backend",
-        choices=("auto", "cuda", "opencl"),
+        choices=("auto", "cuda", "opencl", "command"),
         help="auto (default): CUDA with a GPU, else an OpenCL GPU, else PoCL on the CPU",
     )
     parser.add_argument("--arch", action="append", default=[], metavar="SM",
@@ -81,13 +83,15 @@ def _whole(text: str) -> int:
 def _check(args: argparse.Namespace) -> int:
     _refuse_contradictions(args)
     if args.schema:
-        schema = {"$schema": SCHEMA_DIALECT, **SpaceFile.model_json_schema()}
+        schema = {"$schema": SCHEMA_DIALECT, **space_schema()}
         print(json.dumps(schema, indent=2))
         return 0
     specs = load_specs(args.spaces)
+    _refuse_unfit(specs, args)
     console = make_console()
     with ExitStack() as stack:
-        targets = [] if args.no_compile else _targets(args)
+        needs_target = not args.no_compile and any(spec.program is None for spec in specs)
+        targets = _targets(args) if needs_target else []
         if args.backend or args.arch:
             _require_sources(specs, targets)
         builds = {
@@ -99,6 +103,11 @@ def _check(args: argparse.Namespace) -> int:
         failed, broken = [], []
         for spec, of_spec in zip(specs, inspections, strict=True):
             describe_space(console, spec)
+            if spec.program is not None:
+                if not args.no_compile and not try_program(console, spec, _sample(args), args.seed):
+                    failed.append(spec.name)
+                console.print()
+                continue
             verdicts = [describe_trials(console, inspection) for inspection in of_spec]
             if not all(verdicts):
                 failed.append(spec.name)
@@ -108,7 +117,7 @@ def _check(args: argparse.Namespace) -> int:
                 if target.language not in spec.sources:
                     print_line(console, f"  not compiled for {target.name}: {_lacks(spec, target)}")
             console.print()
-    print_line(console, _summary(specs, failed, broken, inspections))
+    print_line(console, _summary(specs, failed, broken, inspections, args.no_compile))
     return 1 if failed or broken else 0
 
 
@@ -159,6 +168,18 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         raise UsageError("--arch names an architecture of nvcc; --backend opencl has none")
 
 
+def _refuse_unfit(specs: Sequence[Spec], args: argparse.Namespace) -> None:
+    """A program is built by its own command, and kernels are not."""
+    for spec in specs:
+        if spec.program is not None and (args.arch or args.backend not in (None, "command")):
+            raise UsageError(
+                f"{spec.path} tunes a program, which its own command builds; leave out --arch and "
+                "--backend, or check it by itself"
+            )
+        if spec.program is None and args.backend == "command":
+            raise UsageError(f"{spec.path} tunes a kernel, which --backend command cannot build")
+
+
 def _targets(args: argparse.Namespace) -> list[Target]:
     if args.arch:
         return [architecture_target(arch) for arch in dict.fromkeys(args.arch)]
@@ -169,7 +190,7 @@ def _require_sources(specs: Sequence[Spec], targets: Sequence[Target]) -> None:
     """What was asked for by name must be possible for every space."""
     for spec in specs:
         for target in targets:
-            if target.language not in spec.sources:
+            if spec.program is None and target.language not in spec.sources:
                 raise UsageError(f"{spec.path} cannot be compiled: {_lacks(spec, target)}")
 
 
@@ -182,13 +203,18 @@ def _lacks(spec: Spec, target: Target) -> str:
 def _inspections(
     spec: Spec, builds: Mapping[Target, Builds], args: argparse.Namespace
 ) -> list[Inspection]:
-    told = args.backend or args.arch
-    sample = (DEFAULT_SAMPLE if told else 0) if args.sample is None else args.sample
     return [
-        Inspection(spec, target, of_target, sample, args.seed)
+        Inspection(spec, target, of_target, _sample(args), args.seed)
         for target, of_target in builds.items()
         if target.language in spec.sources
     ]
+
+
+def _sample(args: argparse.Namespace) -> int:
+    """How many configurations beside the default are compiled."""
+    if args.sample is None:
+        return DEFAULT_SAMPLE if args.backend or args.arch else 0
+    return int(args.sample)
 
 
 def _summary(
@@ -196,8 +222,10 @@ def _summary(
     failed: Sequence[str],
     broken: Sequence[str],
     inspections: Sequence[Sequence[Inspection]],
+    no_compile: bool,
 ) -> str:
-    compiled = sum(1 for of_spec in inspections if of_spec)
+    of_programs = 0 if no_compile else sum(spec.program is not None for spec in specs)
+    compiled = of_programs + sum(1 for of_spec in inspections if of_spec)
     told = [f"{counted(len(specs), 'space')} valid"]
     if failed:
         told.append(f"the default failed in {len(failed)} of {compiled}: {', '.join(failed)}")

@@ -54,6 +54,9 @@ def describe_space(console: Console, spec: Spec) -> None:
             print_line(console, f"  {p.name} matters when {told}")
     default = Config({p.name: p.default for p in spec.parameters})
     print_line(console, f"  default: {default}")
+    if spec.baselines:
+        told = ", ".join(baseline.name for baseline in spec.baselines)
+        print_line(console, f"  baselines beside the default: {told}")
 
 
 def _needs_told(expression: Expression) -> str:
@@ -67,6 +70,9 @@ def _needs_told(expression: Expression) -> str:
 def _flag_sets(spec: Spec) -> Iterator[tuple[str, str | None]]:
     """How to head a size, and the compiler whose flags it includes; one where none are tuned."""
     compilers = {"cuda": "nvcc", "opencl": "opencl"}
+    if spec.program is not None:
+        yield "", spec.program_compiler
+        return
     if all(p.compiler is None for p in spec.parameters):
         yield "", None
         return

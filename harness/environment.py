@@ -18,7 +18,7 @@ def notes() -> dict[str, str]:
 def _fixed_notes() -> dict[str, str]:
     told = {
         "host": platform.node(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": str(os.cpu_count()),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -27,7 +27,9 @@ def _fixed_notes() -> dict[str, str]:
     return told | ({"revision": revision} if revision else {})
 
 
-def _processor() -> str:
+@cache
+def processor() -> str:
+    """The processor's name; empty where the system does not tell it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

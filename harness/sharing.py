@@ -7,19 +7,19 @@ then holds for the others, on the same input: times, verdict and what was observ
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from harness.backends.base import Launch
 from harness.records import Build, Config, Measurement
 
 
 @dataclass(frozen=True)
 class _Code:
-    """Machine code and how it is launched; no launches where the host module tells them."""
+    """Machine code and how it is launched; no launches where the host module tells them. Of a
+    program they are its words."""
 
     sha256: str
-    launches: tuple[Launch, ...]
+    launches: tuple[Hashable, ...]
 
 
 @dataclass
@@ -34,7 +34,7 @@ class EqualCode:
     _found: dict[tuple[_Code | None, Config], Measurement] = field(default_factory=dict)
     _asked: dict[_Code | None, list[tuple[str, ...]]] = field(default_factory=dict)
 
-    def add(self, measured: Measurement, launches: tuple[Launch, ...]) -> None:
+    def add(self, measured: Measurement, launches: tuple[Hashable, ...]) -> None:
         """What was measured, or shared, joins; the first of equals stays."""
         code, names = _code(measured.build, launches), measured.host_read
         if code is not None and names is not None and measured.outcome.repeats:
@@ -44,7 +44,7 @@ class EqualCode:
             self._found.setdefault((code, _part(measured.config, names)), measured)
 
     def find(
-        self, config: Config, build: Build, launches: tuple[Launch, ...]
+        self, config: Config, build: Build, launches: tuple[Hashable, ...]
     ) -> Measurement | None:
         """The measurement that another configuration has in common with this one, as this
         one's; None where this one must be measured."""
@@ -57,7 +57,7 @@ class EqualCode:
         return None
 
 
-def _code(build: Build | None, launches: tuple[Launch, ...]) -> _Code | None:
+def _code(build: Build | None, launches: tuple[Hashable, ...]) -> _Code | None:
     if build is None or build.binary_sha256 is None:
         return None
     return _Code(build.binary_sha256, launches)

@@ -208,7 +208,9 @@ def test_schema_names_its_dialect_and_the_sections_of_a_space(capsys):
     assert main(["--schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
     assert schema["$schema"].endswith("2020-12/schema")
-    assert {"name", "kernel", "parameters", "launch", "inputs"} <= set(schema["properties"])
+    kernel, program = (schema["$defs"][n]["properties"] for n in ("SpaceFile", "ProgramSpaceFile"))
+    assert {"name", "kernel", "parameters", "launch", "inputs"} <= set(kernel)
+    assert {"name", "program", "parameters", "flags", "inputs"} <= set(program)
 
 
 def test_schema_accepts_a_space_and_refuses_an_unknown_key(capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,12 +16,22 @@ import yaml
 from harness.errors import SpecError, UsageError
 from harness.expression import FUNCTIONS, WORDS
 from harness.records import LIMIT_NAMES
-from harness.spec import Parameter, SpaceFile, Spec, load_spec, load_specs, read_document
+from harness.spec import (
+    Parameter,
+    SpaceFile,
+    Spec,
+    load_spec,
+    load_specs,
+    read_document,
+    space_schema,
+)
 from harness.spec.model import Measure, Search, Verify
+from harness.spec.program_model import ProgramSpaceFile
 
 ROOT = Path(__file__).parent.parent
 BAD = Path(__file__).parent / "data" / "bad_specs"
 PAGE = ROOT / "docs" / "spaces.md"
+PROGRAMS_PAGE = ROOT / "docs" / "programs.md"
 SPACES = sorted((ROOT / "spaces").glob("*.yaml"))
 BAD_SPECS = sorted(p.name for p in BAD.iterdir() if p.suffix != ".txt" and p.name != "files")
 
@@ -301,15 +312,14 @@ def test_measurement_options_may_be_changed_after_loading(folder: Path) -> None:
 # ----------------------------------------------------------------------- the schema
 
 
-def schema_keys() -> Iterator[str]:
-    schema = SpaceFile.model_json_schema()
+def schema_keys(model: type[SpaceFile] | type[ProgramSpaceFile]) -> Iterator[str]:
+    schema = model.model_json_schema()
     for part in (schema, *schema["$defs"].values()):
         yield from part.get("properties", ())
 
 
 def test_schema_describes_every_key() -> None:
-    schema = SpaceFile.model_json_schema()
-    for part in (schema, *schema["$defs"].values()):
+    for part in space_schema()["$defs"].values():
         assert part["description"]
         assert part["additionalProperties"] is False
         for name, field in part["properties"].items():
@@ -318,7 +328,7 @@ def test_schema_describes_every_key() -> None:
 
 def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key() -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    schema = SpaceFile.model_json_schema()
+    schema = space_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for path in SPACES:
@@ -331,8 +341,8 @@ def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key() -> None:
 # ------------------------------------------------------------------------- the page
 
 
-def yaml_blocks() -> list[str]:
-    return re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+def yaml_blocks(page: Path = PAGE) -> list[str]:
+    return re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
 @pytest.mark.parametrize("block", yaml_blocks(), ids=lambda block: block.split(":")[0])
@@ -343,9 +353,23 @@ def test_every_example_of_the_page_loads(folder: Path, block: str) -> None:
     assert load(folder, whole).name == "scale"
 
 
-@pytest.mark.parametrize("key", sorted({*schema_keys(), *LIMIT_NAMES, *FUNCTIONS, *WORDS}))
+@pytest.mark.parametrize("key", sorted({*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}))
 def test_page_teaches_every_key_and_word(key: str) -> None:
     assert re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("key", sorted(schema_keys(ProgramSpaceFile)))
+def test_pages_teach_every_key_of_programs(key: str) -> None:
+    text = PAGE.read_text(encoding="utf-8") + PROGRAMS_PAGE.read_text(encoding="utf-8")
+    assert re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", text)
+
+
+@pytest.mark.parametrize("block", yaml_blocks(PROGRAMS_PAGE), ids=lambda block: block.split(":")[0])
+def test_every_example_of_the_page_about_programs_loads(tmp_path: Path, block: str) -> None:
+    shutil.copy(ROOT / "examples" / "blur.c", tmp_path)
+    (tmp_path / "check_blur.py").write_text("def check(run): ...\n")
+    data: dict[str, Any] = yaml.safe_load(yaml_blocks(PROGRAMS_PAGE)[0]) | yaml.safe_load(block)
+    assert load(tmp_path, yaml.safe_dump(data)).program is not None
 
 
 def defaults() -> Mapping[str, object]:

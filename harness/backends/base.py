@@ -20,6 +20,13 @@ Argument = npt.NDArray[Any] | np.generic
 """A kernel argument: an array lives in device memory, a numpy scalar is passed by value."""
 
 
+class Buildable(Protocol):
+    """What a compiler is given."""
+
+    def key(self, compiler: str) -> str:
+        """The build cache's key under a compiler and its target."""
+
+
 @dataclass(frozen=True)
 class Program:
     """Everything that decides what the compiler produces.

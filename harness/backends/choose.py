@@ -9,7 +9,7 @@ from harness.backends.base import Compiler, Device
 from harness.backends.nvcc import Nvcc
 from harness.errors import BackendUnavailable, UsageError
 
-BACKENDS = ("auto", "cuda", "opencl", "replay")
+BACKENDS = ("auto", "cuda", "opencl", "command", "replay")
 
 
 @dataclass(frozen=True)

@@ -18,31 +18,16 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
 
-_HEADER = struct.Struct("<4sBB")
-_TABLE_OFFSET = struct.Struct("<Q")
+from harness.backends.elf import Section, sections
+
 _FLAGS_AT = slice(0x30, 0x34)
-_TABLE_SHAPE = struct.Struct("<HHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_NO_BITS = 8
 
 _TOOL_NOTE = ".note.nv.tkinfo"
 _INFO_RECORD = struct.Struct("<BBH")
 _RECORD_WITH_PAYLOAD = 0x04
 _REGISTER_LIMIT = 0x1B
 _MODULE_HASH = re.compile(rb"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_")
-
-
-class _Section(NamedTuple):
-    name: bytes
-    kind: int
-    flags: int
-    size: int
-    info: int
-    alignment: int
-    content: bytes
 
 
 def machine_code_sha256(cubin: bytes) -> str:
@@ -53,15 +38,15 @@ def machine_code_sha256(cubin: bytes) -> str:
     digest = hashlib.sha256()
     try:
         digest.update(cubin[_FLAGS_AT])
-        for section in _sections(cubin):
+        for section in sections(cubin):
             if section.name != _TOOL_NOTE.encode():
                 digest.update(_identity(section))
-    except (struct.error, IndexError) as error:
+    except (ValueError, struct.error, IndexError) as error:
         raise ValueError(f"not a complete cubin of {len(cubin):,} bytes: {error}") from error
     return digest.hexdigest()
 
 
-def _identity(section: _Section) -> bytes:
+def _identity(section: Section) -> bytes:
     content = section.content
     if section.name.startswith(b".nv.info."):
         content = _without_register_limit(content)
@@ -71,21 +56,6 @@ def _identity(section: _Section) -> bytes:
     numbers = (section.kind, section.flags, section.size, section.info, section.alignment)
     told = f"{' '.join(map(str, numbers))} {len(content)}"
     return name + b"\0" + told.encode() + b"\0" + content
-
-
-def _sections(elf: bytes) -> Iterator[_Section]:
-    magic, width, order = _HEADER.unpack_from(elf)
-    if (magic, width, order) != (b"\x7fELF", 2, 1):
-        raise ValueError(f"not a cubin: it starts with {elf[:6]!r}, not with a 64-bit ELF header")
-    (table,) = _TABLE_OFFSET.unpack_from(elf, 0x28)
-    entry_size, count, names_index = _TABLE_SHAPE.unpack_from(elf, 0x3A)
-    headers = [_SECTION.unpack_from(elf, table + i * entry_size) for i in range(count)]
-    names = headers[names_index][4]
-    for name, kind, flags, _, offset, size, _, info, alignment, _ in headers:
-        begin = names + name
-        content = b"" if kind == _NO_BITS else elf[offset : offset + size]
-        text = elf[begin : elf.index(b"\0", begin)]
-        yield _Section(text, kind, flags, size, info, alignment, content)
 
 
 def _without_register_limit(records: bytes) -> bytes:

@@ -18,9 +18,10 @@ from harness.spec.document import Document, Place
 from harness.spec.files import Files, section
 from harness.spec.messages import nearest, told_at
 from harness.spec.model import SpaceFile
+from harness.spec.program_model import ProgramSpaceFile
 
 if TYPE_CHECKING:
-    from harness.spec.load import Parameter
+    from harness.spec.parameters import Parameter
 
 _SHOWN_VALUES = 12
 
@@ -46,18 +47,18 @@ def flag_name(name: str) -> str:
     return name.replace("-", "_")
 
 
-def check_names(document: Document, model: SpaceFile) -> None:
+def check_names(document: Document, model: SpaceFile | ProgramSpaceFile) -> None:
     """No name means two things."""
     reserved = dict.fromkeys(LIMIT_NAMES, "a device limit")
     reserved |= dict.fromkeys(FUNCTIONS, "a function of expressions")
     reserved |= dict.fromkeys((*WORDS, *keyword.kwlist), "a word of expressions")
-    reserved |= dict.fromkeys(model.kernel.functions, "the kernel's function")
+    reserved |= dict.fromkeys(model.functions, "the kernel's function")
     taken = dict(reserved)
     for index, feature in enumerate(model.inputs.features):
         _claim(document, taken, feature, "an input feature", ("inputs", "features", index))
     for name in model.parameters:
         _claim(document, taken, name, "a parameter", ("parameters", name))
-    for compiler, flags in (("nvcc", model.flags.nvcc), ("opencl", model.flags.opencl)):
+    for compiler, flags in model.flag_groups.items():
         # Flags of two compilers may share a name: they never meet in one space.
         own = dict(taken)
         for name in flags:

@@ -81,7 +81,7 @@ def _source(
     try:
         source = read_source(path)
     except (OSError, ValueError) as error:
-        _note(document, place, f"{path} {_reason(error, path)}")
+        _note(document, place, f"{path} {reason(error, path)}")
         return None
     for where, function in functions:
         if not source.mentions(function):
@@ -94,7 +94,8 @@ def _note(document: Document, place: Place, text: str) -> None:
     document.fault(place, told_at(place, text))
 
 
-def _reason(error: OSError | ValueError, path: Path) -> str:
+def reason(error: OSError | ValueError, path: Path) -> str:
+    """Why a file that the space names cannot be used, to follow its path."""
     if isinstance(error, FileNotFoundError):
         return f"does not exist{_nearby(path)}; paths are relative to the space file"
     return f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -107,24 +108,31 @@ def _nearby(path: Path) -> str:
 
 
 def _host_text(document: Document, path: Path) -> str | None:
-    """The host module's text: Python that defines its functions; it is parsed, not run."""
-    place = ("kernel", "host")
+    """The host module's text: Python that defines its functions."""
+    found = read_python(document, ("kernel", "host"), path)
+    if found is None:
+        return None
+    text, module = found
+    _check_functions(document, path, defined_in(module))
+    _check_launches(document, path, defined_in(module))
+    return text
+
+
+def read_python(document: Document, place: Place, path: Path) -> tuple[str, ast.Module] | None:
+    """The text of a Python file and its syntax tree; it is parsed, not run. None where that
+    cannot be, which is then noted."""
     if path.suffix != ".py":
         _note(document, place, f"{path} is not a Python file; its name must end in .py")
         return None
     try:
         text = read_text(path)
-        module = ast.parse(text)
+        return text, ast.parse(text)
     except SyntaxError as error:
         _note(document, place, f"{path}:{error.lineno or 1} is not Python: {error.msg}")
     except (RecursionError, MemoryError):
         _note(document, place, f"{path} is not Python: it is nested too deep")
     except (OSError, ValueError) as error:
-        _note(document, place, f"{path} {_reason(error, path)}")
-    else:
-        _check_functions(document, path, _defined(module))
-        _check_launches(document, path, _defined(module))
-        return text
+        _note(document, place, f"{path} {reason(error, path)}")
     return None
 
 
@@ -151,7 +159,7 @@ def _check_launches(document: Document, path: Path, defined: set[str]) -> None:
         _note(document, ("kernel", "function"), text)
 
 
-def _defined(module: ast.Module) -> set[str]:
+def defined_in(module: ast.Module) -> set[str]:
     """What a module defines or imports by name, at its top level."""
     names: set[str] = set()
     for node in module.body:

@@ -4,66 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from harness.errors import Fault, SpecError, UsageError
 from harness.expression import Expression
-from harness.records import Input, Value, shown
+from harness.records import Config, Input
 from harness.sources import Source
-from harness.spec import checks, messages
-from harness.spec.checks import Expressions, flag_name
+from harness.spec import checks, messages, program_checks
+from harness.spec.baselines import Baseline, baselines_of, check_baselines, normalised
+from harness.spec.checks import Expressions
 from harness.spec.document import Document, read_document
 from harness.spec.files import Files, check_files
 from harness.spec.model import Measure, Search, SpaceFile, Verify
+from harness.spec.parameters import Parameter, parameters_of
+from harness.spec.program import ProgramPlan
+from harness.spec.program_checks import check_program
+from harness.spec.program_model import ProgramSpaceFile
 from harness.spec.relevance import check_relevance
-from harness.spec.solutions import check_solutions
-from harness.spec.tuned import (
-    BooleanParameter,
-    Flag,
-    FlagRange,
-    FlagValues,
-    IntegerParameter,
-    LogIntegerParameter,
-    PowerOfTwoParameter,
-)
-from harness.spec.tuned import Parameter as ParameterModel
+from harness.spec.solutions import by_compiler, check_solutions
 
-Values = Sequence[Value]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """Something tuned: `values` in search order, `kind` as the search sees it.
-
-    `kind` is boolean, enum, integer, log_integer, power_of_two or ordered (a list of numbers);
-    `role` is launch, source, choice or flag. A flag has a `compiler` (nvcc or opencl), and an
-    `option` that spells it; its value is None, or False if it is boolean, where it is absent.
-    Where `when` is false the parameter does not matter, and stays at its default.
-    """
-
-    name: str
-    kind: str
-    values: Values
-    role: str
-    default: Value
-    compiler: str | None = None
-    option: str | None = None
-    when: Expression | None = None
-
-    def options(self, value: Value) -> tuple[str, ...]:
-        """The compiler options that set a flag to this value; none where it is absent."""
-        absent = value is None or (self.kind == "boolean" and value is False)
-        if absent or self.option is None:
-            return ()
-        # Split first: a value that contains a space stays one option.
-        return tuple(part.replace("{value}", shown(value)) for part in self.option.split())
+Shape = TypeVar("Shape", SpaceFile, ProgramSpaceFile)
 
 
 @dataclass(frozen=True)
@@ -84,7 +51,11 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class Spec:
-    """A space, validated: nothing after it doubts what it says."""
+    """A space, validated: nothing after it doubts what it says.
+
+    It tunes either kernels or, where `program` is there, a program: then there are no functions,
+    no kernel's sources, no launch, and `host` is the space itself.
+    """
 
     path: Path
     name: str
@@ -101,6 +72,20 @@ class Spec:
     measure: Measure
     search: Search
     host_text: str = field(repr=False)
+    program: ProgramPlan | None = None
+    baselines: tuple[Baseline, ...] = ()
+
+    def baselines_for(self, compiler: str | None) -> dict[str, Config]:
+        """The baselines of a backend by name, beside the default; those that set flags of other
+        compilers are left out. They are not canonical, and may be illegal on an input."""
+        tuned = self.tuned_for(compiler)
+        found = {baseline.name: baseline.config(tuned) for baseline in self.baselines}
+        return {name: config for name, config in found.items() if config is not None}
+
+    @property
+    def program_compiler(self) -> str | None:
+        """The compiler whose flags a program tunes; None where it tunes none."""
+        return next((p.compiler for p in self.parameters if p.compiler is not None), None)
 
     def tuned_for(self, compiler: str | None) -> tuple[Parameter, ...]:
         """The parameters of a backend: flags of other compilers are left out."""
@@ -128,6 +113,7 @@ class Spec:
         if self.launch is not None:
             parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
         parts += [p.option or "" for p in self.parameters]
+        parts += self.program.sha256_parts() if self.program is not None else []
         parts.append(self.verify.model_dump_json())
         return _sha256(parts)
 
@@ -154,22 +140,77 @@ def _sha256(parts: Sequence[str]) -> str:
 def load_spec(path: Path) -> Spec:
     """Read and validate a space file; raises SpecError with every fault that it has."""
     document = read_document(path)
-    model = _validated(document)
+    if "program" in document.data:
+        return _load_program(document, path)
+    model = _validated(document, SpaceFile)
     files = check_files(document, path.parent)
     expressions = checks.check_expressions(document)
     inputs = checks.check_inputs(document)
     if model is None or files is None:
         raise SpecError(document.faults)
-    parameters = _parameters(model, expressions)
+    tuned = _checked(document, model, expressions, inputs)
+    if not document.faults:
+        checks.check_use(document, tuned.parameters, expressions, files)
+    _check_whole(document, tuned, expressions, inputs)
+    return _spec(document, path, model, files, tuned, expressions, inputs)
+
+
+def _load_program(document: Document, path: Path) -> Spec:
+    for key in ("kernel", "launch"):
+        if key in document.data:
+            text = f"a space tunes a program or a kernel: remove `program`, or `{key}`"
+            document.fault((key,), text)
+            raise SpecError(document.faults)
+    model = _validated(document, ProgramSpaceFile)
+    expressions = checks.check_expressions(document)
+    inputs = checks.check_inputs(document)
+    if model is None:
+        raise SpecError(document.faults)
+    program_checks.check_flags(document, model)
+    plan = check_program(document, model, inputs, path.parent)
+    tuned = _checked(document, model, expressions, inputs)
+    if plan is None:
+        raise SpecError(document.faults)
+    if not document.faults:
+        program_checks.check_use(document, model, plan, expressions)
+    _check_whole(document, tuned, expressions, inputs)
+    return _program_spec(document, path, model, plan, tuned, expressions, inputs)
+
+
+@dataclass(frozen=True)
+class _Tuned:
+    """What is tuned, and what it is measured beside."""
+
+    parameters: tuple[Parameter, ...]
+    baselines: tuple[Baseline, ...]
+
+
+def _checked(
+    document: Document,
+    model: SpaceFile | ProgramSpaceFile,
+    expressions: Expressions,
+    inputs: Sequence[Input],
+) -> _Tuned:
+    """The parameters and baselines; what is wrong with a single one is noted."""
+    parameters = parameters_of(model, expressions)
     checks.check_names(document, model)
     checks.check_defaults(document, parameters)
+    named = normalised(document, model.baselines, parameters)
+    return _Tuned(parameters, baselines_of(named, parameters))
+
+
+def _check_whole(
+    document: Document, tuned: _Tuned, expressions: Expressions, inputs: Sequence[Input]
+) -> None:
+    """What needs all parts together; raises SpecError with all faults that there are."""
     if not document.faults:
-        checks.check_use(document, parameters, expressions, files)
-        check_relevance(document, parameters, inputs)
-        check_solutions(document, parameters, expressions, inputs)
+        check_relevance(document, tuned.parameters, inputs)
+        check_solutions(document, tuned.parameters, expressions, inputs)
+    if not document.faults:
+        meeting = list(by_compiler(tuned.parameters))
+        check_baselines(document, tuned.baselines, meeting, expressions.constraints, inputs)
     if document.faults:
         raise SpecError(document.faults)
-    return _spec(document, path, model, files, parameters, expressions, inputs)
 
 
 def _spec(
@@ -177,7 +218,7 @@ def _spec(
     path: Path,
     model: SpaceFile,
     files: Files,
-    parameters: tuple[Parameter, ...],
+    tuned: _Tuned,
     expressions: Expressions,
     inputs: tuple[Input, ...],
 ) -> Spec:
@@ -188,11 +229,8 @@ def _spec(
         functions=model.kernel.functions,
         sources=files.sources,
         host=files.host,
-        parameters=parameters,
-        constraints=tuple(
-            Constraint(expression, document.line_of(("constraints", index)))
-            for index, expression in expressions.constraints.items()
-        ),
+        parameters=tuned.parameters,
+        constraints=_constraints(document, expressions),
         launch=None if model.launch == "host" else _plan(expressions),
         features=tuple(model.inputs.features),
         inputs=inputs,
@@ -200,6 +238,44 @@ def _spec(
         measure=model.measure,
         search=model.search,
         host_text=files.host_text,
+        baselines=tuned.baselines,
+    )
+
+
+def _program_spec(
+    document: Document,
+    path: Path,
+    model: ProgramSpaceFile,
+    plan: ProgramPlan,
+    tuned: _Tuned,
+    expressions: Expressions,
+    inputs: tuple[Input, ...],
+) -> Spec:
+    return Spec(
+        path=path,
+        name=model.name,
+        title=model.title,
+        functions=(),
+        sources={},
+        host=path,
+        parameters=tuned.parameters,
+        constraints=_constraints(document, expressions),
+        launch=None,
+        features=tuple(model.inputs.features),
+        inputs=inputs,
+        verify=model.verify,
+        measure=model.measure,
+        search=model.search,
+        host_text="",
+        program=plan,
+        baselines=tuned.baselines,
+    )
+
+
+def _constraints(document: Document, expressions: Expressions) -> tuple[Constraint, ...]:
+    return tuple(
+        Constraint(expression, document.line_of(("constraints", index)))
+        for index, expression in expressions.constraints.items()
     )
 
 
@@ -207,12 +283,13 @@ def _plan(expressions: Expressions) -> LaunchPlan:
     return LaunchPlan(tuple(expressions.group.values()), tuple(expressions.grid.values()))
 
 
-def _validated(document: Document) -> SpaceFile | None:
+def _validated(document: Document, shape: type[Shape]) -> Shape | None:
     """The model, or None where the file's shape has faults, which are then noted."""
     try:
-        return SpaceFile.model_validate(document.data)
+        return shape.model_validate(document.data)
     except ValidationError as error:
-        for place, text in messages.told(error.errors(), document.data).items():
+        told = messages.told(error.errors(), document.data, model=shape)
+        for place, text in told.items():
             document.fault(place, text)
         return None
 
@@ -229,59 +306,3 @@ def load_specs(paths: Sequence[Path]) -> list[Spec]:
     if faults:
         raise SpecError(faults)
     return specs
-
-
-def _parameters(model: SpaceFile, expressions: Expressions) -> tuple[Parameter, ...]:
-    whens = expressions.whens
-    tuned = [
-        dataclasses.replace(_parameter(name, p), when=whens.get(("parameters", name)))
-        for name, p in model.parameters.items()
-    ]
-    flags = [
-        dataclasses.replace(_flag(name, flag, compiler), when=whens.get(("flags", compiler, name)))
-        for compiler, listed in (("nvcc", model.flags.nvcc), ("opencl", model.flags.opencl))
-        for name, flag in listed.items()
-    ]
-    return tuple(tuned + flags)
-
-
-def _parameter(name: str, model: ParameterModel) -> Parameter:
-    kind: str = model.type
-    values: Values
-    if isinstance(model, IntegerParameter):
-        values = range(model.min, model.max + 1, model.step)
-    elif isinstance(model, LogIntegerParameter):
-        values = range(model.min, model.max + 1)
-    elif isinstance(model, PowerOfTwoParameter):
-        values = tuple(1 << e for e in range(model.min.bit_length() - 1, model.max.bit_length()))
-    elif isinstance(model, BooleanParameter):
-        values = (False, True)
-    else:
-        values = tuple(model.values)
-        kind = "ordered" if _is_scale(values) else "enum"
-    if kind == "integer" and isinstance(values, range) and values.step > 1:
-        kind = "ordered"
-    return Parameter(name, kind, values, model.role, model.default)
-
-
-def _is_scale(values: Values) -> bool:
-    """Whether the values are numbers in ascending order."""
-    if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
-        return False
-    numbers = [v for v in values if isinstance(v, (int, float))]
-    return all(one < other for one, other in itertools.pairwise(numbers))
-
-
-_DASHES = {"nvcc": "--", "opencl": "-"}
-
-
-def _flag(name: str, flag: Flag, compiler: str) -> Parameter:
-    spelled = _DASHES[compiler] + name
-    if not isinstance(flag, (FlagRange, FlagValues)):
-        known = flag_name(name)
-        return Parameter(known, "boolean", (False, True), "flag", False, compiler, spelled)
-    values: Values = (
-        flag.values if isinstance(flag, FlagValues) else range(flag.min, flag.max + 1, flag.step)
-    )
-    option = flag.option or spelled + "={value}"
-    return Parameter(flag_name(name), "enum", (None, *values), "flag", None, compiler, option)

@@ -37,7 +37,7 @@ _BOUNDS = {
 }
 
 # Where pydantic puts the tag of a union's member into its locations.
-_TAG_POSITIONS = {"parameters": 2, "flags": 3, "launch": 1}
+_TAG_POSITIONS = {"parameters": 2, "flags": 3, "launch": 1, "program": 2, "verify": 2}
 
 _SHOWN_NAMES = 12
 _SHOWN_TEXT = 60
@@ -55,16 +55,21 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"there {verb} {', '.join(known[:_SHOWN_NAMES])}{more}"
 
 
-def told(errors: Sequence[ErrorDetails], data: Any, around: Place = ()) -> dict[Place, str]:
+def told(
+    errors: Sequence[ErrorDetails],
+    data: Any,
+    around: Place = (),
+    model: type[BaseModel] = SpaceFile,
+) -> dict[Place, str]:
     """The errors in words, by the place of the value in the data that they are about.
 
-    `around` is where in a space file the validated model belongs.
+    `around` is where in a space file, which has the shape of `model`, the validated part belongs.
     """
     by_place: dict[Place, list[ErrorDetails]] = {}
     for error in errors:
         error["loc"] = (*around, *error["loc"])
         by_place.setdefault(_place(data, error["loc"]), []).append(error)
-    return {place: _told(place, found) for place, found in by_place.items()}
+    return {place: _told(place, found, model) for place, found in by_place.items()}
 
 
 def told_at(place: Place, text: str) -> str:
@@ -85,14 +90,15 @@ def _place(data: Any, location: Place) -> Place:
     return tuple(place)
 
 
-def _told(place: Place, errors: list[ErrorDetails]) -> str:
+def _told(place: Place, errors: list[ErrorDetails], model: type[BaseModel]) -> str:
     first = errors[0]
     if first["type"] == "extra_forbidden":
-        hint = nearest(str(place[-1]), _fields(first["loc"][:-1]))
+        hint = nearest(str(place[-1]), _fields(model, first["loc"][:-1]))
         return told_at(place[:-1], f"`{place[-1]}` is not a key here; {hint}")
     missing = [error["loc"] for error in errors if error["type"] == "missing"]
     if missing:
-        return told_at(place, f"needs {_joined(map(_described, missing), 'and')}")
+        described = (_described(model, location) for location in missing)
+        return told_at(place, f"needs {_joined(described, 'and')}")
     kinds = {error["type"] for error in errors}
     expected = [words for kind, words in _EXPECTED.items() if kind in kinds]
     return told_at(place, _mistyped(expected, first["input"]) if expected else _told_singly(first))
@@ -107,9 +113,9 @@ def _mistyped(expected: list[str], found: Any) -> str:
     return text
 
 
-def _described(location: Place) -> str:
+def _described(model: type[BaseModel], location: Place) -> str:
     """A missing key, and what it is for."""
-    field = _fields(location[:-1]).get(str(location[-1]))
+    field = _fields(model, location[:-1]).get(str(location[-1]))
     purpose = f" ({field.description})" if field is not None and field.description else ""
     return f"`{location[-1]}`{purpose}"
 
@@ -148,6 +154,12 @@ def _told_singly(error: ErrorDetails) -> str:
         f"host module tells the launches, but got {_found(found)}",
         "flag_type": "must be `boolean`, `{min: .., max: ..}` or `{values: [..]}`, "
         f"but got {_found(found)}",
+        "command_type": 'must be a list of words such as [gcc, -o, "{output}"], or with '
+        f"`shell: true` a text, but got {_found(found)}",
+        "timing_type": "must be `wall`, `{pattern: .., unit: s}` or `{json_field: .., unit: s}`, "
+        f"but got {_found(found)}",
+        "against_type": "must be `baseline`, `nothing`, `{file: ..}` or `{host: ..}`, "
+        f"but got {_found(found)}",
     }.get(kind, f"{error['msg']}, but got {_found(found)}")
 
 
@@ -180,9 +192,9 @@ def _found(value: Any) -> str:
     return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} ..."
 
 
-def _fields(location: Place) -> dict[str, FieldInfo]:
+def _fields(model: type[BaseModel], location: Place) -> dict[str, FieldInfo]:
     """The keys that the model allows at a location of an error."""
-    kinds: list[Any] = [SpaceFile]
+    kinds: list[Any] = [model]
     for part in location:
         kinds = [found for kind in kinds for found in _step(kind, part)]
     models = (model for kind in kinds for model in _models(kind))

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from harness.spec.tuned import Flag, FlagName, Name, Parameter, Part, distinct, plain
+from harness.spec.tuned import Flag, FlagName, Name, Parameter, Part, Scalar, distinct, plain
 
 MAX_PARAMETERS = 500
 MAX_CONSTRAINTS = 1000
@@ -28,6 +28,11 @@ MAX_CONSTRAINTS = 1000
 FeatureValue = Annotated[StrictInt | StrictFloat, AfterValidator(plain)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Expression = StrictStr | StrictInt
+Constraints = Annotated[list[StrictStr], Field(max_length=MAX_CONSTRAINTS)]
+Baselines = dict[FlagName, dict[FlagName, Scalar]]
+BASELINES_HELP = (
+    "configurations that the winner is measured beside: the default with these values in it"
+)
 
 
 class Sources(Part):
@@ -83,15 +88,15 @@ class Kernel(Part):
         return (self.function,) if isinstance(self.function, str) else tuple(self.function)
 
 
+FlagGroup = Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS)]
+"""The flags of one compiler, by the name under which they are spelled."""
+
+
 class Flags(Part):
     """Compiler flags to tune, by compiler; each may also be absent, which is the default."""
 
-    nvcc: dict[FlagName, Flag] = Field(
-        default_factory=dict, max_length=MAX_PARAMETERS, description="used by the cuda backend"
-    )
-    opencl: dict[FlagName, Flag] = Field(
-        default_factory=dict, max_length=MAX_PARAMETERS, description="used by the opencl backend"
-    )
+    nvcc: FlagGroup = Field(default_factory=dict, description="used by the cuda backend")
+    opencl: FlagGroup = Field(default_factory=dict, description="used by the opencl backend")
 
 
 class LaunchModel(Part):
@@ -203,13 +208,22 @@ class SpaceFile(Part):
         min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; macros of the source"
     )
     flags: Flags = Field(default_factory=Flags, description="compiler flags to tune as well")
-    constraints: list[StrictStr] = Field(
-        default_factory=list,
-        max_length=MAX_CONSTRAINTS,
-        description="conditions that every legal configuration satisfies",
+    constraints: Constraints = Field(
+        default_factory=list, description="conditions that every legal configuration satisfies"
     )
+    baselines: Baselines = Field(default_factory=dict, description=BASELINES_HELP)
     launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
     inputs: Inputs = Field(description="what the kernel is run on")
     verify: Verify = Field(default_factory=Verify, description="when a result is right")
     measure: Measure = Field(default_factory=Measure, description="how long to time")
     search: Search = Field(default_factory=Search, description="how to search")
+
+    @property
+    def flag_groups(self) -> dict[str, FlagGroup]:
+        """The flags by compiler."""
+        return {"nvcc": self.flags.nvcc, "opencl": self.flags.opencl}
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The kernels that a run launches."""
+        return self.kernel.functions

@@ -18,7 +18,7 @@ from harness.spec.messages import told_at
 from harness.spec.solutions import SOME_LIMITS, by_compiler
 
 if TYPE_CHECKING:
-    from harness.spec.load import Parameter
+    from harness.spec.parameters import Parameter
 
 
 def conditional(parameters: Sequence[Parameter]) -> list[tuple[Parameter, Expression]]:

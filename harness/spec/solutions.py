@@ -15,7 +15,7 @@ from harness.spec.document import Document, Place
 from harness.spec.messages import told_at
 
 if TYPE_CHECKING:
-    from harness.spec.load import Parameter
+    from harness.spec.parameters import Parameter
 
 # Any device's would do: only the types of what constraints compute are checked with them.
 SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32), strict=True))

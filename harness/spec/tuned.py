@@ -52,6 +52,7 @@ Scalar = Annotated[StrictBool | StrictInt | StrictFloat | StrictStr, AfterValida
 Values = Annotated[list[Scalar], AfterValidator(distinct), Field(min_length=1)]
 Whole = Annotated[StrictInt, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+CompilerName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.+-]*$", max_length=100)]
 FlagName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
 Role = Literal["launch", "source", "choice"]
 

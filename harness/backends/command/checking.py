@@ -1,0 +1,68 @@
+"""A person's function that says whether a run is right."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from harness.backends.command.outputs import WrongOutput
+from harness.errors import HostModuleError
+from harness.records import Value
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as check() gets it: the input's features, the configuration, the folder with the
+    files that it wrote, and what it wrote to its streams."""
+
+    features: Mapping[str, Value]
+    config: Mapping[str, Value]
+    folder: Path
+    stdout: str
+    stderr: str
+
+
+class Checker:
+    """A host module with check(run), which returns None where the run is right, and else says
+    what is wrong; what it raises is a wrong result as well.
+
+    Raises HostModuleError for a module that cannot be loaded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._module = self._loaded()
+
+    def check(self, run: Run) -> None:
+        """Raises WrongOutput, and HostModuleError where check() returns something else."""
+        try:
+            told = self._module.check(run)
+        except (Exception, SystemExit) as error:
+            raise WrongOutput(
+                f"wrong result: check() of {self._path.name} raised {type(error).__name__}: {error}"
+            ) from None
+        if isinstance(told, str):
+            raise WrongOutput(f"wrong result: {told or 'check() gave an empty text'}")
+        if told is not None:
+            raise HostModuleError(
+                f"{self._path}: check() must return None where the run is right, or a text that "
+                f"says what is wrong, but got {told!r}"
+            )
+
+    def _loaded(self) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(
+            f"harness_check_{self._path.stem}", self._path
+        )
+        if spec is None or spec.loader is None:
+            raise HostModuleError(f"{self._path}: is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            raise HostModuleError(f"{self._path}: {type(error).__name__}: {error}") from error
+        if not callable(getattr(module, "check", None)):
+            raise HostModuleError(f"{self._path}: must define the function `check`")
+        return module

@@ -1,0 +1,242 @@
+"""A command as a process group of its own, with a deadline and limits, timed from exec to exit.
+
+What it leaves running is killed with it: its process group, and what has left the group but was
+begun by it, which is found by a mark in its environment (Linux).
+
+A shell begins, stops itself, is limited from outside, and goes on as the command; only then the
+clock starts. To limit it in between fork and exec, Python would have to copy this whole process,
+which costs milliseconds, of which the clock would see a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_MARK = "HARNESS_COMMAND"
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOKS = 200
+_LOOK_S = 0.01
+# The command's words are the shell's arguments: it reads none of them.
+_WAITING = ("/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+STDOUT, STDERR = "stdout", "stderr"
+
+_running: set[int] = set()
+"""The process groups of the commands that run now."""
+
+
+class CannotStart(Exception):
+    """The operating system did not begin the command."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a command may use: bytes of memory of its own in each process, bytes of each file
+    that it writes, and seconds."""
+
+    memory_bytes: int
+    file_bytes: int
+    deadline_s: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit status, a signal as a negative number, or None where it was
+    killed at its deadline; its seconds on the clock, and on processors."""
+
+    status: int | None
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def told(self) -> str:
+        """The end in words."""
+        if self.status is None:
+            return f"was killed after {self.wall_s:.3g} s"
+        if self.status >= 0:
+            return f"ended with exit status {self.status}"
+        name = _signal_name(-self.status)
+        hint = {"SIGXFSZ": ": a file that it wrote exceeded limits.output_mb"}.get(name, "")
+        return f"died of {name}{hint}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def run_command(
+    words: Sequence[str],
+    folder: Path,
+    outputs: Path,
+    bounds: Bounds,
+    variables: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run a command in a folder, wait for its end, and kill what it leaves behind.
+
+    What it writes goes into the files STDOUT and STDERR of the folder `outputs`. `variables` are
+    added to the environment. Raises CannotStart.
+    """
+    _adopt_orphans()
+    mark = os.urandom(8).hex()
+    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder), **(variables or {})}
+    environment[_MARK] = mark
+    program = _found(words[0], folder, environment)
+    with open(outputs / STDOUT, "wb") as stdout, open(outputs / STDERR, "wb") as stderr:
+        process = subprocess.Popen(
+            [*_WAITING, program, *words[1:]],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    try:
+        return _watched(process, bounds)
+    finally:
+        _end_orphans(process.pid, mark)
+
+
+def _found(name: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """The path of a program; raises CannotStart where there is none."""
+    path = name if "/" not in name else str(folder / name)
+    found = shutil.which(path, path=environment.get("PATH"))
+    if found is None:
+        raise CannotStart(f"there is no program `{name}`; install it, or give its path")
+    return found
+
+
+def _limit(pid: int, bounds: Bounds) -> None:
+    """Bound what a process may use.
+
+    RLIMIT_DATA, not RLIMIT_AS: CUDA's driver and sanitizers reserve far more addresses than they
+    ever use, and only what may be written to counts here. RLIMIT_CPU ends what still runs when
+    this process itself was killed.
+    """
+    seconds = math.ceil(bounds.deadline_s * (os.cpu_count() or 1)) + 1
+    _lower(pid, resource.RLIMIT_DATA, bounds.memory_bytes)
+    _lower(pid, resource.RLIMIT_FSIZE, bounds.file_bytes)
+    _lower(pid, resource.RLIMIT_CPU, seconds)
+    _lower(pid, resource.RLIMIT_CORE, 0)
+
+
+def _lower(pid: int, what: int, most: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        _, hard = resource.prlimit(pid, what)
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.prlimit(pid, what, (bound, bound))
+
+
+def _watched(process: subprocess.Popen[bytes], bounds: Bounds) -> Ended:
+    """Limit it, let it go on, and wait for its end, or kill it at the deadline."""
+    late = threading.Event()
+
+    def kill() -> None:
+        late.set()
+        _kill_group(process.pid)
+
+    # A timer, not Popen.wait(timeout), which looks only now and then and so blurs the time.
+    timer = threading.Timer(bounds.deadline_s, kill)
+    _running.add(process.pid)
+    try:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        _limit(process.pid, bounds)
+        timer.start()
+        begin_s = time.perf_counter()
+        os.kill(process.pid, signal.SIGCONT)
+        # It is not reaped yet: until then nothing else can have its number.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        wall_s = time.perf_counter() - begin_s
+    finally:
+        timer.cancel()
+        _kill_group(process.pid)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        _running.discard(process.pid)
+    ended = None if late.is_set() else process.returncode
+    return Ended(ended, wall_s, used.ru_utime + used.ru_stime)
+
+
+def end_programs_when_terminated() -> None:
+    """Let SIGTERM, which ends a worker process, end the command that it runs as well."""
+
+    def end(*_: object) -> None:
+        for group in _running:
+            _kill_group(group)
+        os._exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def _kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+# ------------------------------------------------------------- what has left the process group
+
+
+def _adopt_orphans() -> None:
+    """Processes whose parent ends become children of this process, where they can be found."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _end_orphans(group: int, mark: str) -> None:
+    """Kill and reap the children of this group or with this mark; those of one that is killed
+    become ours in turn."""
+    ending: set[int] = set()
+    for _ in range(_LOOKS):
+        ending |= {pid for pid in _children() if _group(pid) == group or _is_marked(pid, mark)}
+        ending = {pid for pid in ending if not _reaped(pid)}
+        if not ending:
+            return
+        time.sleep(_LOOK_S)
+
+
+def _reaped(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _children() -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            yield from map(int, (task / "children").read_text().split())
+
+
+def _group(pid: int) -> int | None:
+    """The process group, which a dead process has until it is reaped."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # Its name, in brackets, may contain anything: state, parent and group follow the last one.
+    return int(told.rpartition(")")[2].split()[2])
+
+
+def _is_marked(pid: int, mark: str) -> bool:
+    try:
+        return f"{_MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,33 @@
+"""Which measurer a space needs: of kernels on a device, or of a program."""
+
+from __future__ import annotations
+
+from harness.backends.choose import choose
+from harness.backends.command import CommandMeasurer
+from harness.errors import UsageError
+from harness.spec import Spec
+from harness.workers import LocalMeasurer, Measurer
+
+COMMAND = "command"
+
+
+def open_measurer(spec: Spec, requested: str) -> tuple[Measurer, str]:
+    """The measurer of a space with the backend that was asked for, and why that one was chosen.
+
+    Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
+    cannot run here.
+    """
+    if spec.program is not None or requested == COMMAND:
+        if requested not in ("auto", COMMAND):
+            raise UsageError(
+                f"{spec.path} tunes a program, which --backend {requested} cannot run; "
+                f"leave --backend out, or write --backend {COMMAND}"
+            )
+        return CommandMeasurer(spec), "the space tunes a program"
+    backend = choose(requested)
+    if backend.language not in spec.sources:
+        raise UsageError(
+            f"{spec.path} has no {backend.language} source, only {', '.join(spec.sources)}; "
+            "name the --backend that runs it, or add a source to kernel.source"
+        )
+    return LocalMeasurer(spec, backend), backend.why
