@@ -1,0 +1,229 @@
+"""Which test of `harness.compare` raises no false alarms? On simulated and on recorded noise.
+
+A family is a comparison of many inputs, on each of which a database holds two occasions (the
+search's samples of the default, and the finals'); nothing, or everything, became slower by 2 % or
+5 %. The tests are Student's t on the difference of the mean logarithms of the finals, with Holm's
+procedure over the family; they differ in the variance:
+
+    Welch       of the samples
+    effective   of as many samples as are independent: lag-1 autocorrelation, bias-corrected
+    batches     of the means of four batches of samples
+    own         of the occasions of each input
+    pooled      of the occasions, the same for all inputs
+    moderated   of the occasions, as harness.comparing.statistics has it
+
+`normal`, `lognormal` and `correlated` (AR(1), 0.6) have no difference between occasions; `drift`
+is a random walk, `offsets` are 1 % between occasions, `uneven` are offsets and samples whose size
+differs from input to input. Recordings of one configuration that was timed again and again (JSON
+with `repeats`, each with `times`) are split at random: a run is an occasion.
+
+    python -m benchmarks.false_alarms RECORDING...
+
+Prints tables; the last line is one JSON object: the rate of families with a false alarm with no
+threshold and with the default one, and the power with it. Takes two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtr
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
+
+from benchmarks.arguments import count
+from harness.comparing.statistics import (
+    LEVEL,
+    THRESHOLD,
+    Pair,
+    Verdict,
+    holm,
+    judge,
+    spread_of,
+)
+
+Logs = npt.NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Logs]
+"""Logarithms of seconds, shape (inputs, sides, occasions, samples)."""
+
+SAMPLES = 20
+OCCASIONS = 2
+SLOWER = (0.02, 0.05)
+_IS_CANDIDATE = np.array([0.0, 1.0]).reshape(1, 2, 1, 1)
+
+
+def _shape(inputs: int, samples: int = SAMPLES) -> tuple[int, ...]:
+    return inputs, 2, OCCASIONS, samples
+
+
+def normal(rng: np.random.Generator, inputs: int) -> Logs:
+    """Independent samples."""
+    return 0.005 * rng.standard_normal(_shape(inputs))
+
+
+def lognormal(rng: np.random.Generator, inputs: int) -> Logs:
+    """Independent samples with a long tail: launches that were disturbed."""
+    return 0.002 * rng.lognormal(0, 1, _shape(inputs))
+
+
+def correlated(rng: np.random.Generator, inputs: int) -> Logs:
+    """An autoregressive process that has long begun."""
+    noise = 0.005 * rng.standard_normal(_shape(inputs, SAMPLES + 30))
+    for step in range(1, noise.shape[-1]):
+        noise[..., step] += 0.6 * noise[..., step - 1]
+    return noise[..., -SAMPLES:]
+
+
+def drift(rng: np.random.Generator, inputs: int) -> Logs:
+    """A clock that wanders, from a start of its own on each occasion."""
+    walk = np.cumsum(0.0007 * rng.standard_normal(_shape(inputs)), axis=-1)
+    return walk + 0.004 * rng.standard_normal(_shape(inputs, 1)) + 0.4 * normal(rng, inputs)
+
+
+def offsets(rng: np.random.Generator, inputs: int) -> Logs:
+    """Occasions that differ far more than the samples of one."""
+    return 0.01 * rng.standard_normal(_shape(inputs, 1)) + 0.4 * normal(rng, inputs)
+
+
+def uneven(rng: np.random.Generator, inputs: int) -> Logs:
+    """Offsets on inputs of which some are many times as noisy as others."""
+    size = rng.lognormal(-0.7, 0.8, (inputs, 1, 1, 1))
+    return size * offsets(rng, inputs)
+
+
+SIMULATED: Mapping[str, Draw] = {
+    draw.__name__: draw for draw in (normal, lognormal, correlated, drift, offsets, uneven)
+}
+
+
+def recorded(path: Path) -> Draw:
+    """Runs of a recording; the first two samples of a run stand for the warm-up."""
+    with gzip.open(path) as file:
+        runs = np.log([run["times"][2 : 2 + SAMPLES] for run in json.load(file)["repeats"]])
+
+    def draw(rng: np.random.Generator, inputs: int) -> Logs:
+        chosen = rng.permutation(len(runs))[: inputs * 2 * OCCASIONS]
+        return runs[chosen].reshape(_shape(inputs))
+
+    return draw
+
+
+# ------------------------------------------------------------------------- tests
+
+Test = Callable[[Logs, float], npt.NDArray[np.bool_]]
+"""From a family and a threshold to which inputs are called slower or faster."""
+
+
+def _alarms(logs: Logs, threshold: float, variance: Logs, freedom: Logs) -> npt.NDArray[np.bool_]:
+    """By the variance of one occasion's mean on each side, and their degrees of freedom."""
+    means = logs[:, :, -1].mean(axis=-1)
+    beyond = np.abs(means[:, 1] - means[:, 0]) - math.log1p(threshold)
+    error = np.sqrt(variance.sum(axis=1))
+    joint = variance.sum(axis=1) ** 2 / (variance**2 / freedom).sum(axis=1)
+    p_values = np.minimum(1, 2 * stdtr(joint, -beyond / error))
+    return np.array(holm(p_values.tolist(), LEVEL)[0]) <= LEVEL
+
+
+def welch(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
+    """The samples' own variance."""
+    variance = logs[:, :, -1].var(axis=-1, ddof=1) / SAMPLES
+    return _alarms(logs, threshold, variance, np.full_like(variance, SAMPLES - 1))
+
+
+def effective(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
+    """The variance of an autoregressive process; Kendall's correction of its coefficient."""
+    parts = logs[:, :, -1] - logs[:, :, -1].mean(axis=-1, keepdims=True)
+    found = (parts[..., 1:] * parts[..., :-1]).sum(axis=-1) / (parts**2).sum(axis=-1)
+    rho = np.clip((SAMPLES * found + 1) / (SAMPLES - 4), 0, 0.9)
+    independent = np.maximum(SAMPLES * (1 - rho) / (1 + rho), 2)
+    return _alarms(logs, threshold, parts.var(axis=-1, ddof=1) / independent, independent - 1)
+
+
+def batches(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
+    """Batches of five samples."""
+    means = logs[:, :, -1].reshape(*logs.shape[:2], 4, -1).mean(axis=-1)
+    variance = means.var(axis=-1, ddof=1) / 4
+    return _alarms(logs, threshold, variance, np.full_like(variance, 3))
+
+
+def own(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
+    """The variance of an input's occasions."""
+    variance = logs.mean(axis=-1).var(axis=-1, ddof=1).mean(axis=1, keepdims=True)
+    both = np.repeat(variance, 2, axis=1)
+    return _alarms(logs, threshold, both, np.full_like(both, OCCASIONS - 1))
+
+
+def pooled(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
+    """The variance of all occasions of the family."""
+    variance = np.full(logs.shape[:2], logs.mean(axis=-1).var(axis=-1, ddof=1).mean())
+    freedom = np.full_like(variance, (OCCASIONS - 1) * len(logs))
+    return _alarms(logs, threshold, variance, freedom)
+
+
+def moderated(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
+    """The test of `harness.compare`."""
+    seconds, means = np.exp(logs[:, :, -1]).tolist(), logs.mean(axis=-1).tolist()
+    pairs = [
+        Pair(base, candidate, spread_of(groups))
+        for (base, candidate), groups in zip(seconds, means, strict=True)
+    ]
+    changes = judge(pairs, LEVEL, threshold)
+    return np.array([change.verdict is not Verdict.WITHIN_NOISE for change in changes])
+
+
+TESTS: Mapping[str, Test] = {
+    test.__name__: test for test in (welch, effective, batches, own, pooled, moderated)
+}
+
+
+# ------------------------------------------------------------------------ figures
+
+
+def figures(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, dict[str, float]]:
+    """Of each test the rates of families with a false alarm, and the power."""
+    rng = np.random.default_rng(seed)
+    sums = {name: np.zeros(2 + len(SLOWER)) for name in TESTS}
+    for _ in range(families):
+        logs = draw(rng, inputs)
+        slower = [logs + math.log1p(change) * _IS_CANDIDATE for change in SLOWER]
+        for name, test in TESTS.items():
+            false = [test(logs, 0).any(), test(logs, THRESHOLD).any()]
+            sums[name] += [*false, *(test(one, THRESHOLD).mean() for one in slower)]
+    keys = ("false_no_threshold", "false", *(f"power_{change:.0%}" for change in SLOWER))
+    return {name: dict(zip(keys, s / families, strict=True)) for name, s in sums.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge all tests on all data; print tables and the JSON line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.false_alarms", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("recording", nargs="*", type=Path, metavar="RECORDING")
+    parser.add_argument("--families", type=count, default=1000, metavar="N")
+    parser.add_argument("--inputs", type=count, default=20, metavar="N", help="of a family")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(arguments)
+    data = {**SIMULATED, **{path.name.split(".")[0]: recorded(path) for path in args.recording}}
+    found: dict[str, Any] = {"families": args.families, "inputs": args.inputs, "level": LEVEL}
+    for name, draw in data.items():
+        found[name] = figures(draw, args.families, args.inputs, args.seed)
+        print(f"{name}\n{'':12}{'false, no threshold':>20}{'false':>9}", end="")
+        print("".join(f"{f'power {change:.0%}':>11}" for change in SLOWER))
+        for test, rates in found[name].items():
+            widths = (20, 9, *(11 for _ in SLOWER))
+            cells = (f"{v:>{w}.1%}" for v, w in zip(rates.values(), widths, strict=True))
+            print(f"  {test:10}{''.join(cells)}", flush=True)
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

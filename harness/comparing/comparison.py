@@ -1,0 +1,253 @@
+"""Two places -> a row for each kernel, input and configuration that is looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from harness.comparing.reading import UNKNOWN, Found, Held
+from harness.comparing.statistics import Change, Pair, Spread, Verdict, judge, spread_of
+from harness.errors import UsageError
+from harness.records import Environment, Input, Measurement, Outcome
+
+
+class Ending(str, Enum):
+    """What came of a row without a test."""
+
+    SAME = "not measured again"
+    BROKEN = "works no more"
+    MENDED = "works now"
+    MISSING = "not compared"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+REGRESSIONS = (Verdict.SLOWER, Ending.BROKEN)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison. `of` is `best` or `default`; `change` is there exactly where samples were
+    compared, and then has the verdict; `notes` say what a person has to know of it."""
+
+    kernel: str
+    where: Environment
+    given: Input
+    of: str
+    base: Measurement | None = None
+    candidate: Measurement | None = None
+    verdict: Verdict | Ending = Ending.MISSING
+    change: Change | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether a build should fail of it."""
+        return self.verdict in REGRESSIONS
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How is compared; see harness.comparing.statistics."""
+
+    level: float
+    threshold: float
+    run_noise: float
+    of: tuple[str, ...] = ("best", "default")
+    across: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, and what is to be told besides."""
+
+    rows: Sequence[Row]
+    rules: Rules
+    notes: Sequence[str] = ()
+
+    @property
+    def tested(self) -> int:
+        """How many rows are of the family that the level is for."""
+        return sum(row.change is not None for row in self.rows)
+
+    @property
+    def regressions(self) -> list[Row]:
+        """The rows that a build should fail of."""
+        return [row for row in self.rows if row.is_regression]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each verdict came."""
+        return Counter(row.verdict.value for row in self.rows)
+
+
+def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Comparison:
+    """Every kernel and input that both hold, and what only one holds.
+
+    Raises UsageError where environments differ, unless `rules.across`, and where there is nothing
+    to compare.
+    """
+    matched = list(_matched(base, candidate, rules.across))
+    if not matched:
+        names = [sorted({held.kernel for held in side}) for side in (base, candidate)]
+        raise UsageError(
+            f"BASE holds {', '.join(names[0])} and CANDIDATE {', '.join(names[1])}: nothing that "
+            "both hold; tune the same space into both"
+        )
+    drafts = [draft for pair in matched for draft in _drafts(*pair, rules.of)]
+    if all(row.verdict is Ending.MISSING for row, _ in drafts):
+        raise UsageError(
+            "BASE and CANDIDATE have no input in common that works; tune the same inputs in both"
+        )
+    rows, notes = list(_judged(drafts, rules)), list(_notes(base, candidate, matched))
+    spreads = [spread for _, spread in drafts if spread]
+    if spreads and not any(spread.freedom for spread in spreads):
+        notes.append(
+            f"nothing was measured at two moments: {rules.run_noise:.2%} of noise between runs is "
+            "assumed (--run-noise)"
+        )
+    return Comparison(rows, rules, tuple(notes))
+
+
+# ---------------------------------------------------------------------- matching
+
+
+def _matched(
+    base: Sequence[Held], candidate: Sequence[Held], across: bool
+) -> Iterator[tuple[Held, Held]]:
+    """What to compare with what: of each kernel the same environment; across environments, those
+    that were last begun."""
+    done: set[str] = set()
+    for held in candidate:
+        there = [other for other in base if other.kernel == held.kernel]
+        same = [other for other in there if not _differences(other, held)]
+        if across and there and held.kernel not in done:
+            yield there[0], held
+        elif same and not across:
+            yield same[0], held
+        elif there and not across:
+            raise UsageError(_refusal(there[0], held))
+        done.add(held.kernel)
+
+
+def _differences(base: Held, candidate: Held) -> Mapping[str, tuple[str, str]]:
+    """Where environments differ, as far as both are known."""
+    names = [f.name for f in dataclasses.fields(Environment) if f.compare]
+    told = {n: (getattr(base.environment, n), getattr(candidate.environment, n)) for n in names}
+    return {n: (a, b) for n, (a, b) in told.items() if a != b and UNKNOWN not in (a, b)}
+
+
+def _refusal(base: Held, candidate: Held) -> str:
+    told = [f"    {n}: {a} -> {b}" for n, (a, b) in _differences(base, candidate).items()]
+    return (
+        f"{candidate.kernel} was measured in another environment than BASE\n"
+        + "\n".join(told)
+        + "\ntune BASE again in this one; or give --across-environments, if this difference is "
+        "what you want to compare"
+    )
+
+
+def _notes(
+    base: Sequence[Held], candidate: Sequence[Held], matched: Sequence[tuple[Held, Held]]
+) -> Iterator[str]:
+    both = {held.kernel for _, held in matched}
+    for name, side in (("BASE", base), ("CANDIDATE", candidate)):
+        alone = sorted({held.kernel for held in side} - both)
+        if alone:
+            yield f"only in {name}: {', '.join(alone)}"
+    for old, new in matched:
+        for name, (a, b) in _differences(old, new).items():
+            yield f"{new.kernel}: {name} differs: {a} -> {b}"
+        if old.program and new.program and old.program != new.program:
+            yield f"{new.kernel}: sources differ, {old.program[:8]} -> {new.program[:8]}"
+
+
+# -------------------------------------------------------------------------- rows
+
+Draft = tuple[Row, "Spread | None"]
+"""A row before its test, and the spread of its input; None where there is nothing to test."""
+
+
+def _drafts(base: Held, candidate: Held, of: Sequence[str]) -> Iterator[Draft]:
+    blank = Row(candidate.kernel, candidate.environment, Input({}), of[0])
+    for given in dict.fromkeys([*base.inputs, *candidate.inputs]):
+        row = dataclasses.replace(blank, given=given)
+        old, new = base.inputs.get(given), candidate.inputs.get(given)
+        if old is None or new is None:
+            why = f"measured only in {'BASE' if new is None else 'CANDIDATE'}"
+            yield dataclasses.replace(row, notes=(why,)), None
+        else:
+            yield from _of_input(row, old, new, of)
+
+
+def _of_input(row: Row, old: Found, new: Found, of: Sequence[str]) -> Iterator[Draft]:
+    spread = spread_of([*old.groups, *new.groups])
+    told: set[tuple[int, int]] = set()
+    for what in of:
+        base, candidate = old.measured.get(what), new.measured.get(what)
+        lacking = [base, candidate].count(None)
+        if lacking == 2 or (lacking and told) or (id(base), id(candidate)) in told:
+            continue  # exports have no default; or it is the best
+        told.add((id(base), id(candidate)))
+        found = dataclasses.replace(row, of=what, base=base, candidate=candidate)
+        verdict, notes = _ended(base, candidate)
+        if verdict is Verdict.WITHIN_NOISE:
+            notes = tuple(_notes_on(what, old, new))
+            yield dataclasses.replace(found, verdict=verdict, notes=notes), spread
+        else:
+            yield dataclasses.replace(found, verdict=verdict, notes=notes), None
+
+
+def _ended(
+    base: Measurement | None, candidate: Measurement | None
+) -> tuple[Verdict | Ending, tuple[str, ...]]:
+    """What is known without a test, and why; `within noise` where there are samples to test."""
+    if base is None or candidate is None:
+        return Ending.MISSING, (f"measured only in {'BASE' if base else 'CANDIDATE'}",)
+    if base.timing and candidate.timing:
+        same = base.timing.samples_s == candidate.timing.samples_s
+        return (Ending.SAME if same else Verdict.WITHIN_NOISE), ()
+    failed = candidate if candidate.timing is None else base
+    chance = " (may be chance)" if failed.outcome in (Outcome.TIMEOUT, Outcome.CRASHED) else ""
+    why = (f"{failed.outcome}{chance}: {' '.join(failed.message.split())[:200]}",)
+    if base.timing:
+        return Ending.BROKEN, why
+    return (Ending.MENDED if candidate.timing else Ending.MISSING), why
+
+
+def _judged(drafts: Sequence[Draft], rules: Rules) -> Iterator[Row]:
+    """The rows, with what the test says of those that have samples to compare."""
+    pairs = [
+        Pair(_samples(row.base), _samples(row.candidate), spread)
+        for row, spread in drafts
+        if spread is not None
+    ]
+    changes = iter(judge(pairs, rules.level, rules.threshold, rules.run_noise))
+    for row, spread in drafts:
+        if spread is None:
+            yield row
+            continue
+        change = next(changes)
+        notes = row.notes if change.verdict is not Verdict.WITHIN_NOISE else ()
+        yield dataclasses.replace(row, verdict=change.verdict, change=change, notes=notes)
+
+
+def _samples(measurement: Measurement | None) -> Sequence[float]:
+    return measurement.timing.samples_s if measurement and measurement.timing else ()
+
+
+def _notes_on(what: str, old: Found, new: Found) -> Iterator[str]:
+    """What else than the kernel may be behind a difference."""
+    was, now = old.measured[what].config, new.measured[what].config
+    if what == "default" and was != now:
+        yield f"the default was ({was})"
+    if what == "best" and was not in new.tried:
+        yield f"CANDIDATE did not try the best of BASE ({was})"
+    if what == "best" and now not in old.tried:
+        yield f"BASE did not try the best of CANDIDATE ({now})"
+    if not (old.is_remeasured and new.is_remeasured):
+        yield "times of the search, which flatter the best"

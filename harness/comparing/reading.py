@@ -1,0 +1,181 @@
+"""A database, or an exported file, -> what it holds of each kernel on each device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from harness.analysis import report_input
+from harness.comparing.statistics import mean_log
+from harness.errors import UsageError
+from harness.recordings.files import decoded, read_bounded
+from harness.recordings.kernel_tuner import parse_cache
+from harness.recordings.read import read_recorded
+from harness.recordings.recorded import Recorded
+from harness.records import Config, Environment, Input, Measurement
+from harness.results import (
+    Campaign,
+    Row,
+    campaigns,
+    read_measurements,
+    reading,
+    shown_place,
+    sqlite_path,
+)
+from harness.tables import Results
+
+UNKNOWN = "unknown"
+_TEXT = (b"{", b"[", b"\x1f\x8b")  # JSON, or gzipped
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is held of one input.
+
+    `measured` has the `best` and the `default` where they are known: of the finals, measured again
+    in turn, or else of the search. Either may have failed; the best has where nothing works.
+    `groups` are the mean logarithms of what was measured at several moments and not chosen for its
+    time, a group for each configuration; `tried` are the configurations that have a measurement.
+    """
+
+    measured: Mapping[str, Measurement]
+    is_remeasured: bool
+    groups: Sequence[Sequence[float]]
+    tried: frozenset[Config]
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one place holds of a kernel in one environment, as it was last tuned there. `program`
+    is the digest of its sources, None where that is not known."""
+
+    kernel: str
+    environment: Environment
+    program: str | None
+    inputs: Mapping[Input, Found]
+
+
+def read_held(
+    place: str, kernel: str | None = None, programs: Mapping[str, str] | None = None
+) -> list[Held]:
+    """What a place holds, the last begun first; of one kernel, where it is named.
+
+    `programs` are the digests of the kernels, by name, whose results are wanted; of others the
+    last begun. Raises UsageError where there is nothing, RecordingError and ResultsError for what
+    cannot be read.
+    """
+    path = sqlite_path(place)
+    if path is not None and _is_exported(path):
+        return [_of_recorded(path, kernel)]
+    with reading(place) as engine, engine.connect() as connection:
+        there = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
+        read = partial(read_measurements, connection)
+        held = [_of_campaigns(place, read, same) for same in _versions(there, programs or {})]
+    lost = sorted(set(programs or {}) - {one.kernel for one in held})
+    if lost:
+        raise UsageError(
+            f"{shown_place(place)} has no results of {', '.join(lost)} with the sources as they "
+            "are now; tune it first: python -m harness.tune SPACE --database ..."
+        )
+    if not held:
+        raise UsageError(f"{shown_place(place)} has no results of {kernel or 'any kernel'}")
+    return held
+
+
+# ----------------------------------------------------------------------- databases
+
+
+def _versions(there: Iterable[Campaign], programs: Mapping[str, str]) -> Iterator[list[Campaign]]:
+    """Of each kernel and environment the campaigns of the version that is wanted, or else of the
+    last one, the last begun first."""
+    groups: dict[tuple[str, str], list[Campaign]] = {}
+    for campaign in there:
+        if programs.get(campaign.space_name) in (None, campaign.key.program_sha256):
+            groups.setdefault((campaign.space_name, campaign.key.fingerprint), []).append(campaign)
+    for found in groups.values():
+        last = found[0].key.program_sha256
+        yield [campaign for campaign in found if campaign.key.program_sha256 == last]
+
+
+def _of_campaigns(place: str, read: Callable[..., list[Row]], same: Sequence[Campaign]) -> Held:
+    """The last campaign; what the finals of earlier ones tell is how times scatter."""
+    last = same[0]
+    results = Results(last, (place,), tuple(read(last.key)))
+    earlier = (row for c in same[1:] for row in read(c.key, ["final"]))
+    groups: dict[Input, dict[Config, list[float]]] = {}
+    for given, config, occasion in _occasions([*results.rows, *earlier], results.default):
+        groups.setdefault(given, {}).setdefault(config, []).append(occasion)
+    inputs = {given: _found(results, given, groups.get(given, {})) for given in results.measured}
+    return Held(last.space_name, last.environment, last.key.program_sha256, inputs)
+
+
+def _occasions(rows: Iterable[Row], default: Config) -> Iterator[tuple[Input, Config, float]]:
+    """Of the finals all; of the search the default alone, since others reach the finals because
+    they were fast. Samples that were served twice, as from recordings, are one occasion."""
+    seen: set[tuple[Input, Config, tuple[float, ...]]] = set()
+    for row in rows:
+        m = row.measurement
+        if m.timing is None or (row.stage != "final" and m.config != default):
+            continue
+        one = (m.input, m.config, m.timing.samples_s)
+        if one not in seen:
+            seen.add(one)
+            yield m.input, m.config, mean_log(m.timing.samples_s)
+
+
+def _found(results: Results, given: Input, groups: Mapping[Config, Sequence[float]]) -> Found:
+    known, finals = results.measured[given], results.finals.get(given, ())
+    report = report_input(given, known, finals, results.default, legal=None)
+    default = report.baseline or known.get(results.default)
+    told = {"best": report.best or next(iter(known.values())), "default": default}
+    measured = {of: measurement for of, measurement in told.items() if measurement}
+    return Found(measured, not report.note, list(groups.values()), frozenset(known))
+
+
+# ------------------------------------------------------------------------- exports
+
+
+def _is_exported(path: Path) -> bool:
+    if path.suffix == ".csv":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(_TEXT)
+    except OSError:
+        return False  # the database's reader tells what is wrong
+
+
+def _of_recorded(path: Path, kernel: str | None) -> Held:
+    recorded = read_recorded(path)
+    if kernel not in (None, recorded.title):
+        raise UsageError(f"{path}: holds {recorded.title}, nothing of {kernel}")
+    inputs = {_named(recorded, given): _read(recorded, given) for given in recorded.tables}
+    return Held(recorded.title, _environment(path, recorded), None, inputs)
+
+
+def _named(recorded: Recorded, given: Input) -> Input:
+    """The input; that of a file that tells nothing of inputs has the kernel's name, not the
+    file's, which the other file has not."""
+    return Input({"recording": recorded.title}) if list(given) == ["recording"] else given
+
+
+def _read(recorded: Recorded, given: Input) -> Found:
+    table = recorded.tables[given]
+    best = recorded.optimum(given) or recorded.measurement(given, 0)
+    tried = frozenset(recorded.config(table, row) for row in range(len(table)))
+    return Found({"best": best}, False, (), tried)
+
+
+def _environment(path: Path, recorded: Recorded) -> Environment:
+    """As far as the file tells; T4 results, as we write them, tell all of it."""
+    metadata: object = None
+    if path.suffix != ".csv":
+        data, _ = parse_cache(path, decoded(path, read_bounded(path)))
+        metadata = data.get("metadata") if isinstance(data, dict) else None
+    told = metadata if isinstance(metadata, dict) else {}
+    names = ("platform", "driver", "compiler")
+    platform, driver, compiler = (str(told.get(name, UNKNOWN)) for name in names)
+    backend = str(told.get("compute_api", UNKNOWN)).lower()
+    return Environment(backend, recorded.device, platform, driver, compiler)

@@ -1,0 +1,236 @@
+"""harness.compare as a command: exit status, text, JSON, JUnit and annotations."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import re
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.compare import main
+from harness.export import main as export
+from harness.records import Config, Environment, Input, Measurement, Outcome, StopReason, Timing
+from tests.replays import make_spec
+from tests.results_examples import begin_search, make_plan, opened, tamper
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64], default: 64}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}]}
+"""
+ENVIRONMENT = Environment("replay", "a device", "a platform", "1.0", "a compiler")
+
+
+class Device:
+    """Times with noise of 0.1 % between occasions and between samples; input by input slower by
+    what `slower` says, or broken where that is infinite."""
+
+    def __init__(self, seed: int, slower: Mapping[int, float]) -> None:
+        self._rng, self._slower = random.Random(seed), slower
+
+    def measure(self, given: Input, block: int) -> Measurement:
+        """One occasion of ten samples; 16 is the best block, and 64 the default."""
+        config, ratio = Config({"BLOCK": block}), self._slower.get(int(str(given["n"])), 1.0)
+        if ratio == float("inf"):
+            return Measurement(config, given, Outcome.BUILD_FAILED, message="\x1b[31mno: 100%")
+        time_s = ratio * {16: 1e-3, 64: 2e-3}[block] * self._noise()
+        samples_s = tuple(time_s * self._noise() for _ in range(10))
+        timing = Timing(samples_s, StopReason.INTERLEAVED)
+        return Measurement(config, given, Outcome.OK, timing)
+
+    def _noise(self) -> float:
+        return 1 + 1e-3 * self._rng.gauss(0, 1)
+
+
+def tuned(
+    folder: Path,
+    name: str,
+    seed: int,
+    slower: Mapping[int, float] | None = None,
+    environment: Environment = ENVIRONMENT,
+    function: str = "kernel",
+) -> str:
+    """A database with a search and finals; of another function it is another program."""
+    spec = dataclasses.replace(make_spec(folder, SPACE), functions=(function,))
+    device = Device(seed, slower or {})
+    with opened(folder / name) as store:
+        for number, given in enumerate(spec.inputs):
+            plan = make_plan(given, spec=spec, environment=environment)
+            search = begin_search(store, plan, tuning_run_id=number)
+            for block in (16, 64):
+                search.test(device.measure(given, block))
+            finals = [m for block in (16, 64) if (m := device.measure(given, block)).timing]
+            store.add_finals(search.run_id, plan, finals)
+            store.end_run(search.run_id, "complete")
+    return str(folder / name)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tuned(tmp_path_factory.mktemp("base"), "base.db", seed=1)
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One input slower by 5 %, and one faster."""
+    folder = tmp_path_factory.mktemp("slower")
+    return tuned(folder, "slower.db", seed=2, slower={16: 1.05, 64: 0.9}, function="edited")
+
+
+def run(*words: str, folder: Path) -> tuple[int, Any]:
+    """The exit status, and the JSON that it wrote."""
+    status = main([*words, "--json", str(folder / "c.json")])
+    return status, json.loads((folder / "c.json").read_text())
+
+
+def verdicts(data: Any, of: str = "best") -> dict[int, str]:
+    return {c["input"]["n"]: c["verdict"] for c in data["comparisons"] if c["of"] == of}
+
+
+def test_what_became_slower_is_told_with_its_interval(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, data = run(base, slower, folder=tmp_path)
+    expected = {8: "within noise", 16: "slower", 32: "within noise", 64: "faster"}
+    assert (status, data["status"]) == (1, 1)
+    assert verdicts(data) == verdicts(data, "default") == expected
+    (found,) = [c for c in data["comparisons"] if c["verdict"] == "slower" and c["of"] == "best"]
+    assert 1.01 < found["low"] < 1.05 < found["high"] < 1.09
+    assert found["base"]["configuration"] == {"BLOCK": 16}
+    text = capsys.readouterr().out
+    assert "small on a device" in text
+    assert "small: sources differ" in text
+    assert "2 slower, 2 faster, 4 within noise" in text
+
+
+def test_the_same_kernel_measured_again_is_within_noise(base: str, tmp_path: Path) -> None:
+    again = tuned(tmp_path, "again.db", seed=3)
+    status, data = run(base, again, "--of", "default", folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"within noise": 4})
+
+
+def test_a_database_that_was_carried_on_holds_the_same_measurements(
+    base: str, tmp_path: Path
+) -> None:
+    carried = shutil.copy(base, tmp_path / "carried.db")
+    assert run(base, str(carried), folder=tmp_path)[1]["counts"] == {"not measured again": 8}
+    place = tuned(tmp_path, "carried.db", seed=4, slower={8: 1.2}, function="edited")
+    status, data = run(base, place, folder=tmp_path)
+    assert status == 1
+    assert verdicts(data)[8] == "slower"
+
+
+def test_an_input_that_works_no_more_is_a_regression(base: str, tmp_path: Path) -> None:
+    broken = tuned(tmp_path, "broken.db", seed=5, slower={32: float("inf")})
+    junit = tmp_path / "j.xml"
+    status, data = run(base, broken, "--junit", str(junit), folder=tmp_path)
+    assert status == 1
+    assert verdicts(data)[32] == "works no more"
+    root = ET.fromstring(junit.read_text())
+    failures = root.findall("testsuite/testcase/failure")
+    assert all("build_failed: ?[31mno: 100%" in str(failure.text) for failure in failures)
+    assert (root[0].attrib["tests"], root[0].attrib["failures"]) == ("8", "2")
+    assert len(failures) == 2
+    assert run(broken, base, folder=tmp_path)[0] == 0  # it was mended
+
+
+def test_annotations_name_the_source_and_escape_what_github_would_read(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(tmp_path, SPACE)
+    place = tuned(tmp_path, "now.db", seed=6, slower={8: 1.1, 64: float("inf")})
+    assert main([base, place, "--spec", str(spec.path), "--github", "--of", "best"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("::")]
+    start, _, message = line.removeprefix("::error ").partition("::")
+    assert start.startswith("file=")
+    assert start.endswith("space.yaml,title=small%3A 2 regressions")
+    assert "n=8: best slower by +" in message
+    assert "%25, " in message
+    assert message.count("%0A") == 1
+    assert main([slower, slower, "--github"]) == 0
+    assert "::notice title=no performance regression::8 not measured" in capsys.readouterr().out
+
+
+def test_another_environment_is_refused_and_told_to_every_output(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = dataclasses.replace(ENVIRONMENT, driver="2.0")
+    place = tuned(tmp_path, "other.db", seed=7, environment=other)
+    junit = tmp_path / "j.xml"
+    status, data = run(base, place, "--junit", str(junit), "--github", folder=tmp_path)
+    assert (status, data["status"]) == (2, 2)
+    printed = capsys.readouterr()
+    error = ET.fromstring(junit.read_text()).find("testsuite/testcase/error")
+    assert error is not None
+    for told in (data["error"], error.text, printed.out, printed.err):
+        assert "driver: 1.0 -> 2.0" in str(told)
+        assert "--across-environments" in str(told)
+    assert run(base, place, "--across-environments", "--of", "best", folder=tmp_path)[0] == 0
+
+
+def test_exported_results_are_compared_on_an_assumed_noise(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported = str(tmp_path / "base.t4.json")
+    assert export([base, "--output", exported]) == 0
+    status, data = run(exported, slower, "--threshold", "2%", folder=tmp_path)
+    assert (status, verdicts(data)[16]) == (1, "slower")
+    both = str(tmp_path / "slower.t4.json")
+    assert export([slower, "--output", both]) == 0
+    status, data = run(exported, both, "--run-noise", "4%", folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"within noise": 4})
+    assert "4.00% of noise between runs is assumed" in capsys.readouterr().out
+
+
+def test_results_of_other_sources_than_the_space_has_now_are_refused(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(tmp_path, SPACE)
+    assert main([base, slower, "--spec", str(spec.path)]) == 2
+    assert "has no results of small with the sources as they are now" in capsys.readouterr().err
+
+
+def test_inputs_that_one_side_lacks_are_told_and_change_no_status(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fewer = tuned(tmp_path, "fewer.db", seed=8)
+    tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
+    tamper(Path(fewer), "UPDATE runs SET started_at = '2000' WHERE input_id != 1")
+    status, data = run(base, fewer, folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"within noise": 2, "not compared": 3})
+    assert "not compared, measured only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().out
+
+
+def test_nothing_in_common_is_no_comparison(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([base, str(tmp_path / "none.db")]) == 2
+    assert main([base, base, "--space", "other"]) == 2
+    assert main([base, base, "--json", str(tmp_path / "no" / "c.json")]) == 2
+    assert "no such database" in capsys.readouterr().err
+
+
+def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "ci.md").read_text(encoding="utf-8")
+    github, gitlab = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    steps = [step.get("run", "") for step in github["jobs"]["performance"]["steps"]]
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    there = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+    for script in ("\n".join(steps), "\n".join(gitlab["performance"]["script"])):
+        commands = re.findall(r"-m harness\.compare (.*)", script.replace("\\\n", ""))
+        assert len(commands) == 1
+        assert set(re.findall(r"--[a-z][a-z-]+", commands[0])) <= there
