@@ -1,0 +1,213 @@
+"""How many runs does a predictor of stencils save? One campaign, measured, then judged.
+
+Each of the eight stencils is explored at each size with points of its own, and all of them are
+measured in random order into one database. Every program is then predicted by what the others
+taught (leave one program out), and its points are taken the most promising first:
+
+- runs: points until one has 90 % of the best throughput; at random, in expectation;
+- correlation: Pearson's, of predicted and measured throughput;
+- time saved: over a random search, with building and verifying a run, and with making every point
+  and reading off its features.
+
+Run it where harness is installed, with its extra `bench` for the pictures. It may be interrupted:
+the same command goes on. 400 points of the eight at one size take an hour or so of two cores.
+
+    python benchmarks/stencil.py --sizes 1024 --count 400
+
+The last line is one JSON object with the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.arguments import count
+from benchmarks.stencil_plot import draw
+from harness.command import run_command
+from harness.display import make_console
+from harness.errors import UsageError
+from harness.stencil.__main__ import main as explore_command
+from harness.stencil.definition import load_definition, program_names
+from harness.stencil.explore import explore
+from harness.stencil.features import features
+from harness.stencil.model import GROUP, PREDICTORS, information, judged, time_saved
+from harness.stencil.predicted import training_table
+from harness.tables import Results, read_results
+from harness.tune import main as tune_command
+
+_POINTS_TO_TIME = 50
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    kept = ": what was measured is kept; the same command goes on from there"
+    return run_command(_parser(), arguments, _campaign, kept)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results") / "benchmarks" / "stencil",
+        metavar="FOLDER",
+        help="of the spaces, the database and the figures (default results/benchmarks/stencil)",
+    )
+    parser.add_argument("--sizes", nargs="+", type=count, default=[1024], metavar="N")
+    parser.add_argument("--count", type=count, default=400, help="points a program; default 400")
+    parser.add_argument("--programs", nargs="+", choices=program_names(), default=program_names())
+    parser.add_argument("--backend", default="opencl", help="as of harness.tune; default opencl")
+    parser.add_argument("--repeats", type=count, default=10, help="timed launches; default 10")
+    parser.add_argument("--only-judge", action="store_true", help="measure nothing")
+    return parser
+
+
+def _campaign(args: argparse.Namespace) -> int:
+    database = args.output / "stencil.db"
+    if not args.only_judge:
+        for size in args.sizes:
+            for program in args.programs:
+                _measure(program, size, database, args)
+    found = read_results([str(database)])
+    table = training_table(found)
+    if table["program"].nunique() < 2:
+        raise UsageError(f"{database} has no two programs with features; leave out --only-judge")
+    costs = _costs(table, found)
+    judgements = {
+        name: _with_saving(judged(predict, table), costs) for name, predict in PREDICTORS.items()
+    }
+    ranking = information(table)
+    console = make_console()
+    console.print(f"{found[0].campaign.environment}: {len(table):,} points that ran")
+    for name, judgement in judgements.items():
+        console.print(_shown(name, judgement))
+    _print_ranking(console, ranking)
+    table.to_csv(args.output / "points.csv", index=False)
+    draw(args.output, judgements, ranking, str(found[0].campaign.environment.device))
+    print(json.dumps(_figures(judgements, ranking)))
+    return 0
+
+
+def _measure(program: str, size: int, database: Path, args: argparse.Namespace) -> None:
+    """All points of a program at a size; those that the database has are not run again."""
+    space = args.output / f"{program}_{size}" / f"{program}.yaml"
+    if not space.exists():
+        told = ["--size", str(size), "--count", str(args.count), "-o", str(space.parent)]
+        if explore_command(["explore", program, *told]) != 0:
+            raise UsageError(f"{program} cannot be explored at size {size}")
+    told = ["--technique", "UniformRandom", "--test-limit", str(args.count), "--quiet"]
+    told += ["--backend", args.backend, "--repeats", str(args.repeats)]
+    if tune_command([str(space), *told, "--database", str(database)]) == 2:
+        raise UsageError(f"{space} cannot be tuned; the database is {database}")
+
+
+# -------------------------------------------------------------------------------------- judging
+
+
+def _costs(table: pd.DataFrame, found: Sequence[Results]) -> pd.DataFrame:
+    """Of each program and size the mean seconds of a run, building included, and of making a
+    point with its features, measured here."""
+    rows = []
+    for group, points in table.groupby(GROUP):
+        program, size = str(group[0]), int(str(group[1]))
+        spent = [
+            m.wall_s + (m.build.compile_s if m.build else 0.0)
+            for results in found
+            if results.campaign.space_name == program
+            for given, measured in results.measured.items()
+            if given["size"] == size
+            for m in measured.values()
+        ]
+        rows.append(
+            {
+                "program": program,
+                "size": size,
+                "run_s": statistics.fmean(spent),
+                "make_s": _time_to_make(program, size) / _POINTS_TO_TIME,
+                "measured_points": len(points),
+            }
+        )
+    costs: pd.DataFrame = pd.DataFrame(rows)
+    return costs
+
+
+def _time_to_make(program: str, size: int) -> float:
+    """Seconds to derive some points and read off their features."""
+    expression = load_definition(program).expression(size)
+    begin_s = time.process_time()
+    for variant in explore("k", expression, _POINTS_TO_TIME, random.Random(0)):
+        for kernel in variant.kernels.values():
+            features(kernel)
+    return time.process_time() - begin_s
+
+
+def _with_saving(judgement: pd.DataFrame, costs: pd.DataFrame) -> pd.DataFrame:
+    rows = judgement.merge(costs, on=GROUP)
+    saved = [
+        time_saved(row.runs, row.random_runs, row.points, row.run_s, row.make_s)
+        for row in rows.itertuples()
+    ]
+    whole: pd.DataFrame = rows.assign(time_saved=saved)
+    return whole
+
+
+def _figures(judgements: dict[str, pd.DataFrame], ranking: Any) -> dict[str, object]:
+    return {
+        "predictors": {
+            name: {
+                "median_runs": float(rows["runs"].median()),
+                "median_random_runs": float(rows["random_runs"].median()),
+                "median_correlation": round(float(rows["correlation"].median()), 3),
+                "median_time_saved": round(float(rows["time_saved"].median()), 1),
+                "points": int(rows["points"].min()),
+                "most_shared_designs": round(float(rows["shared"].max()), 3),
+            }
+            for name, rows in judgements.items()
+        },
+        "most_informative_feature": str(ranking.index[0]),
+    }
+
+
+# -------------------------------------------------------------------------------------- telling
+
+
+def _shown(name: str, rows: pd.DataFrame) -> Table:
+    title = f"{name}: leave one program out"
+    table = Table("program", "size", "points", "correlation", "runs", "at random", "time saved",
+                  "shared designs", title=title)  # fmt: skip
+    for row in rows.itertuples():
+        table.add_row(
+            str(row.program),
+            str(row.size),
+            str(row.points),
+            f"{row.correlation:.2f}",
+            str(row.runs),
+            f"{row.random_runs:.0f}",
+            f"{row.time_saved:.1f}x",
+            f"{row.shared:.0%}",
+        )
+    return table
+
+
+def _print_ranking(console: Console, ranking: Any) -> None:
+    console.print("mutual information with throughput, over the sum of the entropies:")
+    for name, value in ranking.items():
+        console.print(f"  {name:16} {value:.3f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

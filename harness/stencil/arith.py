@@ -1,0 +1,251 @@
+"""Index arithmetic: integer sums k + c1 * a1 + c2 * a2 + ... that know their range.
+
+An atom is a variable, or one of `//`, `%`, clamp, mirror and wrap of another sum. What the range of
+a sum decides is simplified away when it is made, so that an index which cannot leave its array
+carries no clamp, and one that comes from a split and a join again carries no division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A loop's variable or a thread's number: a whole number from `low` to `high`."""
+
+    name: str
+    low: int
+    high: int
+
+    @property
+    def text(self) -> str:
+        """Its name in C."""
+        return self.name
+
+    def value(self, values: Mapping[str, Any], is_padded: bool) -> Any:
+        """Its value, from the values by name."""
+        return values[self.name]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is done to a sum by the whole number `by`: `kind` is a key of OPERATIONS."""
+
+    kind: str
+    inner: Index
+    by: int
+    low: int
+    high: int
+
+    @cached_property
+    def text(self) -> str:
+        """As C."""
+        return _TEXTS[self.kind](self.inner, self.by)
+
+    def value(self, values: Mapping[str, Any], is_padded: bool) -> Any:
+        """Its value; padding is left out unless `is_padded`."""
+        inner = self.inner.value(values, is_padded)
+        if not is_padded and self.kind in PADDINGS:
+            return inner
+        return _VALUES[self.kind](inner, self.by)
+
+
+Atom = Variable | Operation
+
+
+@dataclass(frozen=True)
+class Index:
+    """constant + the sum of coefficient * atom; equal for equal sums."""
+
+    terms: tuple[tuple[Atom, int], ...]
+    constant: int
+
+    @cached_property
+    def low(self) -> int:
+        """The least value that it can have, as far as its atoms tell."""
+        return self.constant + sum(c * (a.low if c > 0 else a.high) for a, c in self.terms)
+
+    @cached_property
+    def high(self) -> int:
+        """The greatest."""
+        return self.constant + sum(c * (a.high if c > 0 else a.low) for a, c in self.terms)
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other) if other else self
+        if not other.terms:
+            return self + other.constant
+        if not self.terms:
+            return other + self.constant
+        coefficients = dict(self.terms)
+        for atom, coefficient in other.terms:
+            coefficients[atom] = coefficients.get(atom, 0) + coefficient
+        return _sum(coefficients, self.constant + other.constant)
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 1:
+            return self
+        if factor == 0:
+            return constant(0)
+        terms = tuple((atom, c * factor) for atom, c in self.terms)
+        return Index(terms, self.constant * factor)
+
+    def __floordiv__(self, by: int) -> Index:
+        whole, rest = self._parted(by)
+        if rest.low >= 0 and rest.high < by:
+            return whole
+        if len(rest.terms) == 1 and rest.constant == 0:
+            (atom, coefficient), *_ = rest.terms
+            if coefficient == 1 and isinstance(atom, Operation) and atom.kind == "/":
+                return whole + atom.inner // (atom.by * by)
+        return whole + _operation("/", rest, by, rest.low // by, rest.high // by)
+
+    def __mod__(self, by: int) -> Index:
+        _, rest = self._parted(by)
+        if rest.low >= 0 and rest.high < by:
+            return rest
+        return _operation("%", rest, by, 0, by - 1)
+
+    def _parted(self, by: int) -> tuple[Index, Index]:
+        """(q, r) with self = q * by + r, where r has no term that `by` divides."""
+        whole = tuple((a, c // by) for a, c in self.terms if c % by == 0)
+        rest = tuple((a, c) for a, c in self.terms if c % by)
+        return Index(whole, self.constant // by), Index(rest, self.constant % by)
+
+    def padded(self, kind: str, length: int) -> Index:
+        """Brought into 0 .. length - 1 by one of PADDINGS; it may lie at most `length` outside."""
+        if self.low >= 0 and self.high < length:
+            return self
+        return _operation(kind, self, length, 0, length - 1)
+
+    def is_within(self, length: int) -> bool:
+        """Whether it surely lies in 0 .. length - 1."""
+        return self.low >= 0 and self.high < length
+
+    def value(self, values: Mapping[str, Any], is_padded: bool = True) -> Any:
+        """Its value, a number or a numpy array, from those of its variables."""
+        total: Any = self.constant
+        for atom, coefficient in self.terms:
+            total = total + atom.value(values, is_padded) * coefficient
+        return total
+
+    def variables(self) -> Iterator[Variable]:
+        """Those that it depends on; one may come twice."""
+        for atom, _ in self.terms:
+            if isinstance(atom, Variable):
+                yield atom
+            else:
+                yield from atom.inner.variables()
+
+    def operations(self) -> Iterator[str]:
+        """The kinds of its operations; one may come twice."""
+        for atom, _ in self.terms:
+            if isinstance(atom, Operation):
+                yield atom.kind
+                yield from atom.inner.operations()
+
+    @cached_property
+    def text(self) -> str:
+        """As C, the largest strides first."""
+        told = ""
+        for atom, coefficient in self.terms:
+            size = abs(coefficient)
+            product = f"{_factor(atom)} * {size}" if size > 1 else atom.text
+            told += _signed(product, coefficient < 0, not told)
+        if self.constant or not told:
+            told += _signed(str(abs(self.constant)), self.constant < 0, not told)
+        return told
+
+    @property
+    def factor(self) -> str:
+        """As C, in brackets where it is more than one factor."""
+        is_one = not self.constant and len(self.terms) == 1 and self.terms[0][1] == 1
+        return _factor(self.terms[0][0]) if is_one else f"({self.text})"
+
+
+def constant(value: int) -> Index:
+    """A number."""
+    return Index((), value)
+
+
+def index_of(variable: Variable) -> Index:
+    """A variable; one that can have a single value is that number."""
+    if variable.low == variable.high:
+        return constant(variable.low)
+    return Index(((variable, 1),), 0)
+
+
+def _sum(coefficients: dict[Atom, int], added: int) -> Index:
+    for atom in list(coefficients):
+        # x / d * d + x % d is x.
+        if isinstance(atom, Operation) and atom.kind == "%" and atom in coefficients:
+            whole = Operation("/", atom.inner, atom.by, *_halved(atom))
+            times = coefficients[atom]
+            if coefficients.get(whole) == times * atom.by:
+                del coefficients[atom], coefficients[whole]
+                return _sum(coefficients, added) + atom.inner * times
+    terms = [(atom, c) for atom, c in coefficients.items() if c]
+    terms.sort(key=lambda term: (-abs(term[1]), term[0].text))
+    return Index(tuple(terms), added)
+
+
+def _halved(atom: Operation) -> tuple[int, int]:
+    return atom.inner.low // atom.by, atom.inner.high // atom.by
+
+
+def _operation(kind: str, inner: Index, by: int, low: int, high: int) -> Index:
+    return Index(((Operation(kind, inner, by, low, high), 1),), 0)
+
+
+# ------------------------------------------------------------------------------ as C, as values
+
+
+def _factor(atom: Atom) -> str:
+    is_quotient = isinstance(atom, Operation) and atom.kind in ("/", "%", "wrap")
+    return f"({atom.text})" if is_quotient else atom.text
+
+
+def _signed(text: str, is_negative: bool, is_first: bool) -> str:
+    if is_first:
+        return f"-{text}" if is_negative else text
+    return f" - {text}" if is_negative else f" + {text}"
+
+
+def _clamp_text(inner: Index, length: int) -> str:
+    text = inner.text
+    if inner.low < 0:
+        text = f"max({text}, 0)"
+    return f"min({text}, {length - 1})" if inner.high >= length else text
+
+
+_TEXTS: dict[str, Callable[[Index, int], str]] = {
+    # C rounds towards zero, and so no numerator is ever negative: padding comes first.
+    "/": lambda inner, by: f"{inner.factor} / {by}",
+    "%": lambda inner, by: f"{inner.factor} % {by}",
+    "clamp": _clamp_text,
+    "mirror": lambda inner, length: f"mirror({inner.text}, {length})",
+    "wrap": lambda inner, length: f"({(inner + length).text}) % {length}",
+}
+
+
+def _mirrored(inner: Any, length: int) -> Any:
+    beyond = inner % (2 * length)
+    return beyond + (2 * length - 1 - 2 * beyond) * (beyond >= length)
+
+
+_VALUES: dict[str, Callable[[Any, int], Any]] = {
+    "/": lambda inner, by: inner // by,
+    "%": lambda inner, by: inner % by,
+    "clamp": lambda inner, length: (
+        inner * (inner >= 0) * (inner < length) + (length - 1) * (inner >= length)
+    ),
+    "mirror": _mirrored,
+    "wrap": lambda inner, length: inner % length,
+}
+PADDINGS = ("clamp", "mirror", "wrap")
+"""How an index beyond an array is brought back: to the nearest element, to its mirror image with
+the border element twice, to the other end."""

@@ -1,0 +1,106 @@
+"""A stencil's file: `expression(size)` and `reference(arguments)`, and, if it likes, `inputs`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.errors import UsageError
+from harness.sources import read_text
+from harness.stencil.ir import Node
+from harness.stencil.types import FLOAT, StencilError, leaf
+
+_PROGRAMS = Path(__file__).with_name("programs")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A stencil: its name, its file's text, and the functions that the file defines."""
+
+    name: str
+    path: Path
+    text: str
+    module: ModuleType
+
+    def expression(self, size: int) -> Node:
+        """What it computes; raises StencilError, which names the file, where that is ill-typed."""
+        try:
+            found = self._function("expression")(size)
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [frame.lineno for frame in frames if frame.filename == str(self.path)]
+            where = f"{self.path}:{own[-1]}" if own else f"{self.path}"
+            told = str(error) if isinstance(error, StencilError) else repr(error)
+            raise StencilError(f"{where}: {told}") from error
+        if not isinstance(found, Node):
+            kind = type(found).__name__
+            raise StencilError(f"{self.path}: expression() must give an expression, not a {kind}")
+        if leaf(found.type) != FLOAT or found.type == FLOAT:
+            raise StencilError(
+                f"{self.path}: expression() must give an array of float, but this is {found.type}"
+            )
+        return found
+
+    def reference(self, arguments: Mapping[str, Any]) -> Any:
+        """The right result."""
+        return self._function("reference")(arguments)
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        function = getattr(self.module, name, None)
+        if not callable(function):
+            raise StencilError(f"{self.path}: must define the function `{name}`")
+        return function  # type: ignore[no-any-return]
+
+
+def program_names() -> list[str]:
+    """The stencils that come with the harness."""
+    return sorted(path.stem for path in _PROGRAMS.glob("[a-z]*.py"))
+
+
+def load_definition(told: str) -> Definition:
+    """The stencil of that name, or in that file.
+
+    Raises UsageError where there is none, and StencilError for a file that is not one.
+    """
+    if told.endswith(".py"):
+        path = Path(told)
+    elif told in program_names():
+        path = _PROGRAMS / f"{told}.py"
+    else:
+        names = program_names()
+        near = difflib.get_close_matches(told, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
+        raise UsageError(f"no stencil is called {told}; {hint} A file's name ends in .py")
+    if not path.stem.isidentifier():
+        raise UsageError(f"{path}: a stencil is called by its file, in letters, digits and _")
+    try:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path} cannot be read: {reason}") from None
+    definition = Definition(path.stem, path, text, _loaded(path))
+    for name in ("expression", "reference"):
+        definition._function(name)
+    return definition
+
+
+def _loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"harness_stencil_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        lines = [
+            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)
+        ]
+        where = f"{path}:{lines[-1]}" if lines else str(path)
+        raise StencilError(f"{where}: {type(error).__name__}: {error}") from error
+    return module

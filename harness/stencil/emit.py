@@ -1,0 +1,276 @@
+"""A kernel -> OpenCL C or CUDA C, as a person would write it.
+
+Group sizes are the macros LOCAL_X, LOCAL_Y and LOCAL_Z, so that one text serves many launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.stencil.ir import UserFun
+from harness.stencil.lower import ID_NAMES
+from harness.stencil.nest import (
+    Barrier,
+    Buffer,
+    Call,
+    Declaration,
+    IndexValue,
+    Kernel,
+    Load,
+    Loop,
+    Number,
+    Statement,
+    Store,
+    Term,
+    loads_of,
+    terms_of,
+)
+from harness.stencil.types import StencilError, leaf
+
+_INDENT = "    "
+_USUAL_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What two languages say differently; {d} is x, y or z and {n} its number."""
+
+    name: str
+    suffix: str
+    function: str
+    kernel: str
+    pointer: str
+    local: str
+    ids: dict[str, str]
+    counts: dict[str, str]
+    barrier: str
+
+
+OPENCL = Dialect(
+    name="opencl",
+    suffix=".cl",
+    function="static {}",
+    kernel="__kernel __attribute__((reqd_work_group_size(LOCAL_X, LOCAL_Y, LOCAL_Z)))\nvoid {}",
+    pointer="__global {}*restrict ",
+    local="__local ",
+    ids={
+        "global": "get_global_id({n})",
+        "workgroup": "get_group_id({n})",
+        "local": "get_local_id({n})",
+    },
+    counts={"global": "get_global_size({n})", "workgroup": "get_num_groups({n})"},
+    barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+)
+CUDA = Dialect(
+    name="cuda",
+    suffix=".cu",
+    function="static __device__ {}",
+    kernel='extern "C" __global__ void __launch_bounds__(LOCAL_X * LOCAL_Y * LOCAL_Z)\n{}',
+    pointer="{}*__restrict__ ",
+    local="__shared__ ",
+    ids={
+        "global": "blockIdx.{d} * LOCAL_{D} + threadIdx.{d}",
+        "workgroup": "blockIdx.{d}",
+        "local": "threadIdx.{d}",
+    },
+    counts={"global": "gridDim.{d} * LOCAL_{D}", "workgroup": "gridDim.{d}"},
+    barrier="__syncthreads();",
+)
+DIALECTS = (OPENCL, CUDA)
+
+
+def emit(kernel: Kernel, dialect: Dialect) -> str:
+    """The source of a kernel with the functions that it calls."""
+    writer = _Writer(kernel, dialect)
+    return "\n\n".join([*writer.functions(), writer.kernel()]) + "\n"
+
+
+def macros(kernel: Kernel) -> str:
+    """The lines that give a kernel the group sizes that it was lowered for."""
+    sizes = zip("XYZ", kernel.ndrange.local, strict=True)
+    return "".join(f"#define LOCAL_{d} {size}\n" for d, size in sizes)
+
+
+class _Writer:
+    def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
+        self._kernel = kernel
+        self._dialect = dialect
+
+    # -------------------------------------------------------------- functions
+
+    def functions(self) -> Iterator[str]:
+        if self._mirrors():
+            head = self._dialect.function.format("int mirror(int i, int length) {")
+            body = "return i < 0 ? -1 - i : i < length ? i : 2 * length - 1 - i;"
+            yield f"{head}\n{_INDENT}{body}\n}}"
+        found: dict[str, UserFun] = {}
+        for term in _terms(self._kernel.body):
+            for part in terms_of(term):
+                if isinstance(part, Call):
+                    known = found.setdefault(part.function.name, part.function)
+                    if known != part.function or known.name == self._kernel.name:
+                        raise StencilError(f"two functions are called {known.name}; rename one")
+        yield from map(self._function, found.values())
+
+    def _mirrors(self) -> bool:
+        loads = (load for term in _terms(self._kernel.body) for load in loads_of(term))
+        return any("mirror" in i.operations() for load in loads for i in load.indices)
+
+    def _function(self, function: UserFun) -> str:
+        pairs = zip(function.types, function.parameters, strict=True)
+        parameters = ", ".join(f"{kind} {name}" for kind, name in pairs)
+        head = self._dialect.function.format(f"{function.result} {function.name}({parameters}) {{")
+        return f"{_wrapped(head)}\n{_wrapped(f'{_INDENT}return {function.body};')}\n}}"
+
+    # ----------------------------------------------------------------- kernel
+
+    def kernel(self) -> str:
+        kernel = self._kernel
+        arguments = [*kernel.inputs, kernel.output]
+        told = ", ".join(f"{self._pointer(b)}{b.name}" for b in arguments)
+        head = self._dialect.kernel.format(f"{kernel.name}({told}) {{")
+        lines = [_wrapped(head)]
+        lines += [f"{_INDENT}{self._dialect.local}{_declared(b)};" for b in kernel.locals]
+        lines += [f"{_INDENT}{line}" for line in self._ids()]
+        lines += [line for s in kernel.body for line in self._statement(s, _INDENT)]
+        return "\n".join([*lines, "}"])
+
+    def _pointer(self, buffer: Buffer) -> str:
+        const = "const " if buffer.is_read_only else ""
+        return self._dialect.pointer.format(f"{const}{leaf(buffer.type)} ")
+
+    def _ids(self) -> Iterator[str]:
+        """The numbers of thread and group that the kernel uses."""
+        used = {(loop.kind, loop.dim) for loop in _loops(self._kernel.body) if loop.kind != "seq"}
+        for kind in ID_NAMES:
+            for dim in (2, 1, 0):
+                if (kind, dim) in used:
+                    name = ID_NAMES[kind].format("xyz"[dim])
+                    yield f"const int {name} = {self._worker(self._dialect.ids[kind], dim)};"
+
+    def _worker(self, template: str, dim: int) -> str:
+        return template.format(d="xyz"[dim], D="XYZ"[dim], n=dim)
+
+    # ------------------------------------------------------------- statements
+
+    def _statement(self, statement: Statement, indent: str) -> Iterator[str]:
+        if isinstance(statement, Loop):
+            yield from self._loop(statement, indent)
+        elif isinstance(statement, Barrier):
+            yield f"{indent}{self._dialect.barrier}"
+        elif isinstance(statement, Declaration):
+            yield f"{indent}{_declared(statement.buffer)};"
+        else:
+            kind = f"{statement.target.type} " if statement.declares else ""
+            text = f"{indent}{kind}{_load(statement.target)} = {_term(statement.value)};"
+            yield from _wrapped(text).split("\n")
+
+    def _loop(self, loop: Loop, indent: str) -> Iterator[str]:
+        is_block = loop.form != "once"
+        if loop.form == "for":
+            name, first, step = loop.variable.name, "0", f"{loop.variable.name}++"
+            if loop.kind != "seq":
+                first = ID_NAMES[loop.kind].format("xyz"[loop.dim])
+                step = f"{name} += {self._count(loop)}"
+            yield f"{indent}for (int {name} = {first}; {name} < {loop.extent}; {step}) {{"
+        elif is_block:
+            yield f"{indent}if ({loop.variable.name} < {loop.extent}) {{"
+        for statement in loop.body:
+            yield from self._statement(statement, indent + _INDENT * is_block)
+        if is_block:
+            yield f"{indent}}}"
+
+    def _count(self, loop: Loop) -> str:
+        if loop.kind == "local":
+            return f"LOCAL_{'XYZ'[loop.dim]}"
+        return self._worker(self._dialect.counts[loop.kind], loop.dim)
+
+
+def _declared(buffer: Buffer) -> str:
+    return f"{leaf(buffer.type)} {buffer.name}" + "".join(f"[{n}]" for n in buffer.shape)
+
+
+def _load(load: Load) -> str:
+    name, indices = load.buffer.name, load.indices
+    if load.buffer.space == "global":
+        return f"{name}[{_place(load)}]"
+    return name + "".join(f"[{index.text}]" for index in indices)
+
+
+def _place(load: Load) -> str:
+    """row * width + column, and so on for more lengths; numbers are put together."""
+    indices, lengths = list(load.indices), list(load.buffer.shape)
+    while len(indices) > 1 and not (indices[0].terms and indices[1].terms):
+        indices[:2] = [indices[0] * lengths[1] + indices[1]]
+        lengths[:2] = [lengths[0] * lengths[1]]
+    if not indices:
+        return "0"
+    factor, text = indices[0].factor, indices[0].text
+    for index, length in zip(indices[1:], lengths[1:], strict=True):
+        text = f"{factor} * {length} + {index.text}"
+        factor = f"({text})"
+    return text
+
+
+def _term(term: Term) -> str:
+    if isinstance(term, Load):
+        return _load(term)
+    if isinstance(term, Number):
+        return term.text
+    if isinstance(term, IndexValue):
+        return term.index.text
+    if isinstance(term, Call):
+        return f"{term.function.name}({', '.join(map(_term, term.arguments))})"
+    tests = [test for index, length in term.bounds for test in _tests(index.text, index, length)]
+    return f"({' && '.join(tests)} ? {_term(term.term)} : {term.otherwise.text})"
+
+
+def _tests(text: str, index: object, length: int) -> Iterator[str]:
+    if index.low < 0:  # type: ignore[attr-defined]
+        yield f"{text} >= 0"
+    if index.high >= length:  # type: ignore[attr-defined]
+        yield f"{text} < {length}"
+
+
+def _loops(block: list[Statement]) -> Iterator[Loop]:
+    for statement in block:
+        if isinstance(statement, Loop):
+            yield statement
+            yield from _loops(statement.body)
+
+
+def _terms(block: list[Statement]) -> Iterator[Term]:
+    """What is computed, in order."""
+    for statement in block:
+        if isinstance(statement, Loop):
+            yield from _terms(statement.body)
+        elif isinstance(statement, Store):
+            yield statement.value
+
+
+def _wrapped(text: str) -> str:
+    """Lines that are too long broken between arguments or summands, the rest indented more."""
+    indent = text[: len(text) - len(text.lstrip())] + 2 * _INDENT
+    lines = []
+    for line in text.split("\n"):
+        while len(line) > _USUAL_WIDTH and (cut := _break(line, len(indent))):
+            lines.append(line[:cut].rstrip())
+            line = indent + line[cut:].lstrip()
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _break(line: str, begin: int) -> int:
+    """Where to break a line: outside of indices if it can be, then within as few brackets as it
+    can be, then as late; 0 for nowhere."""
+    depth = square = found = 0
+    least = (1, 0)
+    for place, letter in enumerate(line[:_USUAL_WIDTH]):
+        depth += (letter in "([") - (letter in ")]")
+        square += (letter == "[") - (letter == "]")
+        is_break = letter == "(" or line.startswith((", ", " + ", " && ", " ? "), place)
+        cost = (square > 0, depth)
+        if is_break and place > begin and (not found or cost <= least):
+            least, found = cost, place + (letter in ",(")
+    return found

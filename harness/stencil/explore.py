@@ -1,0 +1,206 @@
+"""Sampled exploration: an expression -> variants that differ, each with thread configurations.
+
+A variant is derived in stages, each drawn at random: how the work is cut (overlapped tiles in two
+dimensions or one, parts, or not at all), which maps are shared by threads, which of the re-used
+inputs are copied to local memory, and what is unrolled or kept in private variables.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from harness.stencil import rules
+from harness.stencil.emit import OPENCL, emit
+from harness.stencil.ir import Node, subexpressions
+from harness.stencil.lower import lower
+from harness.stencil.ndrange import Threads, configurations, grid, usual
+from harness.stencil.nest import Kernel
+from harness.stencil.types import StencilError, divisors, shape, size_bytes
+
+MOST_LOCAL_BYTES = 48 << 10
+"""Static local memory that every GPU has."""
+
+THREADS_A_VARIANT = 10
+_PATIENCE = 400  # derivations in a row that give nothing new
+_MOST_TILE = 256
+
+
+@dataclass
+class Variant:
+    """A mapped expression, and its kernels by thread configuration."""
+
+    expression: Node
+    kernels: dict[Threads, Kernel] = field(default_factory=dict)
+
+
+def explore(name: str, expression: Node, count: int, rng: random.Random) -> list[Variant]:
+    """Variants with `count` points in all, no two of which are the same program; fewer where no
+    more are found. The first is the plain one, and its first point what a person tries first; in
+    the others neighbours are alike."""
+    found: list[Variant] = []
+    seen: set[str] = set()
+    texts: set[tuple[str, Threads]] = set()
+    points = missed = 0
+    for derived in _derivations(expression, rng):
+        if points == count or missed == _PATIENCE:
+            break
+        missed += 1
+        if derived is None or derived.key in seen:
+            continue
+        seen.add(derived.key)
+        variant = Variant(derived)
+        for threads, kernel in _launches(name, derived, rng):
+            text = (emit(kernel, OPENCL), threads)
+            if text not in texts and points < count:
+                texts.add(text)
+                variant.kernels[threads] = kernel
+                points += 1
+                if len(variant.kernels) == THREADS_A_VARIANT:
+                    break
+        if variant.kernels:
+            missed = 0
+            found.append(variant)
+    return found[:1] + sorted(found[1:], key=lambda variant: _decisions(variant.expression))
+
+
+def _derivations(expression: Node, rng: random.Random) -> Iterator[Node | None]:
+    """The plain mapping, then what is drawn; nothing where no map computes the result."""
+    whole = fused(expression)
+    depth = len(rules.spine(whole))
+    if depth:
+        dims = min(depth, len(shape(expression.type)), 3)
+        shared = [(place, "global", dims - 1 - place) for place in range(dims)]
+        yield rules.mapped(_kinds(depth, shared))(whole)
+        while True:
+            yield derive(whole, rng)
+
+
+def _launches(name: str, expression: Node, rng: random.Random) -> Iterator[tuple[Threads, Kernel]]:
+    """The usual thread configuration, then the others in random order, as far as the expression
+    can be lowered for them."""
+    choices = list(configurations(expression))
+    rng.shuffle(choices)
+    first = [usual(choices)] if choices else []
+    for threads in dict.fromkeys([*first, *choices]):
+        try:
+            kernel = lower(name, expression, grid(expression, threads))
+        except StencilError:
+            return  # whatever the threads
+        if sum(size_bytes(buffer.type) for buffer in kernel.locals) > MOST_LOCAL_BYTES:
+            return
+        yield threads, kernel
+
+
+def derive(expression: Node, rng: random.Random) -> Node | None:
+    """A fused expression mapped as it is drawn; None where what was drawn cannot be mapped."""
+    cut = _cut(expression, rng)
+    choices = list(mappings(len(rules.spine(cut)), len(shape(expression.type))))
+    if not choices:
+        return None
+    # Half of what has both goes to groups, however many ways there are of each.
+    in_groups = rng.random() < 0.5
+    fitting = [c for c in choices if (("workgroup" in dict(c)) == in_groups)] or choices
+    kinds = rng.choice(fitting)
+    mapped = rules.mapped(kinds)(cut)
+    dims = [dim for kind, dim in kinds if kind == "local"]
+    arrays = [name for name in rules.names_of(mapped) if rng.random() < 0.5]
+    if arrays:
+        mapped = next(iter(rules.everywhere(rules.in_local(arrays, dims), mapped)), mapped)
+    if rng.random() < 0.2:
+        mapped = _drawn(rules.in_private, mapped, rng)
+    while rng.random() < 0.5 and any(rules.everywhere(rules.unrolled, mapped)):
+        mapped = _drawn(rules.unrolled, mapped, rng)
+    return mapped
+
+
+def fused(expression: Node) -> Node:
+    """The expression without maps of maps, and reductions of maps."""
+    for rule in (rules.fuse_maps, rules.fuse_reduce):
+        while (new := next(rules.everywhere(rule, expression), None)) is not None:
+            expression = new
+    return expression
+
+
+def _cut(expression: Node, rng: random.Random) -> Node:
+    """The work cut into tiles or parts, or left whole."""
+    form = rng.choice(("whole", "parts", "tiles", "tiles2d", "tiles2d", "tiles2d"))
+    lengths = rules.lengths(expression)
+    if form == "tiles2d" and len(lengths) > 1:
+        sizes = [rng.choice(_sizes(length)) for length in lengths[:2]]
+        expression = _drawn(rules.tile2d(*sizes), expression, rng)
+    elif form in ("tiles", "tiles2d"):
+        place = rng.randrange(len(lengths))
+        rule = rules.tile(rng.choice(_sizes(lengths[place])))
+        expression = next(rules.on_spine(rule, place, expression), expression)
+    if form == "parts" or rng.random() < 0.3:
+        lengths = rules.lengths(expression)
+        place = rng.randrange(len(lengths))
+        rule = rules.split_join(rng.choice(_sizes(lengths[place])))
+        expression = next(rules.on_spine(rule, place, expression), expression)
+    if rng.random() < 0.1:
+        expression = _drawn(rules.interchange, expression, rng)
+    return expression
+
+
+def _sizes(length: int) -> list[int]:
+    return [d for d in divisors(length) if 1 < d <= min(_MOST_TILE, length // 2)] or [length]
+
+
+def _drawn(rule: rules.Rule, expression: Node, rng: random.Random) -> Node:
+    """The rule applied at one place; the expression itself where it applies nowhere."""
+    return rng.choice(list(rules.everywhere(rule, expression)) or [expression])
+
+
+def mappings(depth: int, dims: int) -> Iterator[tuple[tuple[str, int], ...]]:
+    """The ways to share nested maps among threads along so many dimensions: some of them over the
+    whole grid, or some over groups and some further in over a group's threads; the others run in
+    sequence."""
+    for places in _chosen(range(depth), dims):
+        for order in _orders(len(places)):
+            yield _kinds(depth, [(p, "global", d) for p, d in zip(places, order, strict=True)])
+    for outer in _chosen(range(depth), dims):
+        for inner in _chosen(range(outer[-1] + 1, depth), dims):
+            for of_groups, of_threads in itertools.product(
+                _orders(len(outer)), _orders(len(inner))
+            ):
+                shared = [(p, "workgroup", d) for p, d in zip(outer, of_groups, strict=True)]
+                shared += [(p, "local", d) for p, d in zip(inner, of_threads, strict=True)]
+                yield _kinds(depth, shared)
+
+
+def _chosen(places: range, most: int) -> Iterator[tuple[int, ...]]:
+    counts = range(1, min(most, 3) + 1)
+    return itertools.chain.from_iterable(itertools.combinations(places, n) for n in counts)
+
+
+def _orders(count: int) -> Iterator[tuple[int, ...]]:
+    """Dimensions from outside in: x innermost, where neighbours lie side by side; and reversed."""
+    dims = tuple(reversed(range(count)))
+    return iter(dict.fromkeys((dims, dims[::-1])))
+
+
+def _kinds(depth: int, shared: list[tuple[int, str, int]]) -> tuple[tuple[str, int], ...]:
+    kinds: list[tuple[str, int]] = [("seq", 0)] * depth
+    for place, kind, dim in shared:
+        kinds[place] = (kind, dim)
+    return tuple(kinds)
+
+
+def design(expression: Node, threads: Threads) -> int:
+    """A number for the decisions behind a point, equal for equal decisions on any stencil: how the
+    work is cut, shared, kept in memory and unrolled, and the thread configuration."""
+    return zlib.crc32(f"{_decisions(expression)} {threads}".encode())
+
+
+def _decisions(expression: Node) -> tuple[object, ...]:
+    """Those that change most come first, so that sorted neighbours resemble each other."""
+    nodes = list(subexpressions(expression))
+    maps = rules.spine(expression)
+    kinds = [f"{node.data[0]} {node.data[1]}" for node in maps]
+    places = [node.data[0] for node in nodes if node.op == "place"]
+    unrolled = [node.op for node in nodes if node.data[:1] == ("unroll",)]
+    return kinds, places, [shape(node.type)[0] for node in maps], unrolled

@@ -1,0 +1,254 @@
+"""The 15 features of the paper's Table 1, from a kernel before it has a language.
+
+Counts are of the whole launch: how often all threads together load and store, wait, decide and go
+round a loop. A call's result that another call takes is stored to and loaded from private memory;
+any other call is one store, in the space of what it is computed into.
+
+Cache lines are those that the threads of a warp touch with one access, on average over the accesses
+to global memory. In the paper's mode one warp is looked at, at an inner point where padding does
+nothing, and lines are told apart by their distance to the first thread's address. In exact mode
+these are the lines of all warps at all their turns, which takes as long as there are accesses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from harness.stencil.arith import Index, Variable
+from harness.stencil.nest import (
+    Barrier,
+    Call,
+    Inside,
+    Kernel,
+    Load,
+    Loop,
+    NdRange,
+    Statement,
+    Store,
+    Term,
+)
+from harness.stencil.types import size_bytes
+
+FEATURES = (
+    "global_size_x",
+    "global_size_y",
+    "local_size_x",
+    "local_size_y",
+    "local_bytes",
+    "global_loads",
+    "global_stores",
+    "local_loads",
+    "local_stores",
+    "private_loads",
+    "private_stores",
+    "cache_lines",
+    "barriers",
+    "ifs",
+    "loop_bodies",
+)
+WARP = 32
+LINE_BYTES = 128
+ELEMENT_BYTES = 4
+Bounds = tuple[tuple[Index, int], ...]
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or a store: where, within which loops and padding, how often all threads do it."""
+
+    kind: str
+    space: str
+    place: Load | None
+    loops: tuple[Loop, ...]
+    bounds: Bounds
+    times: int
+
+
+def features(kernel: Kernel, exact_lines: bool = False) -> dict[str, float]:
+    """The features by name, in the order of FEATURES."""
+    counts = dict.fromkeys(FEATURES, 0.0)
+    found: list[Access] = []
+    for event in _events(kernel.body, (), math.prod(kernel.ndrange.local + kernel.ndrange.groups)):
+        if isinstance(event, Access):
+            found.append(event)
+            counts[f"{event.space}_{event.kind}"] += event.times
+        else:
+            counts[event[0]] += event[1]
+    for axis, dim in enumerate("xy"):
+        counts[f"global_size_{dim}"] = kernel.ndrange.workers("global", axis)
+        counts[f"local_size_{dim}"] = kernel.ndrange.local[axis]
+    counts["local_bytes"] = sum(size_bytes(buffer.type) for buffer in kernel.locals)
+    on_global = [access for access in found if access.space == "global"]
+    counts["cache_lines"] = (_exact if exact_lines else _distances)(on_global, kernel.ndrange)
+    return {name: float(count) for name, count in counts.items()}
+
+
+# ------------------------------------------------------------------------------------- counting
+
+
+def _events(
+    block: list[Statement], loops: tuple[Loop, ...], times: int
+) -> Iterator[Access | tuple[str, int]]:
+    """What happens in a block that all threads together enter so many times."""
+    for statement in block:
+        if isinstance(statement, Loop):
+            turns = times // statement.workers * statement.extent
+            if statement.form == "for":
+                yield "loop_bodies", turns
+            elif statement.form == "if":
+                yield "ifs", times
+            yield from _events(statement.body, (*loops, statement), turns)
+        elif isinstance(statement, Barrier):
+            yield "barriers", times
+        elif isinstance(statement, Store):
+            target = statement.target
+            yield Access("stores", target.buffer.space, target, loops, (), times)
+            yield from _of_term(statement.value, loops, (), times)
+
+
+def _of_term(
+    term: Term, loops: tuple[Loop, ...], bounds: Bounds, times: int
+) -> Iterator[Access | tuple[str, int]]:
+    if isinstance(term, Load):
+        yield Access("loads", term.buffer.space, term, loops, bounds, times)
+    elif isinstance(term, Inside):
+        yield "ifs", times
+        inner = (*bounds, *term.bounds)
+        within = times * _share(inner) / _share(bounds) if _share(bounds) else 0
+        yield from _of_term(term.term, loops, inner, int(within))
+    elif isinstance(term, Call):
+        for argument in term.arguments:
+            if isinstance(argument, Call):
+                yield Access("stores", "private", None, loops, bounds, times)
+                yield Access("loads", "private", None, loops, bounds, times)
+            yield from _of_term(argument, loops, bounds, times)
+
+
+def _share(bounds: Bounds) -> Fraction:
+    """How many of the values of its variables satisfy all bounds.
+
+    Bounds without a common variable are independent: rows and columns are counted apart.
+    """
+    share = Fraction(1)
+    left = list(bounds)
+    while left:
+        together = [left.pop(0)]
+        known = set(together[0][0].variables())
+        while near := [b for b in left if known & set(b[0].variables())]:
+            together += near
+            left = [b for b in left if b not in near]
+            known.update(v for b in near for v in b[0].variables())
+        share *= _joint_share(together, sorted(known, key=lambda v: v.name))
+    return share
+
+
+def _joint_share(bounds: list[tuple[Index, int]], variables: list[Variable]) -> Fraction:
+    ranges = [np.arange(v.low, v.high + 1) for v in variables]
+    grids = np.meshgrid(*ranges, indexing="ij", sparse=True)
+    values = {v.name: grid for v, grid in zip(variables, grids, strict=True)}
+    held = np.ones([len(r) for r in ranges], dtype=bool)
+    for index, length in bounds:
+        place = index.value(values)
+        held &= (place >= 0) & (place < length)
+    return Fraction(int(np.count_nonzero(held)), held.size)
+
+
+# ---------------------------------------------------------------------------------- cache lines
+
+
+def _distances(accesses: list[Access], ndrange: NdRange) -> float:
+    """The paper's mode."""
+    lanes = _lanes(ndrange, np.arange(min(WARP, math.prod(ndrange.local))))
+    group = [(count - 1) // 2 for count in ndrange.groups]
+    known: dict[int, tuple[dict[str, Any], Any]] = {}  # accesses of a block share their loops
+    lines = times = 0
+    for access in accesses:
+        if id(access.loops) not in known:
+            known[id(access.loops)] = _inner_point(access.loops, lanes, group, ndrange)
+        values, active = known[id(access.loops)]
+        places = (_place(access, values, is_padded=False) + 0 * lanes[0])[active]
+        distances = (places - places[:1]) * ELEMENT_BYTES // LINE_BYTES
+        lines += len(set(distances.tolist())) * access.times
+        times += access.times
+    return lines / times if times else 0.0
+
+
+def _inner_point(
+    loops: tuple[Loop, ...], lanes: list[Any], group: list[Any], ndrange: NdRange
+) -> tuple[dict[str, Any], Any]:
+    """The loops' variables in one warp, and which of its threads take part: the middle of what
+    is done in sequence, the first turn of what is shared."""
+    values: dict[str, Any] = {}
+    active = np.ones(len(lanes[0]), dtype=bool)
+    for loop in loops:
+        if loop.kind == "seq":
+            values[loop.variable.name] = loop.extent // 2
+        else:
+            values[loop.variable.name] = worker = _worker(loop, lanes, group, ndrange)
+            active &= worker < loop.extent
+    return values, active
+
+
+def _place(access: Access, values: Mapping[str, Any], is_padded: bool) -> Any:
+    """Where it lies in its array, counted in elements."""
+    assert access.place is not None
+    total: Any = 0
+    pairs = zip(access.place.indices, access.place.buffer.shape, strict=True)
+    for index, length in pairs:
+        total = total * length + index.value(values, is_padded)
+    return total
+
+
+def _lanes(ndrange: NdRange, linear: Any) -> list[Any]:
+    """Where threads stand in their group, along x, y, z; x runs fastest."""
+    x, y, _ = ndrange.local
+    return [linear % x, linear // x % y, linear // (x * y)]
+
+
+def _worker(loop: Loop, lanes: list[Any], group: list[Any], ndrange: NdRange) -> Any:
+    if loop.kind == "workgroup":
+        return group[loop.dim]
+    lane = lanes[loop.dim]
+    return lane if loop.kind == "local" else group[loop.dim] * ndrange.local[loop.dim] + lane
+
+
+def _exact(accesses: list[Access], ndrange: NdRange) -> float:
+    """All warps, all turns, true addresses; arrays begin with a line."""
+    threads = math.prod(ndrange.local)
+    linear = np.arange(-(-threads // WARP) * WARP).reshape(1, -1, WARP)
+    lanes = _lanes(ndrange, linear)
+    numbers = np.arange(math.prod(ndrange.groups)).reshape(-1, 1, 1)
+    x, y, _ = ndrange.groups
+    group = [numbers % x, numbers // x % y, numbers // (x * y)]
+    lines = warps = 0
+    for access in accesses:
+        turns = [range(-(-loop.extent // loop.workers)) for loop in access.loops]
+        for turn in itertools.product(*turns):
+            active = np.broadcast_to(linear < threads, (len(numbers), *linear.shape[1:])).copy()
+            values: dict[str, Any] = {}
+            for loop, number in zip(access.loops, turn, strict=True):
+                first = 0 if loop.kind == "seq" else _worker(loop, lanes, group, ndrange)
+                values[loop.variable.name] = first + number * loop.workers
+                active &= values[loop.variable.name] < loop.extent
+            found = _lines(access, values, active)
+            lines, warps = lines + found[0], warps + found[1]
+    return lines / warps if warps else 0.0
+
+
+def _lines(access: Access, values: Mapping[str, Any], active: Any) -> tuple[int, int]:
+    """Lines that all warps touch, and warps that touch any."""
+    for index, length in access.bounds:
+        place = index.value(values)
+        active = active & (place >= 0) & (place < length)
+    places = _place(access, values, is_padded=True)
+    line = np.where(active, places * ELEMENT_BYTES // LINE_BYTES, -1).reshape(-1, WARP)
+    line.sort(axis=1)
+    distinct = 1 + np.count_nonzero(np.diff(line, axis=1), axis=1) - (line[:, 0] < 0)
+    return int(distinct.sum()), int(np.count_nonzero(distinct))

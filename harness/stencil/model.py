@@ -1,0 +1,182 @@
+"""Predictors of how fast a point is, learnt from other programs, and how good they are.
+
+A table has a row a point: `program`, `size`, the columns FEATURES, `design`, and `time_s`. What is
+predicted is throughput: the best time of the same program and size over the point's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from harness.records import Measurement, Outcome
+from harness.stencil.features import FEATURES
+
+Array = npt.NDArray[np.float64]
+Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
+"""From a table of other programs and the points of one: the throughput of each of these."""
+
+GROUP = ["program", "size"]
+GOOD = 0.9
+"""Of the best throughput: what a search looks for."""
+
+_NAMES = list(FEATURES)
+_BINS = 16
+_TREES = 300
+
+
+def published_model() -> Any:
+    """The paper's: principal components with 95 % of the variance, the 5 nearest neighbours."""
+    return make_pipeline(StandardScaler(), PCA(0.95), KNeighborsRegressor(5))
+
+
+def pca_knn(known: pd.DataFrame, points: pd.DataFrame) -> Array:
+    """The paper's predictor, on the features as they are."""
+    return _predicted(published_model(), known, points, [t[_NAMES] for t in (known, points)])
+
+
+def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
+    """A random forest on the logarithms of the features."""
+    columns = [np.log1p(table[_NAMES]) for table in (known, points)]
+    return _predicted(_forest(), known, points, columns)
+
+
+def relative_forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
+    """The same, on logarithms relative to their median over the points of the same program and
+    size: a stencil of 25 loads a point and one of 5 then look alike."""
+    return _predicted(_forest(), known, points, [_relative(table) for table in (known, points)])
+
+
+PREDICTORS: dict[str, Predict] = {
+    "relative_forest": relative_forest,
+    "forest": forest,
+    "pca_knn": pca_knn,
+}
+"""The default comes first."""
+
+
+def _forest() -> Any:
+    return RandomForestRegressor(_TREES, min_samples_leaf=3, max_features=0.5, random_state=0)
+
+
+def _relative(table: pd.DataFrame) -> pd.DataFrame:
+    logs: pd.DataFrame = np.log1p(table[_NAMES])
+    relative: pd.DataFrame = logs - logs.groupby([table[name] for name in GROUP]).transform(
+        "median"
+    )
+    return relative
+
+
+def _predicted(
+    model: Any, known: pd.DataFrame, points: pd.DataFrame, columns: Sequence[pd.DataFrame]
+) -> Array:
+    model.fit(columns[0].to_numpy(), throughput(known).to_numpy())
+    predicted: Array = model.predict(columns[1].to_numpy())
+    return predicted
+
+
+def table_of(program: str, size: int, measured: Iterable[Measurement]) -> pd.DataFrame:
+    """A program's points that ran, with the features that were observed beside their times."""
+    names = [*FEATURES, "design"]
+    rows = [
+        {"program": program, "size": size, "time_s": m.time_s}
+        | {name: m.observed[name] for name in names}
+        for m in measured
+        if m.outcome is Outcome.OK and all(name in m.observed for name in names)
+    ]
+    table: pd.DataFrame = pd.DataFrame(rows, columns=[*GROUP, *names, "time_s"])
+    return table
+
+
+def throughput(table: pd.DataFrame) -> pd.Series[float]:
+    """The best time of each program and size over each of its times: 1 for the best."""
+    times = table["time_s"]
+    best: pd.Series[float] = times.groupby([table[name] for name in GROUP]).transform("min")
+    return best / times
+
+
+def leave_one_program_out(predict: Predict, table: pd.DataFrame) -> pd.Series[float]:
+    """The throughput predicted for each row by what learnt from the other programs alone."""
+    parts = []
+    for program, rows in table.groupby("program"):
+        others = table[table["program"] != program]
+        parts.append(pd.Series(predict(others, rows), index=rows.index))
+    predicted: pd.Series[float] = pd.concat(parts).reindex(table.index)
+    return predicted
+
+
+def runs_to_good(throughputs: Sequence[float] | Array, predicted: Array) -> int:
+    """How many points are run, the most promising first, until one is GOOD; the first is 1."""
+    in_order = np.asarray(throughputs)[np.argsort(-predicted, kind="stable")]
+    return int(np.argmax(in_order >= GOOD)) + 1
+
+
+def runs_at_random(throughputs: Sequence[float] | Array) -> float:
+    """The same in random order, in expectation: (n + 1) / (m + 1) with m good ones of n."""
+    values = np.asarray(throughputs)
+    return float((len(values) + 1) / (np.count_nonzero(values >= GOOD) + 1))
+
+
+def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
+    """A row a program and size: `correlation` of prediction and throughput (Pearson's), `runs`
+    and `random_runs` until one is good, `points`, and `shared`: the share of the points whose
+    design another program has as well, which flatters a predictor."""
+    predicted, known = leave_one_program_out(predict, table), throughput(table)
+    found = []
+    for group, rows in table.groupby(GROUP):
+        told, true = predicted[rows.index].to_numpy(), known[rows.index].to_numpy()
+        others = table.loc[table["program"] != rows["program"].iloc[0], "design"]
+        found.append(
+            dict(zip(GROUP, group, strict=True))
+            | {
+                "correlation": float(np.corrcoef(told, true)[0, 1]) if told.std() > 0 else 0.0,
+                "runs": runs_to_good(true, told),
+                "random_runs": runs_at_random(true),
+                "points": len(rows),
+                "shared": float(rows["design"].isin(others).mean()),
+            }
+        )
+    judgement: pd.DataFrame = pd.DataFrame(found)
+    return judgement
+
+
+def time_saved(runs: float, random_runs: float, points: int, run_s: float, make_s: float) -> float:
+    """How many times longer a random search takes than a predicted one. A run takes `run_s` with
+    building, verifying and repeating it; to make a point and read off its features takes `make_s`,
+    which prediction pays for all points, and random order only for those that it runs."""
+    return random_runs * (run_s + make_s) / (runs * run_s + points * make_s)
+
+
+def information(table: pd.DataFrame) -> pd.Series[float]:
+    """What each feature tells of the throughput, the most telling first: their mutual information
+    over the sum of their entropies, from 0 to 1/2, with 16 bins of equal counts."""
+    target = _binned(throughput(table).to_numpy())
+    told = {name: _redundancy(_binned(table[name].to_numpy()), target) for name in FEATURES}
+    ranking: pd.Series[float] = pd.Series(told).sort_values(ascending=False, kind="stable")
+    return ranking
+
+
+def _binned(values: Array) -> npt.NDArray[np.int64]:
+    """Bins of equal counts; equal values fall into one."""
+    ranks = np.searchsorted(np.sort(values), values, side="left")
+    return np.asarray(ranks * _BINS // len(values), dtype=np.int64)
+
+
+def _redundancy(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> float:
+    own, others = _entropy(one), _entropy(other)
+    joint = _entropy(one * _BINS + other)
+    return (own + others - joint) / (own + others) if own + others > 0 else 0.0
+
+
+def _entropy(bins: npt.NDArray[np.int64]) -> float:
+    share = np.unique(bins, return_counts=True)[1] / len(bins)
+    return float(-(share * np.log2(share)).sum())

@@ -1,0 +1,93 @@
+"""A stencil's points in the order in which a predictor, trained on other stencils, expects them to
+be fast."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness.errors import UsageError
+from harness.records import Config, Environment, Input, Measurement
+from harness.stencil.features import FEATURES
+from harness.stencil.model import relative_forest, table_of
+from harness.tables import Results, read_results
+
+
+@dataclass(frozen=True)
+class Order:
+    """Configurations, the most promising first, and a line that says what that rests on."""
+
+    configs: tuple[Config, ...]
+    told: str
+
+
+def training_table(
+    found: Sequence[Results], without: str | None = None, environment: Environment | None = None
+) -> pd.DataFrame:
+    """The points of stencils that results databases hold, as `harness.stencil.model` wants them:
+    of one environment if one is given, and without one program."""
+    parts = [
+        table_of(results.campaign.space_name, int(given["size"]), measured.values())  # type: ignore[arg-type]
+        for results in found
+        for given, measured in results.measured.items()
+        if results.campaign.space_name != without
+        and environment in (None, results.campaign.environment)
+        and _is_stencil(given, list(measured.values()))
+    ]
+    table: pd.DataFrame = pd.concat(parts, ignore_index=True) if parts else table_of("", 0, [])
+    return table
+
+
+def _is_stencil(given: Input, measured: Sequence[Measurement]) -> bool:
+    return list(given) == ["size"] and any(FEATURES[0] in m.observed for m in measured)
+
+
+def read_points(path: Path) -> tuple[list[Config], pd.DataFrame]:
+    """The configurations of NAME.features.csv beside a stencil's space, and their features."""
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    tuned = [name for name in rows[0] if name.isupper()]
+    configs = [Config({name: int(row[name]) for name in tuned}) for row in rows]
+    columns = [*FEATURES, "design"]
+    return configs, pd.DataFrame({name: [float(row[name]) for row in rows] for name in columns})
+
+
+def predicted_order(known: pd.DataFrame, path: Path) -> Order | None:
+    """The points of a stencil's space by the default predictor; None where nothing is known.
+
+    What it was trained on is told, and how much of that has the designs of this space: common
+    ones make a predictor look better than it is on new ones.
+    """
+    if known.empty:
+        return None
+    configs, points = read_points(path)
+    throughputs = relative_forest(known, points.assign(program=path.name, size=0))
+    shared = points["design"].isin(known["design"]).mean()
+    programs = sorted(known["program"].unique())
+    told = (
+        f"ordered by a forest trained on {len(known):,} points of {', '.join(programs)}; "
+        f"{shared:.0%} of this space's designs are among theirs"
+    )
+    best = np.argsort(-throughputs, kind="stable")
+    return Order(tuple(configs[place] for place in best), told)
+
+
+def order_from(places: Sequence[str], space: Path, environment: Environment | None) -> Order | None:
+    """The order of a stencil's space by what databases hold of other stencils in an environment;
+    None where they hold nothing. Raises UsageError for a space that is no stencil's."""
+    points = space.with_suffix(".features.csv")
+    if not points.exists():
+        raise UsageError(
+            f"{space} is no stencil's space: there is no {points.name} beside it; "
+            "python -m harness.stencil explore writes both"
+        )
+    try:
+        found = read_results(places)
+    except UsageError:  # no results yet
+        return None
+    return predicted_order(training_table(found, space.stem, environment), points)

@@ -1,0 +1,371 @@
+"""Rewrite rules: each takes an expression and gives others that compute the same.
+
+A rule is a function from a node to what may stand in its place; `everywhere` applies it within an
+expression. Rules that decide (`mapped`, `in_local`, `in_private`, `unrolled`) say how an
+expression is carried out; the others rearrange what it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from harness.stencil.ir import Node, apply, make, subexpressions, substitute
+from harness.stencil.language import (
+    get,
+    join,
+    join2d,
+    let,
+    map2d,
+    map_,
+    reduce_,
+    slide,
+    slide2d,
+    split,
+    split2d,
+    to_local,
+    to_private,
+    transpose,
+    zip2d,
+    zip_,
+)
+from harness.stencil.types import Array, Tuple, leaf, shape
+from harness.stencil.views import rearranges
+
+Rule = Callable[[Node], Iterator[Node]]
+Cut = tuple[Node, Callable[[Node], Node]]
+"""An array cut into parts, and what the array is within one part."""
+
+
+def everywhere(rule: Rule, node: Node) -> Iterator[Node]:
+    """The expression with the rule applied at one place, for each place and each result."""
+    yield from rule(node)
+    for place, child in enumerate(node.children):
+        for new in everywhere(rule, child):
+            children = (*node.children[:place], new, *node.children[place + 1 :])
+            yield make(node.op, children, node.data)
+
+
+# --------------------------------------------------------------------- divide and conquer, fusion
+
+
+def split_join(size: int) -> Rule:
+    """map(f, x) = join(map(map(f), split(size, x))): parts of `size` elements."""
+
+    def rule(node: Node) -> Iterator[Node]:
+        if _is_open(node) and _length(node) % size == 0 and 1 < size < _length(node):
+            f, x = _function(node), node.children[1]
+            yield join(map_(lambda part: map_(f, part), split(size, x)))
+
+    return rule
+
+
+def interchange(node: Node) -> Iterator[Node]:
+    """Two nested maps in the other order: columns of rows instead of rows of columns."""
+    inner = node.children[0].body if _is_open(node) else node
+    if inner is node or not _is_open(inner) or inner.children[1] is not node.children[0].data[0]:
+        return
+    f = _function(inner)
+    if node.children[0].data[0] in subexpressions(inner.children[0]):
+        return
+    turned = map_(lambda column: map_(f, column), transpose(node.children[1]))
+    yield transpose(turned)
+
+
+def fuse_maps(node: Node) -> Iterator[Node]:
+    """map(f, map(g, x)) = map(x => f(g(x)), x)."""
+    if node.op == "map" and node.children[1].op == "map":
+        f, inner = _function(node), node.children[1]
+        if inner.data == node.data:
+            g = _function(inner)
+            yield map_(lambda x: f(g(x)), inner.children[1], *node.data)
+
+
+def fuse_reduce(node: Node) -> Iterator[Node]:
+    """reduce(f, map(g, x)) = reduce((sum, x) => f(sum, g(x)), x)."""
+    if node.op == "reduce" and node.children[2].op == "map":
+        step, start, inner = node.children
+        if inner.data[0] == "any":
+            g = _function(inner)
+            yield reduce_(
+                lambda sum_, x: apply(step, sum_, g(x)), start, inner.children[1], node.data[0]
+            )
+
+
+# ----------------------------------------------------------------------------- overlapped tiling
+
+
+def tile(size: int) -> Rule:
+    """A map over windows as a map over tiles of `size` windows, whose inputs overlap."""
+
+    def rule(node: Node) -> Iterator[Node]:
+        if _is_open(node) and _length(node) % size == 0 and 1 < size < _length(node):
+            f = _function(node)
+            parts, within = _cut(node.children[1], size)
+            yield join(map_(lambda part: map_(f, within(part)), parts))
+
+    return rule
+
+
+def tile2d(high: int, wide: int) -> Rule:
+    """Two nested maps over windows as maps over tiles of `high` rows and `wide` columns."""
+
+    def rule(node: Node) -> Iterator[Node]:
+        f = _function2d(node)
+        if f is None:
+            return
+        rows, columns = shape(node.type)[:2]
+        if rows % high == 0 and columns % wide == 0 and (high, wide) != (rows, columns):
+            parts, within = _cut2d(node.children[1], high, wide)
+            yield join2d(map2d(lambda part: map2d(f, within(part)), parts))
+
+    return rule
+
+
+def _cut(x: Node, size: int) -> Cut:
+    if x.op == "slide":
+        (length, step), array = x.data, x.children[0]
+        parts = slide(length - step + size * step, size * step, array)
+        return parts, lambda part: slide(length, step, part)
+    if x.op == "zip":
+        cuts = [_cut(array, size) for array in x.children]
+        return zip_(*(parts for parts, _ in cuts)), lambda part: zip_(*_within(cuts, part))
+    if x.op == "map" and x.data[0] == "any":
+        f, (parts, within) = _function(x), _cut(x.children[1], size)
+        return parts, lambda part: map_(f, within(part))
+    return split(size, x), lambda part: part
+
+
+def _cut2d(x: Node, high: int, wide: int) -> Cut:
+    windows, zipped = match_slide2d(x), match_zip2d(x)
+    if windows is not None:
+        (h, w), (down, right), array = windows
+        size = (h - down + high * down, w - right + wide * right)
+        parts = slide2d(size, (high * down, wide * right), array)
+        return parts, lambda part: slide2d((h, w), (down, right), part)
+    if zipped is not None:
+        cuts = [_cut2d(array, high, wide) for array in zipped]
+        return zip2d(*(parts for parts, _ in cuts)), lambda part: zip2d(*_within(cuts, part))
+    return split2d((high, wide), x), lambda part: part
+
+
+def _within(cuts: Sequence[Cut], part: Node) -> Iterator[Node]:
+    return (within(get(place, part)) for place, (_, within) in enumerate(cuts))
+
+
+def match_slide2d(x: Node) -> tuple[tuple[int, int], tuple[int, int], Node] | None:
+    """The sizes and steps of slide2d(..., array), and the array; None for anything else."""
+    if not (x.op == "map" and x.children[1].op == "slide"):
+        return None
+    (high, down), body = x.children[1].data, x.children[0].body
+    inner = body.children[0].children[0].body if _transposes_rows(body) else None
+    if inner is None or inner.op != "slide":
+        return None
+    made = slide2d((high, inner.data[0]), (down, inner.data[1]), x.children[1].children[0])
+    if made.key != x.key:
+        return None
+    return (high, inner.data[0]), (down, inner.data[1]), x.children[1].children[0]
+
+
+def match_zip2d(x: Node) -> tuple[Node, ...] | None:
+    """The arrays of zip2d(...); None for anything else."""
+    if x.op == "map" and x.children[1].op == "zip" and x.children[0].body.op == "zip":
+        arrays = x.children[1].children
+        return arrays if zip2d(*arrays).key == x.key else None
+    return None
+
+
+def _transposes_rows(body: Node) -> bool:
+    return body.op == "transpose" and body.children[0].op == "map"
+
+
+# ------------------------------------------------------------------------ how it is carried out
+
+
+def spine(node: Node) -> list[Node]:
+    """The nested maps that compute the result, the outermost first."""
+    if node.op == "map" and not rearranges(node):
+        return [node, *spine(node.children[0].body)]
+    return [] if _next(node) is None else spine(_next(node))  # type: ignore[arg-type]
+
+
+def lengths(node: Node) -> list[int]:
+    """How many elements each map of the spine has."""
+    return [_length(map_node) for map_node in spine(node)]
+
+
+def on_spine(rule: Rule, place: int, node: Node) -> Iterator[Node]:
+    """The rule applied to one of the maps that compute the result, counted from outside."""
+    if node.op == "map" and not rearranges(node):
+        if place == 0:
+            yield from rule(node)
+            return
+        place -= 1
+    if _next(node) is not None:
+        for new in on_spine(rule, place, _next(node)):  # type: ignore[arg-type]
+            yield _with_next(node, new)
+
+
+def mapped(kinds: Sequence[tuple[str, int]]) -> Callable[[Node], Node]:
+    """Each map of the spine carried out in one way."""
+
+    def decided(node: Node) -> Node:
+        for place, kind in enumerate(kinds):
+            (node,) = on_spine(lambda x, k=kind: iter([make("map", x.children, k)]), place, node)  # type: ignore[misc]
+        return node
+
+    return decided
+
+
+def _next(node: Node) -> Node | None:
+    """Where the way to what computes the result goes on."""
+    if node.op == "map" and not rearranges(node):
+        return node.children[0].body
+    if node.op == "let":
+        return node.children[0].body
+    is_passed = node.op in ("split", "join", "transpose", "map") or node.data == ("global",)
+    return node.children[-1] if is_passed else None
+
+
+def _with_next(node: Node, new: Node) -> Node:
+    if node.op == "let" or (node.op == "map" and not rearranges(node)):
+        function = make("fun", (new,), node.children[0].data)
+        return make(node.op, (function, *node.children[1:]), node.data)
+    return make(node.op, (*node.children[:-1], new), node.data)
+
+
+def reused(function: Node) -> list[Node]:
+    """What of its parameter a function slides windows over: the parameter or parts of it."""
+    (parameter,) = function.data
+    found: dict[str, Node] = {}
+    for node in subexpressions(function.body):
+        if node.op == "slide":
+            array = node.children[0]
+            if array is parameter or (array.op == "get" and array.children[0] is parameter):
+                found.setdefault(_place_of(array), array)
+    return [found[name] for name in sorted(found)]
+
+
+def in_local(arrays: Sequence[str], dims: Sequence[int]) -> Rule:
+    """Within the innermost groups: some of what is re-used copied to local memory first, shared by
+    threads along these dimensions. `arrays` are names as `names_of` gives them."""
+
+    def rule(node: Node) -> Iterator[Node]:
+        if node.op != "map" or node.data[0] != "workgroup":
+            return
+        function = node.children[0]
+        chosen = [x for x in reused(function) if _place_of(x) in arrays]
+        if len(chosen) == len(arrays) > 0 and all(len(shape(x.type)) >= len(dims) for x in chosen):
+            copied = [(x, to_local(_copy(x, _copy_kinds(x, dims)))) for x in chosen]
+            yield _around(node, copied)
+
+    return rule
+
+
+def in_private(node: Node) -> Iterator[Node]:
+    """What a function takes, an array of at most 25 numbers, copied to its own variables first."""
+    if node.op != "map" or node.children[0].body.op == "let" or rearranges(node):
+        return
+    (parameter,) = node.children[0].data
+    arrays = [parameter]
+    if isinstance(parameter.type, Tuple):
+        arrays = [get(k, parameter) for k in range(len(parameter.type.parts))]
+    chosen = [x for x in arrays if shape(x.type) and _count(x) <= 25]
+    chosen = [x for x in chosen if not isinstance(leaf(x.type), Tuple)]
+    if chosen and not shape(node.children[0].type):
+        kinds = [[("unroll", 0)] * len(shape(x.type)) for x in chosen]
+        copied = [(x, to_private(_copy(x, k))) for x, k in zip(chosen, kinds, strict=True)]
+        yield _around(node, copied)
+
+
+def unrolled(node: Node) -> Iterator[Node]:
+    """A reduction, or a map in sequence, of at most 25 elements written out."""
+    kinds = {"reduce": ("any", "seq"), "map": ("seq",)}
+    if node.op in kinds and node.data[0] in kinds[node.op] and _turns(node) <= 25:
+        yield make(node.op, node.children, ("unroll", 0))
+
+
+def names_of(node: Node) -> list[str]:
+    """What `in_local` can copy within the innermost groups."""
+    groups = [x for x in subexpressions(node) if x.op == "map" and x.data[0] == "workgroup"]
+    return [_place_of(x) for x in reused(groups[-1].children[0])] if groups else []
+
+
+def _around(node: Node, copied: Sequence[tuple[Node, Node]]) -> Node:
+    """A map whose function first computes some places into memory."""
+    function = node.children[0]
+    body = function.body
+    for array, copy in copied:
+        name = _place_of(array)
+        same = [x for x in subexpressions(body) if _is_place(x, function.data[0], name)]
+        body = _with_own(body, same, copy)
+    return make("map", (make("fun", (body,), function.data), node.children[1]), node.data)
+
+
+def _with_own(body: Node, places: Sequence[Node], copy: Node) -> Node:
+    def within(own: Node) -> Node:
+        return substitute(body, dict.fromkeys(places, own))
+
+    return let(within, copy)
+
+
+def _is_place(node: Node, parameter: Node, name: str) -> bool:
+    if name == "":
+        return node is parameter
+    return node.op == "get" and node.children[0] is parameter and str(node.data[0]) == name
+
+
+def _place_of(array: Node) -> str:
+    """A name for a parameter, "", or for a part of it, its number."""
+    return str(array.data[0]) if array.op == "get" else ""
+
+
+def _copy_kinds(array: Node, dims: Sequence[int]) -> list[tuple[str, int]]:
+    outer = len(shape(array.type)) - len(dims)
+    return [("seq", 0)] * outer + [("local", dim) for dim in dims]
+
+
+def _copy(x: Node, kinds: Sequence[tuple[str, int]]) -> Node:
+    if not kinds:
+        return x
+    (kind, dim), *rest = kinds
+    return map_(lambda element: _copy(element, rest), x, kind, dim)
+
+
+# ------------------------------------------------------------------------------------- matching
+
+
+def _is_open(node: Node) -> bool:
+    """Whether it is a map that computes something, and how is not decided."""
+    return node.op == "map" and node.data[0] == "any" and not rearranges(node)
+
+
+def _function(node: Node) -> Callable[[Node], Node]:
+    """A map's function as one of Python."""
+    return lambda x: apply(node.children[0], x)
+
+
+def _function2d(node: Node) -> Callable[[Node], Node] | None:
+    """The function that map2d has for every element."""
+    if not _is_open(node):
+        return None
+    row, inner = node.children[0].data[0], node.children[0].body
+    is_pair = _is_open(inner) and inner.children[1] is row
+    if not is_pair or row in subexpressions(inner.children[0]):
+        return None
+    return _function(inner)
+
+
+def _length(node: Node) -> int:
+    assert isinstance(node.type, Array)
+    return node.type.length
+
+
+def _turns(node: Node) -> int:
+    return node.children[-1].type.length  # type: ignore[union-attr]
+
+
+def _count(node: Node) -> int:
+    total = 1
+    for length in shape(node.type):
+        total *= length
+    return total

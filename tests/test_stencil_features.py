@@ -1,0 +1,260 @@
+"""Features: counts are those of kernels that count with atomics; cache lines are the true ones."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from harness.backends.opencl import build_program
+from harness.stencil.emit import OPENCL, emit, macros
+from harness.stencil.explore import derive, fused
+from harness.stencil.features import FEATURES, features
+from harness.stencil.ir import Node, user_fun
+from harness.stencil.language import (
+    grid,
+    join,
+    map_global,
+    map_local,
+    map_seq,
+    map_workgroup,
+    pad2d,
+    reduce_,
+    slide2d,
+    split,
+    to_local,
+    transpose,
+)
+from harness.stencil.lower import lower
+from harness.stencil.nest import (
+    Barrier,
+    Call,
+    Declaration,
+    Inside,
+    Kernel,
+    Load,
+    Loop,
+    NdRange,
+    Number,
+    Statement,
+    Store,
+    Term,
+)
+from tests.stencil_kernels import DEPTH, Pocl, inputs_of, load_definition
+from tests.test_stencil_rules import drawn_range
+
+COUNTED = FEATURES[5:11] + FEATURES[12:]
+add = user_fun("add", "x y", "x + y")
+square = user_fun("square", "x", "x * x")
+
+# ------------------------------------------------------------------------------------ counting
+
+
+class Counting:
+    """A kernel in OpenCL C that counts what it does, written from its nest."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def text(self) -> str:
+        *functions, whole = emit(self.kernel, OPENCL).rstrip("\n").split("\n\n")
+        signature = whole[: whole.index("{")].replace(
+            "*restrict result)", "*restrict result, __global int *counts)"
+        )
+        lines = whole[whole.index("{") :].split("\n")
+        heads = [line for line in lines if line.startswith(("    __local", "    const int"))]
+        body = [line for s in self.kernel.body for line in self.statement(s)]
+        count = "#define COUNT(which) atomic_inc(counts + which)"
+        return "\n".join(
+            [macros(self.kernel) + count, *functions, signature + "{", *heads, *body, "}"]
+        )
+
+    def count(self, name: str) -> str:
+        return f"COUNT({COUNTED.index(name)})"
+
+    def statement(self, statement: Statement) -> Iterator[str]:
+        if isinstance(statement, Barrier):
+            yield f"{self.count('barriers')}; barrier(CLK_LOCAL_MEM_FENCE);"
+        elif isinstance(statement, Declaration):
+            sizes = "".join(f"[{n}]" for n in statement.buffer.shape)
+            yield f"float {statement.buffer.name}{sizes};"
+        elif isinstance(statement, Store):
+            target = statement.target
+            if statement.declares:
+                yield f"float {target.buffer.name};"
+            yield f"{self.count(f'{target.buffer.space}_stores')};"
+            yield f"{place(target)} = {self.term(statement.value)};"
+        else:
+            yield from self.loop(statement)
+
+    def loop(self, loop: Loop) -> Iterator[str]:
+        name, number = loop.variable.name, loop.dim
+        if loop.form == "for":
+            begin, step = {
+                "seq": ("0", "1"),
+                "global": (f"get_global_id({number})", f"get_global_size({number})"),
+                "workgroup": (f"get_group_id({number})", f"get_num_groups({number})"),
+                "local": (f"get_local_id({number})", f"get_local_size({number})"),
+            }[loop.kind]
+            yield f"for (int {name} = {begin}; {name} < {loop.extent}; {name} += {step}) {{"
+            yield f"{self.count('loop_bodies')};"
+        elif loop.form == "if":
+            yield f"{self.count('ifs')}; if ({name} < {loop.extent}) {{"
+        else:
+            yield "{"
+        for statement in loop.body:
+            yield from self.statement(statement)
+        yield "}"
+
+    def term(self, term: Term) -> str:
+        if isinstance(term, Load):
+            return f"({self.count(f'{term.buffer.space}_loads')}, {place(term)})"
+        if isinstance(term, Call):
+            given = ", ".join(map(self.argument, term.arguments))
+            return f"{term.function.name}({given})"
+        if isinstance(term, Inside):
+            tests = " && ".join(f"({i.text}) >= 0 && ({i.text}) < {n}" for i, n in term.bounds)
+            other = f"{self.term(term.term)} : {term.otherwise.text}"
+            return f"({self.count('ifs')}, ({tests}) ? {other})"
+        assert isinstance(term, Number)
+        return term.text
+
+    def argument(self, term: Term) -> str:
+        if not isinstance(term, Call):
+            return self.term(term)
+        both = f"{self.count('private_stores')}, {self.count('private_loads')}"
+        return f"({both}, {self.term(term)})"
+
+
+def place(load: Load) -> str:
+    """An element, in memory of one dimension or more."""
+    if load.buffer.space != "global":
+        return load.buffer.name + "".join(f"[{index.text}]" for index in load.indices)
+    shape = load.buffer.shape
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    products = (f"({i.text}) * {s}" for i, s in zip(load.indices, strides, strict=True))
+    return f"{load.buffer.name}[{' + '.join(products)}]"
+
+
+@pytest.fixture(scope="module")
+def pocl() -> Pocl:
+    pytest.importorskip("pyopencl")
+    return Pocl()
+
+
+def counted(pocl: Pocl, kernel: Kernel) -> dict[str, int]:
+    text = Counting(kernel).text()
+    program = build_program(pocl.cl, pocl.cl.Program(pocl.context, text), ())
+    counters = np.zeros(len(COUNTED), np.int32)
+    pocl.run(program, kernel, inputs_of(kernel), counters)
+    return dict(zip(COUNTED, counters.tolist(), strict=True))
+
+
+def constant_borders(size: int) -> Node:
+    """Sums of 3 x 3 points, with zeros around the grid: conditions in every load."""
+    windows = slide2d(3, 1, pad2d(2, 1, "constant", grid("image", size, size - 4)))
+    return map_global(
+        1, lambda row: map_global(0, lambda w: square(reduce_(add, 0.0, join(w))), row), windows
+    )
+
+
+def test_counts_are_those_of_kernels_that_count(pocl: Pocl) -> None:
+    rng = random.Random(11)
+    expressions: list[tuple[Node, NdRange]] = []
+    for program in ("srad1", "srad2", "stencil2d", "hotspot2d"):
+        for _ in range(2 * DEPTH):
+            derived = derive(fused(load_definition(program).expression(30)), rng)
+            assert derived is not None
+            expressions.append((derived, drawn_range(derived, rng)))
+    expressions.append((constant_borders(21), NdRange((8, 4, 1), (3, 4, 1))))
+    for expression, ndrange in expressions:
+        kernel = lower("k", expression, ndrange)
+        told = features(kernel)
+        assert {name: int(told[name]) for name in COUNTED} == counted(pocl, kernel), str(expression)
+
+
+def test_a_call_is_one_store_where_its_result_goes_and_a_load_for_each_argument() -> None:
+    """Algorithm 1 of the paper has a store for each argument."""
+    x = grid("x", 64)
+    kernel = lower("k", map_global(0, lambda e: add(square(e), e), x), NdRange((64, 1, 1)))
+    told = features(kernel)
+    assert told["global_loads"] == 2 * 64
+    assert told["global_stores"] == 64
+    assert told["private_stores"] == told["private_loads"] == 64  # what square gives add
+
+
+def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
+    tiles = split(32, grid("x", 256))
+    copied = map_workgroup(
+        0, lambda t: map_local(0, square, to_local(map_local(0, lambda e: e, t))), tiles
+    )
+    told = features(lower("k", copied, NdRange((16, 1, 1), (8, 1, 1))))
+    assert (told["global_size_x"], told["global_size_y"]) == (128, 1)
+    assert (told["local_size_x"], told["local_size_y"]) == (16, 1)
+    assert told["local_bytes"] == 128
+    assert told["barriers"] == 128  # one a thread
+    assert told["loop_bodies"] == 2 * 256
+
+
+# --------------------------------------------------------------------------------- cache lines
+
+
+def lines(expression: Node, local: Sequence[int], groups: Sequence[int]) -> tuple[float, float]:
+    """In the paper's mode, and exactly."""
+    ndrange = NdRange(tuple(local), tuple(groups))  # type: ignore[arg-type]
+    kernel = lower("k", expression, ndrange)
+    exact = features(kernel, exact_lines=True)
+    return features(kernel)["cache_lines"], exact["cache_lines"]
+
+
+def test_neighbouring_threads_share_a_line() -> None:
+    assert lines(map_global(0, square, grid("x", 256)), (64, 1, 1), (4, 1, 1)) == (1, 1)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(2, 2), (4, 4), (8, 8), (32, 32), (64, 32)])
+def test_parts_of_a_thread_of_its_own_touch_a_line_for_each_32_words(
+    size: int, expected: int
+) -> None:
+    """Section 4.2.3 of the paper: split 4 with lines of 32 words touches 4 in a warp, not 8."""
+    x = grid("x", 64 * size)
+    expression = join(map_global(0, lambda part: map_seq(square, part), split(size, x)))
+    assert lines(expression, (32, 1, 1), (2, 1, 1)) == (expected, expected)
+
+
+def test_a_warp_is_32_threads_one_after_the_other_and_spans_rows() -> None:
+    image = grid("image", 64, 64)
+    expression = map_global(1, lambda row: map_global(0, square, row), image)
+    assert lines(expression, (8, 8, 1), (8, 8, 1)) == (4, 4)
+    assert lines(expression, (32, 2, 1), (2, 32, 1)) == (1, 1)
+    turned = transpose(map_global(1, lambda c: map_global(0, square, c), transpose(image)))
+    assert lines(turned, (32, 2, 1), (2, 32, 1)) == (32, 32)
+
+
+def test_the_papers_mode_sees_neither_borders_nor_where_a_line_begins() -> None:
+    """Loads one to the left and right of a line cross into another; distances do not tell."""
+    image = grid("image", 32, 64)
+    windows = slide2d((1, 3), 1, map_pad(image))
+    sums = map_global(
+        1, lambda row: map_global(0, lambda w: reduce_(add, 0.0, join(w), "unroll"), row), windows
+    )
+    published, exact = lines(sums, (32, 1, 1), (2, 32, 1))
+    # Of the four accesses two are aligned; the left one crosses but at the left border, as the
+    # right one does but at the right border: (1 + 1 + 1.5 + 1.5) / 4.
+    assert published == 1
+    assert exact == 1.25
+
+
+def map_pad(image: Node) -> Node:
+    """Clamped along rows alone."""
+    from harness.stencil.language import map_, pad
+
+    return map_(lambda row: pad(1, 1, "clamp", row), image)
+
+
+def test_threads_without_work_touch_nothing() -> None:
+    assert lines(map_global(0, square, grid("x", 40)), (32, 1, 1), (2, 1, 1))[1] == 1
+    strided = join(map_global(0, lambda p: map_seq(square, p), split(32, grid("x", 640))))
+    assert lines(strided, (32, 1, 1), (1, 1, 1)) == (20, 20)

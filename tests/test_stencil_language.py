@@ -1,0 +1,155 @@
+"""Stencils' language: types with lengths, errors that name the expression, index arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.stencil.arith import PADDINGS, Index, Variable, constant, index_of
+from harness.stencil.ir import Node, user_fun
+from harness.stencil.language import (
+    array,
+    at,
+    get,
+    grid,
+    iterate,
+    join,
+    map2d,
+    map_,
+    map_local,
+    number,
+    pad,
+    pad2d,
+    reduce_,
+    slide,
+    slide2d,
+    split,
+    to_local,
+    transpose,
+    zip_,
+)
+from harness.stencil.types import INT, StencilError
+
+X = grid("x", 12)
+IMAGE = grid("image", 8, 6)
+add = user_fun("add", "x y", "x + y")
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        (slide(3, 1, pad(1, 1, "clamp", X)), "[[float]3]12"),
+        (slide(5, 2, pad(1, 0, "wrap", X)), "[[float]5]5"),
+        (split(4, X), "[[float]4]3"),
+        (join(split(4, X)), "[float]12"),
+        (transpose(IMAGE), "[[float]8]6"),
+        (zip_(X, split(1, X)), "[(float, [float]1)]12"),
+        (slide2d((3, 2), 1, IMAGE), "[[[[float]2]3]5]6"),
+        (map2d(lambda x: add(x, x), IMAGE), "[[float]6]8"),
+        (reduce_(add, 0.0, X), "float"),
+        (iterate(3, lambda x: map_(lambda e: add(e, e), x), X), "[float]12"),
+        (at(2, IMAGE), "[float]6"),
+        (array(4, user_fun("ramp", "i n", "i", (INT, INT))), "[float]4"),
+    ],
+)
+def test_lengths_stand_in_types(expression: Node, kind: str) -> None:
+    assert str(expression.type) == kind
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: slide(3, 1, at(0, X)), "slide(3, 1, at(0, x)): expected an array, but `at(0, x)`"),
+        (lambda: slide(5, 3, X), "slide(5, 3, x): windows of 5, one every 3, do not end with the"),
+        (lambda: split(5, X), "split(5, x): 5 does not divide 12"),
+        (lambda: join(X), "join(x): expected an array of arrays, not [float]12"),
+        (lambda: zip_(X, IMAGE), "zip(x, image): the lengths differ: 8, 12"),
+        (lambda: at(12, X), "at(12, x): it takes element 12 of 12"),
+        (lambda: get(0, X), "get(0, x): expected a tuple, but `x` is [float]12"),
+        (lambda: pad(1, 1, "clmp", X), "pad(1, 1, clmp, x): modes are constant, clamp, mirror,"),
+        (lambda: map_(lambda e: add(e), X), "add(?): add takes 2 arguments, but is given 1"),
+        (lambda: add(number(1), X), "add(1.0f, x): add takes float y, but `x` is [float]12"),
+        (lambda: reduce_(lambda a, e: X, 0.0, X), "the function gives [float]12, not float"),
+        (lambda: iterate(2, lambda x: slide(1, 1, x), X), "[[float]1]12 of [float]12; they must"),
+        (lambda: to_local(zip_(X, X)), "to_local(zip(x, x)): memory holds numbers, but this is"),
+    ],
+)
+def test_an_error_names_the_expression(make: Callable[[], Node], told: str) -> None:
+    with pytest.raises(StencilError) as error:
+        make()
+    assert told in str(error.value)
+
+
+def test_expressions_are_equal_up_to_the_names_of_variables() -> None:
+    def twice(name: str) -> Node:
+        other = user_fun(name, "x y", "x + y")
+        return map_(lambda a: map_(lambda b: other(b, b), a), pad2d(1, 1, "clamp", IMAGE))
+
+    assert twice("add").key == twice("add").key
+    assert twice("add").key != twice("plus").key
+    assert map_(lambda e: e, X).key != map_local(0, lambda e: e, X).key
+
+
+# ------------------------------------------------------------------------------ index arithmetic
+
+VARIABLES = (Variable("x", 0, 6), Variable("y", 0, 10))
+
+
+@st.composite
+def indices(draw: st.DrawFn, depth: int = 3) -> Index:
+    """Sums as views make them: what is divided is never negative."""
+    if depth == 0:
+        leaf = st.sampled_from([*map(index_of, VARIABLES), constant(draw(st.integers(0, 9)))])
+        return draw(leaf)
+    inner = draw(indices(depth - 1))
+    by = draw(st.integers(1, 7))
+    kind = draw(st.sampled_from(["+", "*", "/", "%", *PADDINGS]))
+    if kind == "+":
+        return inner + draw(indices(depth - 1))
+    if kind == "*":
+        return inner * by
+    if kind == "/":
+        return inner // by
+    if kind == "%":
+        return inner % by
+    length = inner.high - draw(st.integers(0, 3))
+    return (inner + -by).padded(kind, max(length, by, 1))
+
+
+@settings(max_examples=150, deadline=None)
+@given(indices())
+def test_text_in_c_range_and_value_agree(index: Index) -> None:
+    """The text is read as C, whose division is Python's where nothing is negative."""
+    names = {"min": min, "max": max, "mirror": _mirror}
+    text = index.text.replace("/", "//")
+    for x in range(7):
+        for y in range(11):
+            value = int(index.value({"x": x, "y": y}))
+            assert eval(text, names, {"x": x, "y": y}) == value, text
+            assert index.low <= value <= index.high, text
+
+
+def _mirror(i: int, length: int) -> int:
+    return -1 - i if i < 0 else i if i < length else 2 * length - 1 - i
+
+
+def test_what_ranges_decide_is_simplified_away() -> None:
+    x, y = map(index_of, VARIABLES)
+    assert ((y * 7 + x) // 7, (y * 7 + x) % 7) == (y, x)
+    assert (x * 8) // 4 == x * 2
+    assert ((x + 3) // 4) * 4 + (x + 3) % 4 == x + 3
+    assert x.padded("clamp", 7) == x
+    assert (x + -1).padded("clamp", 7).text == "max(x - 1, 0)"
+    assert (x // 2) // 3 == x // 6
+
+
+def test_padding_is_what_numpy_pads() -> None:
+    x = np.arange(-4, 9)
+    modes = {"clamp": "edge", "mirror": "symmetric", "wrap": "wrap"}
+    for kind, mode in modes.items():
+        place = index_of(Variable("x", -4, 8)).padded(kind, 5)
+        assert (place.value({"x": x}) == np.pad(np.arange(5), 4, mode=mode)).all()  # type: ignore[call-overload]

@@ -1,0 +1,170 @@
+"""Predictors of throughput: what they learn from, and the figures that judge them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.errors import UsageError
+from harness.records import Config, Input, Measurement, Outcome, Timing
+from harness.results import Store, writing
+from harness.stencil.features import FEATURES
+from harness.stencil.model import (
+    PREDICTORS,
+    information,
+    judged,
+    leave_one_program_out,
+    pca_knn,
+    published_model,
+    runs_at_random,
+    runs_to_good,
+    table_of,
+    throughput,
+    time_saved,
+)
+from harness.stencil.predicted import order_from, predicted_order
+
+
+def made(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:
+    """Programs whose times grow with their loads and cache lines, each on a scale of its own."""
+    rng = np.random.default_rng(seed)
+    tables = []
+    for number in range(programs):
+        columns = {name: rng.integers(1, 1000, points).astype(float) for name in FEATURES}
+        cost = columns["global_loads"] * columns["cache_lines"]
+        tables.append(
+            pd.DataFrame(columns).assign(
+                program=f"p{number}",
+                size=4096,
+                design=np.arange(points) + number * points,
+                time_s=10.0**-number * cost * rng.uniform(0.95, 1.05, points),
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def test_throughput_is_told_within_a_program_and_a_size() -> None:
+    table = pd.DataFrame(
+        {
+            "program": ["a", "a", "a", "b"],
+            "size": [512, 512, 1024, 512],
+            "time_s": [2.0, 4.0, 8.0, 5.0],
+        }
+    )
+    assert throughput(table).tolist() == [1.0, 0.5, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_what_holds_for_other_programs_is_predicted(name: str) -> None:
+    found = judged(PREDICTORS[name], made(programs=3))
+    assert (found["correlation"] > 0.1).all()
+    assert found["runs"].sum() < found["random_runs"].sum()
+
+
+def test_nothing_is_learnt_from_the_program_that_is_predicted() -> None:
+    """Its times changed beyond recognition change no prediction of it."""
+    table = made()
+    other = table.assign(
+        time_s=table["time_s"].where(table["program"] != "p0", 1 / table["time_s"])
+    )
+    own = (table["program"] == "p0").to_numpy()
+    before = leave_one_program_out(pca_knn, table)[own]
+    assert (before == leave_one_program_out(pca_knn, other)[own]).all()
+
+
+def test_the_published_predictor_keeps_the_components_with_95_percent_of_the_variance() -> None:
+    table = made()
+    model = published_model().fit(table[list(FEATURES)], throughput(table))
+    assert model["pca"].explained_variance_ratio_.sum() >= 0.95
+    assert model["pca"].explained_variance_ratio_[:-1].sum() < 0.95
+    assert model["kneighborsregressor"].n_neighbors == 5
+
+
+def test_runs_are_counted_until_one_is_within_a_tenth_of_the_best() -> None:
+    true = np.array([0.2, 1.0, 0.91, 0.89])
+    assert runs_to_good(true, np.array([4.0, 1.0, 2.0, 3.0])) == 3
+    assert runs_to_good(true, true) == 1
+
+
+def test_random_order_takes_as_many_runs_as_drawing_does_on_average() -> None:
+    rng = np.random.default_rng(1)
+    true = np.concatenate([np.ones(3), np.full(37, 0.5)])
+    drawn = [runs_to_good(true, rng.random(40)) for _ in range(4000)]
+    assert runs_at_random(true) == 41 / 4
+    assert abs(np.mean(drawn) - 41 / 4) < 4 * np.std(drawn) / math.sqrt(4000)
+
+
+def test_shared_design_points_are_told() -> None:
+    table = made(programs=2, points=40)
+    assert judged(pca_knn, table)["shared"].tolist() == [0.0, 0.0]
+    table.loc[40:49, "design"] = table.loc[0:9, "design"].to_numpy()
+    assert judged(pca_knn, table)["shared"].tolist() == [0.25, 0.25]
+
+
+def test_time_saved_counts_making_every_point_that_is_predicted() -> None:
+    assert time_saved(runs=5, random_runs=100, points=1000, run_s=1.0, make_s=0.0) == 20
+    assert time_saved(runs=5, random_runs=100, points=1000, run_s=1.0, make_s=0.01) == 101 / 15
+
+
+def test_the_most_telling_feature_comes_first() -> None:
+    table = made(points=400)
+    table["barriers"] = 3.0
+    ranking = information(table)
+    assert set(ranking.index[:2]) == {"global_loads", "cache_lines"}
+    assert ranking["barriers"] == 0.0
+    assert ((ranking >= 0) & (ranking <= 0.5)).all()
+    same = table.assign(barriers=throughput(table))
+    assert information(same)["barriers"] == pytest.approx(0.5)
+
+
+def test_a_table_has_the_points_that_ran_and_whose_features_were_observed() -> None:
+    observed = dict.fromkeys((*FEATURES, "design"), 1.0)
+    given, config = Input({"size": 64}), Config({"VARIANT": 1})
+    ran = Measurement(config, given, Outcome.OK, Timing((0.5,)), observed=observed)
+    bare = Measurement(config, given, Outcome.OK, Timing((0.5,)))
+    failed = Measurement(config, given, Outcome.TIMEOUT, message="late", observed=observed)
+    table = table_of("p", 64, [ran, bare, failed])
+    assert table[["program", "size", "time_s", "design"]].to_numpy().tolist() == [["p", 64, 0.5, 1]]
+    assert table_of("p", 64, []).empty
+
+
+# ------------------------------------------------------------------------------- orders
+
+
+def test_the_points_of_a_space_are_ordered_by_what_other_stencils_taught(tmp_path: Path) -> None:
+    table = made(programs=3, points=60)
+    own, known = table[table["program"] == "p0"], table[table["program"] != "p0"]
+    shared = own.assign(design=[*known["design"][:15], *own["design"][15:]])
+    columns = [*FEATURES, "design"]
+    shared[columns].astype(int).to_csv(tmp_path / "p.features.csv", index_label="VARIANT")
+    order = predicted_order(known, tmp_path / "p.features.csv")
+    assert order is not None
+    assert sorted(c["VARIANT"] for c in order.configs) == list(range(60))
+    ranks = [int(config["VARIANT"]) for config in order.configs]  # type: ignore[arg-type]
+    times = own["time_s"].to_numpy()[ranks]
+    assert np.median(times[:20]) < np.median(times[20:])
+    assert order.told == (
+        "ordered by a forest trained on 120 points of p1, p2; "
+        "25% of this space's designs are among theirs"
+    )
+
+
+def test_where_nothing_is_known_there_is_no_order(tmp_path: Path) -> None:
+    assert predicted_order(table_of("", 0, []), tmp_path / "none.csv") is None
+
+
+def test_only_a_stencils_space_can_be_ordered(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no stencil's space: there is no mvmul\.features\.csv"):
+        order_from([], tmp_path / "mvmul.yaml", None)
+
+
+def test_an_empty_database_gives_no_order(tmp_path: Path) -> None:
+    place = str(tmp_path / "empty.db")
+    with writing(place) as engine:
+        Store(engine).commit()
+    (tmp_path / "p.features.csv").touch()
+    assert order_from([place], tmp_path / "p.yaml", None) is None

@@ -1,0 +1,175 @@
+"""python -m harness.stencil explore: a space like any other, and a stencil of one's own."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.analyse import main as analyse
+from harness.backends.choose import Backend
+from harness.check import main as check
+from harness.host import make_case
+from harness.space import Space
+from harness.spec import load_spec
+from harness.stencil.__main__ import main
+from harness.stencil.definition import program_names
+from harness.stencil.features import FEATURES
+from harness.tune import main as tune
+from tests.stencil_kernels import PROGRAMS
+
+OWN = """\
+import numpy as np
+
+from harness.stencil import grid, map_, pad, reduce_, slide, user_fun
+
+add = user_fun("add", "x y", "x + y")
+
+
+def expression(size):
+    windows = slide(3, 1, pad(1, 1, "wrap", grid("x", size)))
+    return map_(lambda window: reduce_(add, 0.0, window), windows)
+
+
+def inputs(size, rng):
+    return {"x": np.arange(size)}
+
+
+def reference(arguments):
+    x = arguments["x"]
+    return np.roll(x, 1) + x + np.roll(x, -1)
+"""
+
+
+@pytest.fixture
+def taught(tmp_path: Path) -> Path:
+    """The stencil that docs/stencil.md teaches."""
+    page = (Path(__file__).parent.parent / "docs" / "stencil.md").read_text(encoding="utf-8")
+    path = tmp_path / "smooth.py"
+    path.write_text(page.split("```python\n")[1].split("```")[0])
+    return path
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "ring.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_the_eight_are_there() -> None:
+    assert program_names() == sorted(PROGRAMS)
+
+
+def test_the_stencil_that_the_page_teaches_is_explored_tuned_and_analysed(
+    taught: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new"
+    assert main(["explore", str(taught), "--size", "128", "--count", "40", "-o", str(folder)]) == 0
+    taught.unlink()  # the folder stands alone
+    assert "40 points of " in capsys.readouterr().out
+    place = str(tmp_path / "smooth.db")
+    told = ["--backend", "opencl", "--test-limit", "4", "--repeats", "2", "--quiet"]
+    assert tune([str(folder / "smooth.yaml"), *told, "--database", place]) == 0
+    capsys.readouterr()
+    assert analyse([place]) == 0
+    assert "smooth on " in capsys.readouterr().out
+
+
+def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "1024", "--count", "50", "-o", str(folder)]) == 0
+    spec = load_spec(folder / "ring.yaml")
+    space = Space.of(spec, spec.inputs[0], None)
+    assert space.count == 50
+    with (folder / "ring.features.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    tuned = [parameter.name for parameter in spec.parameters]
+    points = {tuple(int(row[name]) for name in tuned) for row in rows}
+    case = make_case(spec.host, spec.inputs[0])
+    for config in space:
+        assert tuple(config[name] for name in tuned) in points
+        (launch,) = case.launches(config, spec.functions)
+        (row,) = (r for r in rows if all(int(r[name]) == config[name] for name in tuned))
+        assert launch.group[0] * launch.grid[0] == float(row["global_size_x"])
+    assert list(rows[0])[len(tuned) :] == [*FEATURES, "design"]
+
+
+def test_variants_compile_as_opencl_and_cuda(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "hot"
+    assert main(["explore", "hotspot2d", "--size", "96", "--count", "40", "-o", str(folder)]) == 0
+    assert check([str(folder / "hotspot2d.yaml"), "--arch", "sm_90", "--sample", "2"]) == 0
+    assert "0 failed" in capsys.readouterr().out
+
+
+def test_what_was_drawn_repeats(tmp_path: Path) -> None:
+    texts = []
+    for name in "ab":
+        folder = tmp_path / name
+        command = ["explore", "srad1", "--size", "64", "--count", "30", "-o", str(folder)]
+        assert main(command) == 0
+        texts.append([p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()])
+    assert texts[0] == texts[1]
+
+
+# ------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["jacobi", "--size", "64"], "no stencil is called jacobi; did you mean jacobi2d_"),
+        (["no.py", "--size", "64"], "no.py cannot be read: No such file or directory"),
+        (["srad1", "--size", "4", "-o", "new"], "has 32 threads or more a group; --size 4 is too"),
+        (["srad1", "--size", "64", "-o", "."], ". exists, and is not overwritten; name a new"),
+        (["srad1", "--sise", "64"], "--size"),
+    ],
+)
+def test_a_mistake_in_the_command_is_told(
+    command: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(["explore", *command])
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    assert code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("slide(3, 1,", "slide(3, 2,", "ring.py:9: slide(3, 2, pad(1, 1, wrap, x)): windows of 3"),
+        ("def reference", "def referent", "ring.py: must define the function `reference`"),
+        ("import numpy", "import nunpy", "ring.py:1: ModuleNotFoundError: No module named 'nunpy'"),
+        ("return map_(", "return str(", "ring.py:10: "),
+        (
+            "reduce_(add, 0.0, window), windows)",
+            "window, windows)",
+            "no map computes its result",
+        ),
+        ('grid("x"', 'grid("result"', "ring.py:9: grid('result', ...): expected a name that"),
+    ],
+)
+def test_a_mistake_in_a_stencil_is_told_with_its_line(
+    own: Path, old: str, new: str, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    own.write_text(OWN.replace(old, new))
+    code = main(["explore", str(own), "--size", "64", "--count", "5", "-o", str(tmp_path / "x")])
+    assert code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_ones_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "5", "-o", str(folder)]) == 0
+    spec = load_spec(folder / "ring.yaml")
+    case = make_case(spec.host, spec.inputs[0])
+    assert (case.arguments["x"] == np.arange(64, dtype=np.float32)).all()
+    assert case.expected["result"][0] == 64  # 63 + 0 + 1
