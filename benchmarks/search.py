@@ -14,7 +14,8 @@ Run it where harness is installed, with its extra `bench` for the tuners of othe
     python benchmarks/search.py RECORDING...
 
 It prints tables; the last line is one JSON object with the figures of each technique. With all
-techniques, 20 seeds and 400 tests a space takes about 20 minutes of one core.
+techniques, 20 seeds and 400 tests a space takes about 20 minutes of one core. Each search is kept
+in OUTPUT/searches.jsonl as it ends: after Ctrl-C the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -29,25 +30,31 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 
+from rich.console import Console
 from rich.text import Text
 
 from benchmarks.arguments import add_output, add_recordings, count
-from benchmarks.peers.contest import Contest, Held
-from benchmarks.peers.entrants import Entrant, entrants
+from benchmarks.peers.contest import Contest, Held, Place
+from benchmarks.peers.entrants import TAUGHT, Entrant, entrants
 from benchmarks.peers.landscape import Landscape, landscapes
+from benchmarks.peers.ours import teachers_of
+from benchmarks.recordings import recorded
 from benchmarks.search_figures import Overall, Searches, as_json, overall, padded
+from benchmarks.search_journal import Journal
 from benchmarks.search_told import print_whole, tables, write_courses, write_figures
 from harness.command import run_command
 from harness.display import ProgressDisplay, format_time, make_console
 from harness.errors import UsageError
 from harness.recordings.read import Source, sources
+from harness.recordings.space import ListedSpace
 
 Found = dict[str, dict[str, Searches]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return run_command(_parser(), arguments, _compare)
+    kept = ": the searches that ended are kept; the same command goes on from there"
+    return run_command(_parser(), arguments, _compare, kept)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         help="recordings from which auto learns before its first test: on each space, from those "
         "of the same kernel on another device",
     )
-    add_output(parser, "search", "courses.csv, figures.csv and courses.png")
+    add_output(parser, "search", "searches.jsonl, courses.csv, figures.csv, courses.png")
     return parser
 
 
@@ -82,48 +89,68 @@ def _compare(args: argparse.Namespace) -> int:
     console, log = make_console(), make_console(stderr=True)
     for line in lacking:
         log.print(Text(f"warning: {line}"), soft_wrap=True)
+    if args.warm_start and not any(entrant.is_taught for entrant in chosen):
+        raise UsageError(f"--warm-start teaches {TAUGHT} alone; add it to --only")
     files = sources([*args.file, *args.warm_start], args.mapping)
-    spaces, places = _read(files[: len(args.file)])
-    for number, (name, landscape) in enumerate(spaces.items(), start=1):
-        console.print(Text(f"[{number}] {name}: {_described(landscape)}"), soft_wrap=True)
     taught = tuple(files[len(args.file) :])
-    for source in taught:
-        source.read()  # what cannot be read is told before anything is searched
-    contest = Contest(places, chosen, args.seeds, args.budget, taught)
+    spaces, places = _read(files[: len(args.file)])
+    for number, landscape in enumerate(spaces.values(), start=1):
+        _tell(number, landscape, taught, console, log)
+    journal = Journal(args.output.resolve() / "searches.jsonl")
+    journal.begin()
+    contest = Contest(places, chosen, args.seeds, args.budget, journal, taught)
+    kept, all_ = contest.kept(), len(places) * len(chosen) * args.seeds
+    if kept:
+        told = f"{kept:,} of {all_:,} searches ended in an earlier run: {journal.path}"
+        log.print(Text(told), soft_wrap=True)
     with tempfile.TemporaryDirectory() as scratch, ProgressDisplay(log) as display:
         held = contest.hold(args.jobs, Path(scratch), display)
-    found = _searches(held, list(spaces.values()), chosen, args)
+    names = dict(zip(places, spaces, strict=True))
+    found = _searches(held, names, chosen, args)
     figures = overall(found, args.budget)
     for part in tables(found, figures, list(spaces), args.budget):
         print_whole(part)
     console.print(Text(_write(args.output, found, list(spaces), figures, args.budget)))
-    for line in _failures(held, list(spaces)):
+    for line in _failures(held, names):
         log.print(Text(f"error: {line}"), soft_wrap=True)
     print(json.dumps({technique: as_json(figure) for technique, figure in figures.items()}))
     return 1 if held.failures else 0
 
 
-def _failures(held: Held, spaces: Sequence[str]) -> Iterator[str]:
+def _failures(held: Held, names: Mapping[Place, str]) -> Iterator[str]:
     """Who failed, where and why; one line for what failed alike on several spaces."""
     for (entrant, told), where in held.failures.items():
-        names = ", ".join(spaces[place] for place in sorted(where))
-        yield f"{entrant} failed on {names}: {told}"
+        there = ", ".join(name for place, name in names.items() if place in where)
+        yield f"{entrant} failed on {there}: {told}"
 
 
-def _read(files: Sequence[Source]) -> tuple[dict[str, Landscape], list[tuple[Source, int]]]:
-    """The landscapes of all files by their names; and of each its file and its place there."""
+def _read(files: Sequence[Source]) -> tuple[dict[str, Landscape], list[Place]]:
+    """The landscapes of all files by their names, and the place of each."""
     spaces: dict[str, Landscape] = {}
     places = []
     for source in files:
-        for ordinal, landscape in enumerate(landscapes(source.read())):
+        for ordinal, landscape in enumerate(landscapes(recorded(source))):
             if landscape.name in spaces:
                 raise UsageError(
                     f"{source.path}: there are two recordings of the name {landscape.name}"
                 )
             landscape.check()
             spaces[landscape.name] = landscape
-            places.append((source, ordinal))
+            places.append(Place(source, ordinal))
     return spaces, places
+
+
+def _tell(
+    number: int, landscape: Landscape, taught: Sequence[Source], console: Console, log: Console
+) -> None:
+    """What a space is, and what teaches there; raises UsageError where nothing does."""
+    console.print(Text(f"[{number}] {landscape.name}: {_described(landscape)}"), soft_wrap=True)
+    for warning in landscape.recorded.warnings:
+        log.print(Text(f"warning: {warning}"), soft_wrap=True)
+    if taught:
+        space = ListedSpace(landscape.recorded, landscape.given)
+        for line in teachers_of(landscape, taught).describe(space, landscape.given):
+            console.print(Text(f"    taught by {line}"), soft_wrap=True)
 
 
 def _described(landscape: Landscape) -> str:
@@ -136,17 +163,17 @@ def _described(landscape: Landscape) -> str:
 
 
 def _searches(
-    held: Held, spaces: Sequence[Landscape], chosen: Sequence[Entrant], args: argparse.Namespace
+    held: Held, names: Mapping[Place, str], chosen: Sequence[Entrant], args: argparse.Namespace
 ) -> Found:
     """Techniques by name, and of each the spaces on which all of its searches ended."""
     found: Found = {}
     for entrant in chosen:
-        for place, landscape in enumerate(spaces):
-            courses = held.courses.get((place, entrant), {})
+        for place, name in names.items():
+            courses = held.courses[place, entrant]
             if len(courses) == args.seeds:
                 ordered = [courses[seed] for seed in range(args.seeds)]
-                searches = Searches(padded(ordered, args.budget), landscape.optimum_s)
-                found.setdefault(str(entrant), {})[landscape.name] = searches
+                searches = Searches(padded(ordered, args.budget), place.landscape.optimum_s)
+                found.setdefault(str(entrant), {})[name] = searches
     return found
 
 

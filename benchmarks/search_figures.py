@@ -65,6 +65,11 @@ class Searches:
         return float(np.median(self.fractions(tests)))
 
     @property
+    def count(self) -> int:
+        """How many searches."""
+        return len(self.best_s)
+
+    @property
     def tests_to_near(self) -> float:
         """The median number of tests to come near the optimum; infinite where half of the
         searches did not within the budget."""
@@ -87,6 +92,7 @@ class Overall:
     """
 
     spaces: int
+    searches: int
     at: Mapping[int, tuple[float, float, float]]  # tests -> mean, least and most of the interval
     tests_to_near: float
     firsts: int
@@ -96,6 +102,11 @@ class Overall:
 def within(milestones: Sequence[int], budget: int) -> tuple[int, ...]:
     """Those numbers of tests that a budget has."""
     return tuple(tests for tests in milestones if tests <= budget)
+
+
+def told_after(budget: int) -> tuple[int, ...]:
+    """The numbers of tests after which fractions are told: milestones, and the whole budget."""
+    return tuple(sorted({*within(MILESTONES, budget), budget}))
 
 
 def overall(table: Mapping[str, Mapping[str, Searches]], budget: int) -> dict[str, Overall]:
@@ -116,11 +127,12 @@ def overall(table: Mapping[str, Mapping[str, Searches]], budget: int) -> dict[st
 
 def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
     at = {}
-    for tests in within(MILESTONES, budget):
+    for tests in told_after(budget):
         fractions = np.stack([searches.fractions(tests) for searches in spaces])
         at[tests] = (float(fractions.mean()), *interval(fractions))
     return Overall(
         spaces=len(spaces),
+        searches=sum(searches.count for searches in spaces),
         at=at,
         tests_to_near=float(np.median([searches.tests_to_near for searches in spaces])),
         firsts=firsts,

@@ -24,25 +24,26 @@ def draw(
     path: Path, found: Mapping[str, Mapping[str, Searches]], spaces: Sequence[str], shown: list[str]
 ) -> None:
     """Write a picture of at most seven techniques: the median over the searches, and the band
-    from the lower to the upper quartile. Over all spaces: the mean over spaces of the medians.
+    from the lower to the upper quartile. Over several spaces: the mean over them of the medians.
 
     The first of those shown lies on top.
     """
     matplotlib.use("Agg")
     from matplotlib import pyplot  # only now, with the backend chosen
 
-    columns = min(_COLUMNS, len(spaces) + 1)
-    rows = math.ceil((len(spaces) + 1) / columns)
+    titles = [*([None] if len(spaces) > 1 else []), *spaces]
+    columns = min(_COLUMNS, len(titles))
+    rows = math.ceil(len(titles) / columns)
     size = (columns * _PANEL[0], rows * _PANEL[1] + _LEGEND)
     figure, grid = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     panels = list(grid.flat)
-    for panel, space in zip(panels, [None, *spaces], strict=False):
+    for panel, space in zip(panels, titles, strict=False):
         _prepare(panel, space or "mean over the spaces")
         for technique, colour in reversed(list(zip(shown, _COLOURS, strict=False))):
             chosen = [s for name, s in found[technique].items() if space in (None, name)]
             if chosen:
                 _curve(panel, np.mean(list(map(_quartiles, chosen)), axis=0), technique, colour)
-    for panel in panels[len(spaces) + 1 :]:
+    for panel in panels[len(titles) :]:
         panel.set_axis_off()
     figure.supylabel("fraction of the optimum", fontsize=10)
     handles, labels = panels[0].get_legend_handles_labels()

@@ -12,7 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.search_figures import MILESTONES, Overall, Searches, within
+from benchmarks.search_figures import (
+    MILESTONES,
+    SCORED,
+    Overall,
+    Searches,
+    told_after,
+    within,
+)
 from harness.display import make_console
 
 Found = Mapping[str, Mapping[str, Searches]]
@@ -20,23 +27,51 @@ Found = Mapping[str, Mapping[str, Searches]]
 
 _WIDEST = 1000
 
-LEGEND = (
-    "over all spaces: fraction of the optimum, mean over spaces and seeds (95 % interval, spaces "
-    "and seeds drawn anew); near: within 5 % of the optimum, median over spaces of the median over "
-    "seeds; first: on so many spaces no technique has a better mean fraction after 25, 50, 100 and "
-    "200 tests"
-)
-
 
 def tables(
     found: Found, figures: Mapping[str, Overall], spaces: Sequence[str], budget: int
 ) -> Iterator[Table | Text]:
-    """All that a person is told, in order; techniques stand in the order of `figures`."""
-    tests = max(within(MILESTONES[:3], budget), default=budget)
-    yield Text(f"\neach space: median fraction of the optimum after {tests} tests; tests to near")
-    yield _spaces_table(found, spaces, list(figures), tests, budget)
+    """All that a person is told, in order; techniques stand in the order of `figures`.
+
+    Of one space there is one table, since one over all spaces would say the same again.
+    """
+    if len(spaces) > 1:
+        tests = max(within(MILESTONES[:3], budget), default=budget)
+        yield Text(
+            f"\nEach space: the median fraction of the optimum after {tests} tests, and the median "
+            "tests to near"
+        )
+        yield _spaces_table(found, spaces, list(figures), tests, budget)
+        yield Text("All spaces")
     yield _overall_table(figures, budget, len(spaces))
-    yield Text(LEGEND, style="dim")
+    yield Text("\n".join(_legend(figures, budget, len(spaces))), style="dim")
+
+
+def _legend(figures: Mapping[str, Overall], budget: int, spaces: int) -> Iterator[str]:
+    """What the table over all spaces has, a line each."""
+    across, drawn = ("spaces and seeds", "spaces and seeds") if spaces > 1 else ("seeds", "seeds")
+    told = f"after N: fraction of the optimum after N tests, 1 is the optimum; mean over {across}"
+    if _has_intervals(figures):
+        told += f" (its 95 % interval, {drawn} drawn anew)"
+    yield told
+    near = "median over spaces of the median over seeds" if spaces > 1 else "median over seeds"
+    yield (
+        f"tests to near: how many tests it took to come within 5 % of the optimum, {near}; "
+        f">{budget}: more than the budget"
+    )
+    if _has_firsts(figures, spaces):
+        after = ", ".join(map(str, within(SCORED, budget) or (budget,)))
+        told = "first: on how many spaces no technique has a better mean fraction"
+        yield f"{told} (after {after} tests)"
+
+
+def _has_intervals(figures: Mapping[str, Overall]) -> bool:
+    """One search alone has no spread."""
+    return any(figure.searches > 1 for figure in figures.values())
+
+
+def _has_firsts(figures: Mapping[str, Overall], spaces: int) -> bool:
+    return spaces > 1 and len(figures) > 1
 
 
 def print_whole(part: Table | Text) -> None:
@@ -48,19 +83,24 @@ def print_whole(part: Table | Text) -> None:
     console.print(part, soft_wrap=isinstance(part, Text))
 
 
-def _overall_table(found: Mapping[str, Overall], budget: int, spaces: int) -> Table:
+def _overall_table(figures: Mapping[str, Overall], budget: int, spaces: int) -> Table:
     """One row a technique, the best first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("technique", no_wrap=True)
-    for tests in within(MILESTONES, budget):
-        table.add_column(f"after {tests}", justify="right", no_wrap=True)
-    for heading in ("tests to near", "first"):
+    has_firsts = _has_firsts(figures, spaces)
+    headings = [f"after {tests}" for tests in told_after(budget)] + ["tests to near"]
+    for heading in [*headings, *(["first"] if has_firsts else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
-    for technique, figures in found.items():
-        told = technique if figures.spaces == spaces else f"{technique} ({figures.spaces} spaces)"
-        at = (f"{mean:.3f} ({least:.2f}-{most:.2f})" for mean, least, most in figures.at.values())
-        table.add_row(told, *at, _count_text(figures.tests_to_near, budget), str(figures.firsts))
+    for technique, found in figures.items():
+        told = technique if found.spaces == spaces else f"{technique} ({found.spaces} spaces)"
+        cells = [*map(_mean_text, found.at.values()), _count_text(found.tests_to_near, budget)]
+        table.add_row(told, *cells, *([str(found.firsts)] if has_firsts else []))
     return table
+
+
+def _mean_text(told: tuple[float, float, float]) -> str:
+    mean, least, most = told
+    return f"{mean:.3f}" if least == most else f"{mean:.3f} ({least:.2f}-{most:.2f})"
 
 
 def _spaces_table(
@@ -105,7 +145,7 @@ def write_courses(path: Path, found: Found) -> None:
 
 def _course_rows(searches: Searches) -> Iterator[tuple[int, int, str, str]]:
     budget = searches.best_s.shape[1]
-    kept = {*within(MILESTONES, budget), 1, budget}
+    kept = {1, *told_after(budget)}
     for seed, course in enumerate(searches.best_s.tolist()):
         for tests, best_s in enumerate(course, start=1):
             if tests in kept or best_s < course[tests - 2]:
@@ -115,7 +155,7 @@ def _course_rows(searches: Searches) -> Iterator[tuple[int, int, str, str]]:
 
 def write_figures(path: Path, found: Found, budget: int) -> None:
     """A row for every technique on every space: median fractions, and tests to near."""
-    reached = within(MILESTONES, budget)
+    reached = told_after(budget)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         head = (f"median_at_{tests}" for tests in reached)

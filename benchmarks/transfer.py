@@ -96,8 +96,8 @@ def _compare(args: argparse.Namespace) -> int:
         for source in files[: len(args.file)]
         for where in args.where or [None]
     ]
-    for data in sets:
-        console.print(Text(data.described()), soft_wrap=True)
+    for line in (line for data in sets for line in data.described()):
+        console.print(Text(line), soft_wrap=True)
     with ProgressDisplay(log) as display:
         found = _searched(sets, args, display)
     for name, compared in found.items():

@@ -7,20 +7,24 @@ import functools
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from benchmarks.peers.landscape import Course
+from benchmarks.recordings import recorded
 from benchmarks.search_figures import padded
 from benchmarks.transfer_figures import ALONE, TAUGHT, Array
 from harness.backends.replay import ReplayMeasurer
+from harness.campaign.searching import Searching
+from harness.campaign.state import State
 from harness.errors import UsageError
 from harness.inputs import select_inputs
 from harness.prior import Taught
-from harness.recordings.campaign import RecordedCampaign
-from harness.recordings.read import Source, recorded_spec, recording_of
-from harness.recordings.recorded import Recorded, name_of
+from harness.recordings.builder import name_of
+from harness.recordings.read import Source
+from harness.recordings.recorded import Recorded
+from harness.recordings.space import ListedSpace
+from harness.recordings.stand_in import recorded_spec, recording_of
 from harness.records import Config, Input, Outcome
 from harness.results import Store, writing
 from harness.search import (
@@ -29,8 +33,8 @@ from harness.search import (
     make_opentuner_tables,
     resolve_techniques,
 )
-from harness.space import Space
 from harness.spec import Spec
+from harness.transfer import Teachers
 
 FEWEST = 2
 """Configurations that an input must have for there to be anything to search."""
@@ -52,43 +56,42 @@ class DataSet:
         """The file's, with the condition."""
         return name_of(self.source.path) + ("" if self.where is None else f", {self.where}")
 
-    def described(self) -> str:
-        """What there is, in a line."""
-        recorded, spec = _read(self)
-        counts = [len(recorded.tables[given].legal) for given in spec.inputs]
-        return (
+    def described(self) -> Iterator[str]:
+        """What there is and what teaches, in lines; raises UsageError for what teaches nothing."""
+        read, spec = _read(self)
+        counts = [len(read.tables[given].legal) for given in spec.inputs]
+        yield (
             f"{self.name}: {len(counts):,} inputs of {min(counts):,} to {max(counts):,} "
             f"configurations, in the median {statistics.median(counts):,g}"
         )
+        yield from (f"warning: {warning}" for warning in read.warnings)
+        given = spec.inputs[0]
+        taught = Teachers(self.teachers).describe(ListedSpace(read, given), given)
+        yield from (f"    taught by {line}" for line in taught)
 
     def read(self) -> tuple[Recorded, Spec]:
         """The recording, and its spec with the inputs in which there is anything to search.
 
         Raises UsageError where there are none, and what `read_recorded` raises.
         """
-        recorded = _recorded(self.source)
-        spec = recorded_spec(recorded)
+        read = recorded(self.source)
+        spec = recorded_spec(read)
         chosen = spec if self.where is None else select_inputs(spec, self.where)
-        kept = [given for given in chosen.inputs if _is_searched(recorded, given)]
+        kept = [given for given in chosen.inputs if _is_searched(read, given)]
         if not kept:
             raise UsageError(
                 f"{self.source.path}: none of its {len(chosen.inputs)} inputs has two "
                 "configurations and one that worked; there is nothing to search"
             )
-        return recorded, dataclasses.replace(chosen, inputs=tuple(kept))
+        return read, dataclasses.replace(chosen, inputs=tuple(kept))
 
     @property
     def teachers(self) -> list[Recorded]:
         """Recordings of other devices, from which it may learn."""
-        return [_recorded(source) for source in self.taught_by]
+        return [recorded(source) for source in self.taught_by]
 
 
-@functools.lru_cache(maxsize=2)
-def _recorded(source: Source) -> Recorded:
-    return source.read()
-
-
-@functools.lru_cache(maxsize=2)
+@functools.cache
 def _read(data: DataSet) -> tuple[Recorded, Spec]:
     return data.read()
 
@@ -116,21 +119,22 @@ class Job:
 
 def run(job: Job) -> Array:
     """The best slowdown after each test, shape (inputs, budget), the inputs in their order."""
-    recorded, spec = _read(job.data)
+    recording, spec = _read(job.data)
     spec = dataclasses.replace(spec, inputs=drawn(spec.inputs, job.inputs, job.seed))
     options = SearchOptions(
         resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", _PARALLELISM
     )
-    measurer = ReplayMeasurer(recording_of(recorded))
+    spaces = {given: ListedSpace(recording, given) for given in spec.inputs}
+    measurer = ReplayMeasurer(recording_of(recording))
     teachers = job.data.teachers if job.is_taught else []
     with writing(_MEMORY) as engine:
         store = Store(engine)
         make_opentuner_tables(store)
-        given = (spec, measurer, store, options, _Silent(), False, None, teachers)
-        campaign = (InTurn if job.is_taught else Alone)(recorded, *given)
-        campaign.search()
+        told = (spec, measurer, store, options, _Silent(), spaces.__getitem__, teachers)
+        searches = (InTurn if job.is_taught else Alone)(State(*told))
+        searches.run()
         store.sessions.remove()
-    courses = [_slowdowns(recorded, given, campaign.found[given]) for given in spec.inputs]
+    courses = [_slowdowns(recording, given, searches.courses[given]) for given in spec.inputs]
     return padded(courses, job.budget)
 
 
@@ -145,28 +149,25 @@ def _slowdowns(recorded: Recorded, given: Input, course: Course) -> list[float]:
     return [best_s / optimum.time_s for best_s in course.best_s]
 
 
-class InTurn(RecordedCampaign):
-    """A campaign that only searches, and notes every test; with all that it knows of the inputs
-    before each.
+class InTurn(Searching):
+    """Searches whose every test is noted, each with all that is known of the inputs before.
 
     The default of a recording merely stands in for one, so that nobody starts from it.
     """
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.found: dict[Input, Course] = {}
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self.courses: dict[Input, Course] = {}
 
-    def search(self) -> None:
-        """Search the inputs in their order."""
-        self._search_all()
+    def seeds(self, given: Input, before: Sequence[Input]) -> list[Config]:
+        """The winner of the input most like this one."""
+        winners = {best.config for best in map(self.state.best, before) if best is not None}
+        return [seed for seed in super().seeds(given, before) if seed in winners]
 
-    def _seeds(self, given: Input, space: Space, searched: Sequence[Input]) -> list[Config]:
-        winners = {best.config for best in map(self._best, searched) if best is not None}
-        return [seed for seed in super()._seeds(given, space, searched) if seed in winners]
-
-    def _count(self, progress: Progress) -> None:
+    def note(self, progress: Progress) -> None:
+        """A test has ended."""
         measured = progress.measurement
-        course = self.found.setdefault(progress.plan.given, Course(progress.plan.test_limit))
+        course = self.courses.setdefault(progress.plan.given, Course(progress.plan.test_limit))
         is_ok = measured.outcome is Outcome.OK
         course.note(measured.config, measured.time_s if is_ok else math.inf)
 
@@ -174,10 +175,12 @@ class InTurn(RecordedCampaign):
 class Alone(InTurn):
     """The same inputs, each searched as if it were the first."""
 
-    def _seeds(self, given: Input, space: Space, searched: Sequence[Input]) -> list[Config]:
+    def seeds(self, given: Input, before: Sequence[Input]) -> list[Config]:
+        """Nothing."""
         return []
 
-    def _taught(self, given: Input, space: Space, searched: Sequence[Input]) -> Taught | None:
+    def taught(self, given: Input, before: Sequence[Input]) -> Taught | None:
+        """Nothing."""
         return None
 
 

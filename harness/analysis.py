@@ -11,7 +11,8 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from harness.records import Config, Input, Measurement, Outcome
 from harness.timing import (
@@ -23,6 +24,8 @@ from harness.timing import (
 
 MAX_FINALISTS = 3
 MAX_REASONS = 5
+MAX_HEADLINE = 300
+"""Characters of a failure's reason that are shown."""
 
 Measured = Mapping[Config, Measurement]
 
@@ -47,6 +50,8 @@ class InputReport:
     legal: int | None
     note: str = ""
     shared: int = 0
+    over: Mapping[str, Ratio] = field(default_factory=dict)
+    """The speed-up over each named baseline that worked, as re-measured beside the best."""
 
     @property
     def measured(self) -> int:
@@ -66,8 +71,10 @@ def report_input(
     default: Config,
     legal: int | None,
     confidence: float = 0.95,
+    baselines: Mapping[str, Config] = MappingProxyType({}),
 ) -> InputReport:
-    """Sum up an input: `measured` by the search, `finals` re-measured in turn."""
+    """Sum up an input: `measured` by the search, `finals` re-measured in turn, among them the
+    default and the named baselines."""
     in_turn = {m.config: m for m in finals}
     speedup, note = None, ""
     best, baseline = _fastest_in_turn(in_turn.values()), in_turn.get(default)
@@ -86,6 +93,11 @@ def report_input(
         legal,
         note,
         sum(m.shared_with is not None for m in measured.values()),
+        {
+            name: time_ratio(beside.timing, best.timing, confidence)
+            for name, config in baselines.items()
+            if best and best.timing and (beside := in_turn.get(config)) and beside.timing
+        },
     )
 
 
@@ -143,14 +155,14 @@ def describe_failures(measured: Mapping[Input, Measured]) -> Iterator[str]:
     failures = [m for known in measured.values() for m in known.values() if not m.timing]
     groups: dict[tuple[Outcome, str], list[Measurement]] = {}
     for m in failures:
-        groups.setdefault((m.outcome, _NUMBER.sub("#", _headline(m.message))), []).append(m)
+        groups.setdefault((m.outcome, reason(m.message)), []).append(m)
     ordered = sorted(groups.values(), key=len, reverse=True)
     if ordered:
         yield "Why configurations failed:"
     for alike in ordered[:MAX_REASONS]:
         m = alike[0]
         yield f"    {len(alike)} {m.outcome}, such as ({m.config}) on ({m.input}):"
-        yield f"        {_headline(m.message)}"
+        yield f"        {headline(m.message)}"
     if len(ordered) > MAX_REASONS:
         yield f"    and {len(ordered) - MAX_REASONS} other reasons"
     if ordered:
@@ -160,7 +172,13 @@ def describe_failures(measured: Mapping[Input, Measured]) -> Iterator[str]:
 _NUMBER = re.compile(r"\d[\d.,e+-]*")
 
 
-def _headline(message: str) -> str:
+def headline(message: str) -> str:
     """The line of a message that tells most: a compiler's first error, else the first line."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+    told = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+    return told if len(told) <= MAX_HEADLINE else f"{told[:MAX_HEADLINE]} ..."
+
+
+def reason(message: str) -> str:
+    """What messages of one reason have in common: their headline without its numbers."""
+    return _NUMBER.sub("#", headline(message))

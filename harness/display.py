@@ -225,6 +225,22 @@ class InputsTable:
         return f"{told}; {_shared_told(shared)}" if shared else told
 
 
+def baselines_table(reports: Sequence[InputReport]) -> Table | None:
+    """A row an input: the speed-up of its best over each named baseline; None without any."""
+    names = list(dict.fromkeys(name for report in reports for name in report.over))
+    if not names:
+        return None
+    table = Table(title="Speed-up over", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("input", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for report in reports:
+        found = (report.over.get(name) for name in names)
+        told = (format_ratio(ratio) if ratio else "failed" for ratio in found)
+        table.add_row(Text(str(report.given)), *map(Text, told))
+    return table
+
+
 def _shared_told(count: int) -> str:
     if count == 1:
         return "shared: 1 has the machine code of another and was not measured again"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from harness.backends.choose import BACKENDS
-from harness.results import shown_place
-from harness.validation import DEFAULT_TARGET
+
+DEFAULT_TARGET = 0.15
+"""The median relative error that a validation samples for."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -111,13 +112,13 @@ def _add_measurement_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--repeats", type=_count, metavar="N", help="timed launches at most")
     group.add_argument(
         "--precision",
-        type=float,
+        type=_precision,
         metavar="P",
         help="stop sampling when the interval of the mean is +- P of it",
     )
     group.add_argument(
         "--give-up-at",
-        type=float,
+        type=_slowdown,
         metavar="F",
         help="stop sampling what is surely F times slower than the best",
     )
@@ -157,25 +158,34 @@ def _seed(text: str) -> int:
 
 
 def _duration(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds <= _LARGEST:
-        raise argparse.ArgumentTypeError(f"must be seconds above 0, got {text!r}")
-    return seconds
+    return _within(text, lambda seconds: 0 < seconds <= _LARGEST, "seconds above 0")
 
 
 def _share(text: str) -> float:
+    told = "a share between 0 and 1"
     try:
-        share = float(text)
+        return _within(text, lambda share: 0 < share < 1, told)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; with the default write it last") from None
+
+
+def _precision(text: str) -> float:
+    return _within(text, lambda share: 0 <= share < 1, "a share from 0 to below 1, such as 0.005")
+
+
+def _slowdown(text: str) -> float:
+    return _within(text, lambda times: 1 <= times <= _LARGEST, "a number from 1")
+
+
+def _within(text: str, is_allowed: Callable[[float], bool], told: str) -> float:
+    """A number that is allowed; nan is none."""
+    try:
+        number = float(text)
     except ValueError:
-        share = math.nan
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(
-            f"must be a share between 0 and 1, got {text!r}; with the default write it last"
-        )
-    return share
+        number = math.nan
+    if not is_allowed(number):
+        raise argparse.ArgumentTypeError(f"must be {told}, got {text!r}")
+    return number
 
 
 def _text(text: str) -> str:
@@ -191,6 +201,8 @@ _FLAGS = ("--fresh",)
 
 def kept_options(args: argparse.Namespace, with_technique: bool = True) -> Iterator[str]:
     """The arguments as they were given, for the command that goes on from here."""
+    from harness.results import shown_place  # here: parsing a command line needs no database
+
     dropped = _ONLY_ONCE if with_technique else _ONLY_ONCE + _TECHNIQUE
     for word in _without(args.given, dropped):
         if args.database and args.database in word:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.table import Table
 
 from benchmarks import search
 from benchmarks.peers import entrants
 from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
-from benchmarks.peers.ours import warm_started
+from benchmarks.peers.ours import teachers_of
 from benchmarks.search_figures import (
     Searches,
     as_json,
@@ -25,6 +26,8 @@ from benchmarks.search_figures import (
     overall,
     padded,
 )
+from benchmarks.search_journal import Journal, Search
+from benchmarks.search_told import tables
 from harness.errors import UsageError
 from harness.recordings.read import Source, read_recorded
 from harness.recordings.space import ListedSpace
@@ -95,6 +98,7 @@ def test_overall_is_over_spaces_and_seeds_with_the_best_first() -> None:
     assert list(found) == ["fast", "slow"]
     assert found["slow"].at[25][0] == pytest.approx((0.25 + 0.5 + 1 + 1) / 4)
     assert (found["slow"].firsts, found["fast"].firsts) == (1, 2)
+    assert (found["slow"].searches, found["fast"].searches) == (4, 4)
     assert as_json(found["slow"]) == {
         "at_25": 0.6875, "tests_to_5pct": None, "firsts": 1, "spaces": 2,
     }  # fmt: skip
@@ -256,30 +260,89 @@ def test_warm_start_learns_from_the_same_kernel_on_other_devices_alone(
     space = ListedSpace(landscape.recorded, landscape.given)
     other = tmp_path / "other.json"
     other.write_text(recording.read_text().replace("a GPU", "another GPU"))
-    assert warm_started(space, landscape, []) is None
-    learnt = warm_started(space, landscape, [Source(recording), Source(other)])
+    found = teachers_of(landscape, [Source(recording), Source(other)])
+    learnt = found.taught(space, landscape.given, {})
     assert learnt is not None
     assert [len(lesson.times_s) for lesson in learnt.lessons] == [22]
     with pytest.raises(UsageError, match="names no recording of small on another device"):
-        warm_started(space, landscape, [Source(recording)])
+        teachers_of(landscape, [Source(recording)])
+
+
+# ------------------------------------------------------------------------- journal
+
+
+def search_of(seed: int, code: str = "c") -> Search:
+    return Search("r", '{"n": 1}', "auto", seed, 9, ("t",), code)
+
+
+def test_journal_gives_back_what_was_added_also_beside_a_line_that_was_cut(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "new" / "searches.jsonl")
+    courses = [[INF, INF, 0.1 + 0.2, 0.25, 0.25], [], [1 / 3]]
+    for seed, course in enumerate(courses):
+        journal.begin()
+        journal.add(search_of(seed), course)
+        with journal.path.open("a") as file:
+            file.write('{"recording": "r", "in')  # its process was killed
+    assert journal.read() == {search_of(seed): course for seed, course in enumerate(courses)}
+    assert search_of(0, code="changed") not in journal.read()
 
 
 # ------------------------------------------------------------------------- command
 
 
-def test_command_ends_with_one_json_object_and_leaves_its_files(
+def test_command_ends_with_one_json_object_and_leaves_its_files_and_what_ended_is_kept(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A run that is killed leaves a journal without the searches that had not ended."""
     output = tmp_path / "out"
     command = [str(recording), "--only", "UniformRandom", "--seeds", "2", "--budget", "25"]
-    assert search.main([*command, "--jobs", "1", "--output", str(output)]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    (figures,) = json.loads(last).values()
+    command += ["--jobs", "1", "--output", str(output)]
+    assert search.main(command) == 0
+    first = capsys.readouterr()
+    (figures,) = json.loads(first.out.splitlines()[-1]).values()
     assert 1 <= figures.pop("tests_to_5pct") <= 22
     assert figures == {"at_25": 1.0, "firsts": 1, "spaces": 1}
+    assert "searches: 1 to do" in first.err  # a job of two seeds
     lines = (output / "courses.csv").read_text().splitlines()
     assert lines[0] == "space,technique,seed,tests,best_s,fraction"
     assert lines[-1].startswith("small,UniformRandom,1,25,0.00116,1.000000")
+    assert search.main(command) == 0
+    again = capsys.readouterr()
+    assert (again.out, "to do" in again.err) == (first.out, False)
+    journal = output / "searches.jsonl"
+    journal.write_text(journal.read_text()[:-40])
+    assert search.main(command) == 0
+    rest = capsys.readouterr()
+    assert rest.out == first.out
+    assert "1 of 2 searches ended in an earlier run" in rest.err
+    assert (output / "courses.csv").read_text().splitlines() == lines
+
+
+def test_one_space_is_told_in_one_table() -> None:
+    found = {"a": {"x": searches([4.0, 1.0], [2.0, 2.0], budget=2)}}
+    table, legend = tables(found, overall(found, 2), ["x"], 2)
+    assert isinstance(table, Table)
+    cells = [[str(cell) for cell in column.cells] for column in table.columns]
+    assert [column.header for column in table.columns] == ["technique", "after 2", "tests to near"]
+    assert cells == [["a"], ["0.750 (0.50-1.00)"], [">2"]]
+    assert "mean over seeds (its 95 % interval, seeds drawn anew)" in str(legend)
+    assert "first" not in str(legend)
+    two = {"a": {"x": found["a"]["x"], "y": found["a"]["x"]}, "b": {"x": found["a"]["x"]}}
+    told = list(tables(two, overall(two, 2), ["x", "y"], 2))
+    assert len(told) == 5
+    assert "no technique has a better mean fraction (after 2 tests)" in str(told[-1])
+
+
+def test_teachers_are_checked_before_anything_is_searched(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    command = [str(recording), "--output", str(output), "--warm-start", str(recording), "--only"]
+    assert search.main([*command, "UniformRandom"]) == 2
+    assert "--warm-start teaches auto alone; add it to --only" in capsys.readouterr().err
+    assert search.main([*command, "auto"]) == 2
+    assert "names no recording of small on another device" in capsys.readouterr().err
+    assert not output.exists()
 
 
 def test_command_without_a_recording_that_worked_says_so(

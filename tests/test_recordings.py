@@ -16,9 +16,10 @@ import pytest
 from harness import tune
 from harness.errors import RecordingError, SpecError, UsageError
 from harness.recordings import cells, files
-from harness.recordings.read import read_recorded, recorded_spec
+from harness.recordings.read import read_recorded
 from harness.recordings.recorded import Recorded
 from harness.recordings.space import ListedSpace
+from harness.recordings.stand_in import recorded_spec
 from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 
 PUBLISHED = os.environ.get("HARNESS_RECORDINGS")
@@ -322,14 +323,101 @@ def test_mapping_with_a_fault_says_where(
 
 
 def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
-    path = tmp_path / "recording.csv.gz"
-    path.write_bytes(gzip.compress(HEADER.encode()))
-    with pytest.raises(RecordingError) as error:
-        read_recorded(path)
-    assert f"write {tmp_path / 'recording.yaml'}, or give another with --mapping" in str(
-        error.value
+    """What is told is a mapping that reads the file."""
+    path, header = tmp_path / "recording.csv.gz", "WIDTH,true,time 1 (us),time 2 (us),outcome,log"
+    path.write_bytes(
+        gzip.compress(f"{header}\n16,row,1.5,2.5,ok,\n16,tile,,,crashed,no\n".encode())
     )
-    assert "there are n, BX, KIND, run 1" in str(error.value)
+    with pytest.raises(UsageError) as error:
+        read_recorded(path)
+    told = str(error.value)
+    assert f"write {tmp_path / 'recording.yaml'}, or another file that --mapping names:" in told
+    (tmp_path / "recording.yaml").write_text(told.split("\n\n")[1])
+    recorded = read_recorded(path)
+    assert values(recorded) == {"WIDTH": ("ordered", [16]), "true": ("enum", ["row", "tile"])}
+    one, other = recorded.measurements.values()
+    assert one.timing == Timing((1.5e-6, 2.5e-6), StopReason.RECORDED)
+    assert (other.outcome, other.message) == (Outcome.CRASHED, "no")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"SQLite format 3\0", "a results database"),
+        (json.dumps(cache_of([entry(16, 1, 1.0)])).encode(), "a recording in JSON"),
+        (gzip.compress(b"n,BX,ms\n1,2,3\n"), "a CSV file"),
+        (b"# mine\nname: k\nkernel: {function: k}\n", "a space"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_given_in_place_of_a_mapping_is_called_what_it_is(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    path, other = tmp_path / "recording.csv", tmp_path / "other"
+    path.write_text(f"{HEADER}\n")
+    other.write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        read_recorded(path, other)
+    assert f"{other} is {told}, not a mapping. A mapping is a small YAML file" in str(error.value)
+    assert "parameters: [n, BX, KIND]" in str(error.value)
+
+
+def test_yaml_is_no_recording(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(MAPPING)
+    with pytest.raises(RecordingError, match=r"is YAML, .* is tuned by python -m harness\.tune"):
+        read_recorded(path)
+
+
+# ---------------------------------------------------- rows that are not what they seem
+
+
+def test_every_cut_of_the_last_row_is_an_error_or_a_warning(tmp_path: Path) -> None:
+    mapping = "parameters: [BX]\ntimes: {columns: [ms], unit: ms}\n"
+    path = read_rows(tmp_path, "16,3.25", "32,17.79", header="BX,ms", mapping=mapping).path
+    whole, last = path.read_text(), "32,17.79"
+    assert read_recorded(path).warnings == ()
+    for end in range(1, len(last) + 1):
+        path.write_text(whole.removesuffix(f"{last}\n") + last[:end])
+        _, comma, cell = last[:end].partition(",")
+        if not comma:
+            with pytest.raises(RecordingError, match=r":3: .* without a newline: it is cut short"):
+                read_recorded(path)
+        else:
+            (warning,) = read_recorded(path).warnings
+            assert f"its last cell, ms = {cell or '(empty)'}, is not whole" in warning
+
+
+def test_repeats_that_differ_in_a_column_nobody_reads_are_refused_with_what_to_add(
+    tmp_path: Path,
+) -> None:
+    header = HEADER + ",layout,date,same"
+    rows = [f"{n},16,row,1,2,passed,,{kind},{date},x" for n, kind, date in
+            [(64, "NCHW", 1), (64, "NCHW", 2), (32, "NHWC", 3), (64, "NHWC", 4)]]  # fmt: skip
+    with pytest.raises(RecordingError) as error:
+        read_rows(tmp_path, *rows, header=header)
+    assert (
+        ":3: has the parameters and features of a row above, but differs in date, layout,"
+        in str(error.value)
+    )
+    assert str(error.value).endswith("what differs between repeats to `ignore: [date, layout]`")
+    mapping = MAPPING.replace("[n]", "[n, layout]") + "ignore: [date]\n"
+    recorded = read_rows(tmp_path, *rows, header=header, mapping=mapping)
+    assert [len(m.timing.samples_s) for m in recorded.measurements.values() if m.timing] == [
+        4,
+        2,
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ignored", "told"),
+    [("[BX]", "`ignore` names BX, which"), ("[dat]", "lacks dat among the columns")],
+)
+def test_what_is_ignored_is_there_and_not_read(tmp_path: Path, ignored: str, told: str) -> None:
+    with pytest.raises((SpecError, RecordingError)) as error:
+        read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=f"{MAPPING}ignore: {ignored}\n")
+    assert told in str(error.value)
 
 
 # ------------------------------------------------------------------- untrusted
@@ -494,7 +582,7 @@ def test_gzip_that_is_damaged_is_one_clear_error(path: Path) -> None:
 
 def test_gzip_bomb_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
-    path.write_bytes(gzip.compress(b" " * 1001))
+    path.write_bytes(gzip.compress(b"[" + b" " * 1000))
     with pytest.raises(RecordingError, match=r"has more than 1,000 bytes, unpacked; split it"):
         read_recorded(path)
 
@@ -726,6 +814,46 @@ def test_what_another_technique_found_before_does_not_count(
     assert " 1.000" not in row  # the default, the first of the recording, is the slowest
 
 
+def test_a_validation_of_a_recording_is_told_beside_its_optimum(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landscape(path)
+    command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--validate=0.9"]
+    assert tune.main(command) == 0
+    told = capsys.readouterr().out
+    assert "The target of 0.9 is reached" in told
+    (row,) = (line for line in told.splitlines() if " of 64" in line and "optimum" not in line)
+    assert "1.02 ms" in row
+    assert "speed-up" not in told
+
+
+def test_a_wrong_option_is_told_before_a_recording_is_read(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text('{"cache": x')  # which cannot be read
+    for option, told in (
+        (["--technique", "PureRandm"], "did you mean PureRandom?"),
+        (["--database", str(path)], "--replay and --database are both"),
+        (["--inputs", "n <"], "--inputs: "),
+        (["--warm-start", str(path), "-t", "PureRandom"], "--warm-start teaches"),
+    ):
+        assert tune.main(["--replay", str(path), *option]) == 2
+        assert told in capsys.readouterr().err
+    assert tune.main(["--replay", str(path)]) == 2
+    assert "is not JSON, or cut short" in capsys.readouterr().err
+
+
+def test_what_may_be_wrong_with_a_recording_is_told_even_where_little_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read_rows(tmp_path, "64,16,row,1,1,passed,")
+    path = tmp_path / "recording.csv"
+    path.write_text(path.read_text().rstrip())
+    command = ["--replay", str(path), "--quiet", "--database", str(tmp_path / "r.db")]
+    assert tune.main(command) == 0
+    assert f"warning: {path}: the last line has no newline" in capsys.readouterr().out
+
+
 def test_inputs_choose_among_those_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -739,10 +867,13 @@ def test_inputs_choose_among_those_recorded(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--mapping", "m.yaml"], "--mapping goes with --replay FILE or --warm-start FILE"),
+        (["r.json", "--mapping", "m.yaml"], "--mapping goes with --replay FILE or --warm-start"),
         (["space.yaml", "--replay", "r.json"], "makes its space from the recording alone"),
         (["--replay", "r.json", "--backend", "opencl"], "makes its space from the recording"),
-        (["--replay", "none.json"], "none.json: does not exist; name a recording"),
+        (["--replay", "q.json"], "--replay q.json does not exist; did you mean r.json?"),
+        (["--replay", "."], "--replay . is no file; name a file"),
+        (["r.json"], "r.json is a recording in JSON, not a space; what was recorded is searched"),
+        (["--replay", "r.json", "--repeats", "3"], "--repeats says how launches are timed, and a"),
         (["--replay", "r.json", "--database", "r.json"], "--replay and --database are both"),
         ([], "name a space, for example spaces/mvmul.yaml, or --replay FILE"),
     ],

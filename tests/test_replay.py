@@ -167,15 +167,16 @@ def test_cell_with_a_nul_byte_is_refused_with_its_line(path: Path, spec: Spec) -
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"", ":1: lacks m, n, BLOCK, TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s"),
+        (b"", ": is empty"),
+        (b"{}", ": is JSON; --recording takes a results database or a CSV file of the space's"),
         (b"m;n;BLOCK;time_s\n1;2;3;4\n", "among the columns m;n;BLOCK;time_s; columns are sep"),
         (b"m,n,BLOCK\n", ":1: lacks TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s among"),
         (b"\xff\xfe\x00m", "is not CSV text"),
         (b"m,n\0\n", ":1: is not CSV text: it holds a NUL byte; save the recording as UTF-8"),
-        (b'm,n,"BLOCK\n' + b"x" * 200_000, "is not CSV text: field larger than field limit"),
-        (b'm,n,"BLOCK', "is not CSV text: unexpected end of data"),
+        (b'm,n,"BLOCK\n' + b"x" * 200_000, "is not CSV text, or cut short: field larger than"),
+        (b'm,n,"BLOCK', "is not CSV text, or cut short: unexpected end of"),
     ],
-    ids=["empty", "semicolons", "columns", "binary", "NUL", "unclosed", "cut"],
+    ids=["empty", "JSON", "semicolons", "columns", "binary", "NUL", "unclosed", "cut"],
 )
 def test_text_that_is_no_recording_is_one_clear_error(
     path: Path, spec: Spec, text: bytes, told: str
@@ -190,8 +191,30 @@ def test_text_that_is_no_recording_is_one_clear_error(
 def test_truncated_row_says_where(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS, CELLS])
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(RecordingError, match=r"csv:3: has \d cells, the header has 9"):
+    told = (
+        r"csv:3: has \d cells, the header has 9, and the file ends there without a newline: it is"
+    )
+    with pytest.raises(RecordingError, match=told):
         read_recording(path, spec)
+
+
+def test_last_cell_that_may_be_cut_is_a_warning(path: Path, spec: Spec) -> None:
+    write_csv(path, [{**CELLS, "time_s": 0.00125}])
+    assert read_recording(path, spec).warnings == ()
+    path.write_bytes(path.read_bytes().rstrip()[:-1])
+    (told,) = read_recording(path, spec).warnings
+    assert told.startswith(f"{path}: the last line has no newline; if the file was cut short, its ")
+    assert "time_s = 0.0012, is not whole" in told
+
+
+def test_samples_that_another_column_tells_apart_are_a_warning(path: Path, spec: Spec) -> None:
+    write_csv(path, [{**CELLS, "remark": text, "kind": "x"} for text in "aab"])
+    recording = read_recording(path, spec)
+    assert only(recording).timing == Timing((1e-3,) * 3, StopReason.RECORDED)
+    assert recording.warnings == (
+        f"{path}:4: is taken for another sample of a row above, from which it differs in remark, "
+        "which the space does not have",
+    )
 
 
 def test_column_that_is_there_twice_is_refused(path: Path, spec: Spec) -> None:
@@ -218,7 +241,7 @@ def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.M
 @pytest.mark.parametrize("kind", ["missing", "folder"])
 def test_recording_that_is_no_file_says_what_to_give(tmp_path: Path, spec: Spec, kind: str) -> None:
     place = tmp_path if kind == "folder" else tmp_path / "none.csv"
-    with pytest.raises(RecordingError, match="give a results database or a CSV file"):
+    with pytest.raises(RecordingError, match="; name a recording"):
         read_recording(place, spec)
 
 

@@ -12,12 +12,13 @@ import pytest
 from harness.errors import UsageError
 from harness.expression import Expression
 from harness.prior import Lesson, Taught
-from harness.recordings.recorded import Builder, Recorded
+from harness.recordings.builder import Builder
+from harness.recordings.recorded import Recorded
 from harness.recordings.space import ListedSpace
 from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.space import Space
 from harness.spec import Parameter
-from harness.transfer import first_legal, taught, told_technique
+from harness.transfer import Teachers, first_legal, told_technique
 
 HERE = Input({"n": 1024})
 BX = Parameter("BX", "power_of_two", (16, 32, 64), "launch", 16)
@@ -48,6 +49,15 @@ def recorded(
     )
 
 
+def taught(
+    target: Space,
+    given: Input,
+    recordings: Sequence[Recorded],
+    measured: Mapping[Input, Sequence[Measurement]],
+) -> Taught | None:
+    return Teachers(recordings).taught(target, given, measured)
+
+
 def one_lesson(target: Space, recording: Recorded, given: Input = HERE) -> Lesson:
     found = taught(target, given, [recording], {})
     assert found is not None
@@ -62,6 +72,34 @@ def told(target: Space, lesson: Lesson) -> dict[tuple[Value, ...], float]:
 
 
 # -------------------------------------------------------------------------- recordings
+
+
+def test_what_was_read_is_told_in_a_line() -> None:
+    target = Space((BX, TILE), [Expression("BX * TILE <= 32")])
+    rows: list[Row] = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
+    recording = recorded("BX TILE KIND WARP", {(7, 1): rows, (9, 1): rows}, "n m")
+    assert list(Teachers([recording]).describe(target, HERE)) == [
+        "other.json: test of k on d; 6 configurations on 2 inputs, 4 of them of this space, 2 "
+        "legal on (n=1024); matched parameters: BX, TILE; ignored, since they never vary there: "
+        "KIND, WARP; ignored features: n, m, since here they are n"
+    ]
+
+
+def test_rows_that_are_left_aside_are_told_and_the_recording_itself_fits_whole() -> None:
+    own = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 1), 1.0)]})
+    varied = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 2), 2.0)]})
+    one, other = Teachers([varied, own]).describe(ListedSpace(own, OTHER), OTHER)
+    assert "; 2 configurations, 1 of them of this space, 1 legal on (n=7); " in one
+    assert "; matched parameters: BX; only rows with WARP=1; matched features: n" in one
+    assert "; 2 configurations, all of them legal on (n=7); " in other
+
+
+def test_a_recording_is_looked_up_once_for_all_inputs() -> None:
+    teachers = Teachers([recorded("BX TILE", {(n,): [((16, 1), 1.0)] for n in range(9)})])
+    found = [teachers.taught(space(), Input({"n": n}), {}) for n in range(3)]
+    places = [[id(lesson.places) for lesson in taught.lessons] for taught in found if taught]
+    assert len(places) == 3
+    assert places[0] == places[1] == places[2]
 
 
 def test_rows_become_places_by_names_and_values_with_their_median() -> None:

@@ -159,8 +159,8 @@ def test_inputs_without_anything_to_search_are_left_out(recording: Path) -> None
 
 def test_condition_may_compare_words(recording: Path) -> None:
     data = DataSet(Source(recording), where="device == 'y'")
-    assert data.described() == (
+    assert list(data.described()) == [
         "small, device == 'y': 1 inputs of 2 to 2 configurations, in the median 2"
-    )
+    ]
     with pytest.raises(UsageError, match="none of its 1 inputs has two configurations"):
         DataSet(Source(recording), where="n == 2").read()

@@ -99,6 +99,17 @@ def test_a_replay_ends_with_the_table_the_tree_and_the_next_command(
     assert f"{shlex.join(['python', '-m', 'harness.tune', *replayed])} --test-limit 40" in told
 
 
+def test_a_replay_tells_nothing_of_a_device_that_measures(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "--test-limit", "3"]) == 0
+    told = capsys.readouterr().out
+    recording = replayed[replayed.index("--recording") + 1]
+    assert f"replaying {recording}: 192 measurements from recording.csv; none is made" in told
+    assert "replayed, replayed from recording.csv" in told
+    assert not [word for word in ("driver", "beside the baseline", "compiler") if word in told]
+
+
 def test_quiet_leaves_out_the_progress_and_nothing_else(
     replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,8 +195,9 @@ def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixtu
     [
         (["--technique", "PureRandm"], "did you mean PureRandom?"),
         (["--backend", "opencl"], "go together"),
-        (["--recording", "none.csv"], "none.csv: No such file"),
-        (["--precision", "7"], "precision"),
+        (["--recording", "recordin.csv"], "--recording recordin.csv does not exist"),
+        (["--seed-configuration", "none.json"], "--seed-configuration none.json does not exist"),
+        (["--inputs", "m <"], "--inputs: "),
         (["--results-log", "no/such/best.log"], "the folder no/such does not exist"),
         (["--validate", "0.2", "-t", "PureRandom"], "alone, got PureRandom"),
         (["--results-log", "best.log", "--validate"], "does not go with --validate"),
@@ -206,6 +218,8 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
         (["--test-limit", "99999999999999999999"], "a whole number from 1 to 10^9"),
         (["--repeats", "x"], "a whole number from 1 to 10^9"),
         (["--seed", "-1"], "a whole number from 0 to 10^9"),
+        (["--precision", "7"], "a share from 0 to below 1"),
+        (["--give-up-at", "0.5"], "a number from 1"),
         (["--stop-after", "nan"], "seconds above 0"),
         (["--stop-after", "-5"], "seconds above 0"),
         (["--database", ""], "printable characters"),
@@ -314,6 +328,17 @@ def test_a_condition_on_inputs_that_selects_none_is_one_error(
     error = capsys.readouterr().err
     assert told in error
     assert "Traceback" not in error
+
+
+def test_a_wrong_file_is_told_before_what_takes_seconds_is_loaded(tmp_path: Path) -> None:
+    code = (
+        "import sys; from harness import tune; print(tune.main(['none.yaml']), "
+        "*{'opentuner', 'sqlalchemy', 'sklearn', 'pydantic', 'rich'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "2\n"
+    assert "none.yaml does not exist" in done.stderr
 
 
 def test_an_unknown_option_is_answered_with_the_nearest(

@@ -15,6 +15,7 @@ import pytest
 from harness import export, tune
 from harness.options import make_parser
 from harness.spec import load_spec
+from harness.tune.asked import search_options
 from tests.replays import write_space
 
 BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)
@@ -111,11 +112,16 @@ def configs_of(command: Sequence[str], run: int = 1) -> list[Mapping[str, Any]]:
 BEST = {"BLOCK": 128, "TILE": 5}
 
 
-def test_after_the_default_the_best_of_the_other_device_is_measured(
-    replaying: list[str], cache: Path
+def test_after_the_default_the_best_of_the_other_device_is_measured_and_what_taught_is_told(
+    replaying: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main([*replaying, "--warm-start", str(cache)]) == 0
     assert configs_of(replaying)[1] == BEST
+    assert (
+        "warm start from other.json: Kernel Tuner cache of kernel on device 30; 48 configurations, "
+        "all of them legal on (problem_size_x=4096); matched parameters: BLOCK, TILE; matched "
+        "features: problem_size_x\n"
+    ) in capsys.readouterr().out
 
 
 def test_without_it_the_best_of_this_landscape_is_not_found_in_so_few_tests(
@@ -187,10 +193,10 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "other.json: does not exist; name a recording"),
+        (None, "other.json does not exist"),
         ("SQLite format 3\0", "other.json: is a results database; replay it with its space: "),
         ("{}", "other.json: is JSON, but neither a Kernel Tuner cache"),
-        ("a,b\n1,2\n", "other.json needs a mapping that says what its columns are: write "),
+        ("a,b\n1,2\n", "other.json needs a mapping, a small YAML file that says what its columns"),
     ],
     ids=["missing", "database", "JSON", "CSV"],
 )
@@ -292,4 +298,4 @@ def test_builds_of_four_proposals_run_side_by_side(tmp_path: Path) -> None:
     spec = load_spec(write_space(tmp_path, SPACE))
     for options, expected in (([], 4), (["--parallelism", "2"], 2)):
         args = make_parser().parse_args([str(spec.path), *options])
-        assert tune._search_options(spec, args).parallelism == expected
+        assert search_options(spec, args, ("auto",)).parallelism == expected

@@ -18,6 +18,9 @@ from harness.recordings.read import Source
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques
 
+TAUGHT = "auto"
+"""The one entrant that recordings of other devices teach."""
+
 
 @dataclass(frozen=True)
 class Tuner:
@@ -70,6 +73,11 @@ class Entrant:
 
     def __str__(self) -> str:
         return f"{self.tuner}:{self.technique}" if self.tuner else self.technique
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether it learns from --warm-start."""
+        return str(self) == TAUGHT
 
 
 def prepared(tuner: str, landscape: Landscape, scratch: Path, taught: tuple[Source, ...]) -> Peer:

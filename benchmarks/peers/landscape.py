@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Protocol
 
 from harness.errors import UsageError
 from harness.recordings.recorded import Recorded
-from harness.records import Input, Outcome, Value
+from harness.records import Input, Value
 
 Point = tuple[Value, ...]
 """A configuration: the values of all parameters in the recording's order."""
@@ -38,8 +37,7 @@ class Landscape:
         for row in table.legal.tolist():
             places = table.places[row].tolist()
             point = tuple(known[place] for known, place in zip(values, places, strict=True))
-            is_ok = table.outcomes[row] is Outcome.OK
-            found[point] = statistics.median(table.samples_s[row]) if is_ok else math.inf
+            found[point] = float(table.times_s[row])
         return found
 
     @cached_property

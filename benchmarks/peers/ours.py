@@ -12,11 +12,13 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.peers.landscape import Course, Landscape
+from benchmarks.recordings import recorded
 from harness.backends.replay import ReplayMeasurer
 from harness.errors import UsageError
 from harness.prior import Taught
-from harness.recordings.read import Source, recorded_spec, recording_of
+from harness.recordings.read import Source
 from harness.recordings.space import ListedSpace
+from harness.recordings.stand_in import recorded_spec, recording_of
 from harness.records import Outcome
 from harness.results import RunPlan, Store, writing
 from harness.search import (
@@ -26,8 +28,7 @@ from harness.search import (
     resolve_techniques,
     search_input,
 )
-from harness.space import Space
-from harness.transfer import taught
+from harness.transfer import Teachers
 
 ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
 _MEMORY = "sqlite://"
@@ -47,7 +48,10 @@ class Ours:
 
     @cached_property
     def _taught(self) -> Taught | None:
-        return warm_started(self._space, self._landscape, self._teachers)
+        if not self._teachers:
+            return None
+        teachers = teachers_of(self._landscape, self._teachers)
+        return teachers.taught(self._space, self._landscape.given, {})
 
     def names(self, technique: str) -> tuple[str, ...]:
         """What OpenTuner knows a technique by."""
@@ -91,21 +95,19 @@ class Ours:
         )
 
 
-def warm_started(space: Space, landscape: Landscape, teachers: Sequence[Source]) -> Taught | None:
-    """What those of the recordings teach that are of the same kernel on another device; None
-    without recordings. Raises UsageError where none of them is."""
-    if not teachers:
-        return None
+def teachers_of(landscape: Landscape, teachers: Sequence[Source]) -> Teachers:
+    """Those of the recordings that are of the same kernel on another device. Raises UsageError
+    where none of them is."""
     here = landscape.recorded
     names = {parameter.name for parameter in here.parameters}
     recordings = [
-        recorded
-        for recorded in (source.read() for source in teachers)
-        if recorded.device != here.device and {p.name for p in recorded.parameters} == names
+        found
+        for found in map(recorded, teachers)
+        if found.device != here.device and {p.name for p in found.parameters} == names
     ]
     if not recordings:
         raise UsageError(f"--warm-start names no recording of {here.title} on another device")
-    return taught(space, landscape.given, recordings, {})
+    return Teachers(recordings)
 
 
 PEER = Ours

@@ -1,57 +1,86 @@
 """Recorded measurements from a CSV file, such as a spreadsheet or pandas writes.
 
 The columns, in any order: the space's features and parameters, `time_s` in seconds and, if
-it likes, `outcome` and `message`; others are passed over. Rows with equal features and
-parameters are samples of one measurement. The flags of a compiler are all there or all
-missing. An absent flag is `absent` or an empty cell.
+it likes, `outcome` and `message`; others are passed over, with a warning where they tell rows
+apart that are taken for samples of one measurement: those with equal features and parameters.
+The flags of a compiler are all there or all missing. An absent flag is `absent` or an empty
+cell.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import RecordingError
-from harness.recordings.cells import check_columns, csv_rows, listed_value, whole_or_real
+from harness.recordings.cells import CsvFile, check_columns, listed_value, whole_or_real
+from harness.recordings.files import read_bounded
+from harness.recordings.left_out import LeftOut
 from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.spec import Spec
+
+_OWN = ("time_s", "outcome", "message")
+
+
+@dataclass(frozen=True)
+class CsvRecording:
+    """What a CSV file holds of a space: measurements, the compiler whose flags they have, None
+    without flags, and what may be wrong with them."""
+
+    measurements: dict[tuple[Input, Config], Measurement]
+    compiler: str | None
+    warnings: tuple[str, ...]
 
 
 @dataclass
 class _Point:
-    """What the rows of one input and configuration say."""
+    """What the rows of one input and configuration say, and its place among them."""
 
+    ordinal: int
     samples_s: list[float] = field(default_factory=list)
     failure: Outcome | None = None
     message: str = ""
 
 
-def read_csv(path: Path, spec: Spec) -> tuple[dict[tuple[Input, Config], Measurement], str | None]:
-    """The measurements of a recording, and the compiler whose flags it has, if any.
+def read_csv(path: Path, spec: Spec) -> CsvRecording:
+    """The measurements of a recording.
 
     Raises RecordingError with the line that does not fit the space.
     """
-    rows = csv_rows(path)
-    header = next(rows)[1]
+    file = CsvFile(path, read_bounded(path))
+    header = file.header
     compiler = _compiler(path, header, spec)
     parameters = spec.tuned_for(compiler)
-    check_columns(path, header, [*spec.features, *(p.name for p in parameters), "time_s"])
+    point = [*spec.features, *(p.name for p in parameters)]
+    check_columns(path, header, [*point, "time_s"])
+    left_out = LeftOut(header, [*point, *_OWN])
     inputs = {tuple(given[name] for name in spec.features): given for given in spec.inputs}
     points: dict[tuple[Input, Config], _Point] = {}
-    for line, cells in rows:
+    for line, cells in file.rows():
         row = dict(zip(header, cells, strict=True))
         try:
             features = tuple(whole_or_real(name, row[name]) for name in spec.features)
             given = inputs.get(features) or Input(dict(zip(spec.features, features, strict=True)))
             config = Config({p.name: listed_value(p, row[p.name]) for p in parameters})
-            _add(points.setdefault((given, config), _Point()), row)
+            held = points.setdefault((given, config), _Point(len(points)))
+            _add(held, row)
         except ValueError as error:
             raise RecordingError(f"{path}:{line}: {error}") from None
+        left_out.note(held.ordinal, line, cells)
     if not points:
         raise RecordingError(f"{path}: holds no measurement, only a header")
-    return {key: _measurement(*key, point) for key, point in points.items()}, compiler
+    measurements = {key: _measurement(*key, held) for key, held in points.items()}
+    return CsvRecording(measurements, compiler, (*file.warnings(), *_told(path, left_out)))
+
+
+def _told(path: Path, left_out: LeftOut) -> Iterator[str]:
+    if left_out.differ:
+        yield (
+            f"{path}:{left_out.line}: is taken for another sample of a row above, from which it "
+            f"differs in {left_out.shown}, which the space does not have"
+        )
 
 
 def _compiler(path: Path, header: Sequence[str], spec: Spec) -> str | None:

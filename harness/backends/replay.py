@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.backends.recorded_csv import read_csv
 from harness.errors import RecordingError
+from harness.recordings.files import Kind, kind_of_file
 from harness.records import (
     Config,
     DeviceLimits,
@@ -26,20 +27,19 @@ from harness.spec import Spec
 
 Recorded = Mapping[tuple[Input, Config], Measurement]
 
-_SQLITE_HEADER = b"SQLite format 3\0"
-
 
 @dataclass(frozen=True)
 class Recording:
     """Measurements by input and configuration, and where they come from.
 
     `compiler` is the one whose flags the recorded configurations have, None without flags:
-    the search has to tune just those.
+    the search has to tune just those. `warnings` say what may be wrong with them.
     """
 
     environment: Environment
     measurements: Recorded
     compiler: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class ReplayMeasurer:
@@ -100,19 +100,19 @@ def read_recording(path: Path, spec: Spec) -> Recording:
     Raises RecordingError that says where it does not fit, ResultsError for a database that
     cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            is_database = file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
-    except OSError as error:
+    kind = kind_of_file(path)
+    if kind in (Kind.JSON, Kind.YAML):
         raise RecordingError(
-            f"{path}: {error.strerror}; give a results database or a CSV file"
-        ) from None
-    return _from_database(path, spec) if is_database else _from_csv(path, spec)
+            f"{path}: is {kind.value}; --recording takes a results database or a CSV file of the "
+            "space's own columns, and --replay what other tuners recorded"
+        )
+    return _from_database(path, spec) if kind is Kind.DATABASE else _from_csv(path, spec)
 
 
 def _from_csv(path: Path, spec: Spec) -> Recording:
-    measurements, compiler = read_csv(path, spec)
-    return Recording(_replayed(path.name, "CSV", measurements), measurements, compiler)
+    found = read_csv(path, spec)
+    told = _replayed(path.name, "CSV", found.measurements)
+    return Recording(told, found.measurements, found.compiler, found.warnings)
 
 
 def _from_database(path: Path, spec: Spec) -> Recording:

@@ -11,7 +11,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from harness.analysis import fastest
 from harness.campaign import Campaign
+from harness.campaign.searching import Searching
+from harness.campaign.state import State
 from harness.display import format_time
 from harness.recordings.recorded import Recorded
 from harness.recordings.space import ListedSpace
@@ -37,6 +40,19 @@ class Course:
             self.after[progress.ordinal] = progress.best.time_s
 
 
+class _Noted(Searching):
+    """Searches whose courses are kept."""
+
+    def __init__(self, state: State, courses: dict[Input, Course]) -> None:
+        super().__init__(state)
+        self._courses = courses
+
+    def note(self, progress: Progress) -> None:
+        """A test has ended."""
+        super().note(progress)
+        self._courses.setdefault(progress.plan.given, Course()).note(progress)
+
+
 class RecordedCampaign(Campaign):
     """A campaign over exactly what a recording holds; tests are counted by this run alone."""
 
@@ -44,7 +60,7 @@ class RecordedCampaign(Campaign):
         """`args` are those of Campaign."""
         self._recorded = recorded
         self._spaces: dict[Input, ListedSpace] = {}
-        self.courses: dict[Input, Course] = {}
+        self._courses: dict[Input, Course] = {}
         super().__init__(*args)
 
     def space(self, given: Input) -> ListedSpace:
@@ -53,32 +69,42 @@ class RecordedCampaign(Campaign):
             self._spaces[given] = ListedSpace(self._recorded, given)
         return self._spaces[given]
 
+    def searching(self, state: State) -> Searching:
+        """Searches whose courses are told."""
+        return _Noted(state, self._courses)
+
+    @property
+    def courses(self) -> Mapping[Input, Course]:
+        """Of each input how its search went; of one that was sampled only where it ended."""
+        if self.validation is None:
+            return self._courses
+        known = {given: found for given, found in self.measured().items() if found}
+        return {
+            given: Course(fastest(found.values()), len(found)) for given, found in known.items()
+        }
+
     @property
     def result(self) -> Group:
         """What the searches came to, for a console."""
         title = f"{self.spec.name}: {self._recorded.title} on {self._recorded.device}"
         table = optimum_table(self._recorded, self.courses)
         best = "\n".join(best_lines(self._recorded, self.courses))
-        return Group(Text(title, style="bold"), table, Text(best), Text(LEGEND, style="dim"))
-
-    def _count(self, progress: Progress) -> None:
-        super()._count(progress)
-        self.courses.setdefault(progress.plan.given, Course()).note(progress)
+        legend = _LEGEND if any(course.after for course in self.courses.values()) else _SHORT
+        return Group(Text(title, style="bold"), table, Text(best), Text(legend, style="dim"))
 
 
-def describe_recording(recorded: Recorded) -> Iterator[str]:
-    """What was read, in lines."""
+def describe_recording(recorded: Recorded) -> str:
+    """What was read, in a line."""
     outcomes: dict[Outcome, int] = {}
     for table in recorded.tables.values():
         for outcome in table.outcomes:
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
     told = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
     searched = sum(len(p.values) > 1 for p in recorded.parameters)
-    yield (
+    return (
         f"{recorded.path}: {recorded.kind} of {recorded.title} on {recorded.device}; {told}; "
         f"{searched} parameters to search"
     )
-    yield from (f"note: {note}" for note in recorded.notes)
 
 
 def optimum_table(recorded: Recorded, courses: Mapping[Input, Course]) -> Table:
@@ -95,10 +121,11 @@ def optimum_table(recorded: Recorded, courses: Mapping[Input, Course]) -> Table:
     return table
 
 
-LEGEND = (
-    "optimum: the fastest recorded configuration; optimum / best: 1 is the optimum itself; "
-    "times: medians of the recorded samples"
+_SHORT = (
+    "times: medians of the recorded samples; optimum: the fastest recorded configuration; "
+    "optimum / best: 1 is the optimum itself"
 )
+_LEGEND = f"{_SHORT}; after N: the same after N tests"
 
 
 def _cells(recorded: Recorded, given: Input, course: Course, reached: list[int]) -> Iterator[str]:

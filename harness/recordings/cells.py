@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import RecordingError
-from harness.recordings.files import printable, read_bounded
+from harness.recordings.files import printable
 from harness.records import Value, shown
 from harness.spec import Parameter
 
@@ -19,28 +19,68 @@ _MAX_DIGITS = 20
 WORDS: Mapping[str, Value] = {"true": True, "false": False, "absent": None, "": None}
 
 
-def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The lines of the file, split, the header first; empty lines are left out.
+Row = list[str]
 
-    Raises RecordingError with the line that is not CSV.
-    """
-    try:
-        # utf-8-sig, since spreadsheets put a byte order mark first.
-        file = io.TextIOWrapper(io.BytesIO(read_bounded(path)), encoding="utf-8-sig", newline="")
-        reader = csv.reader(_text_lines(path, file), strict=True)
-        header = [name.strip() for name in next(reader, [])]
-        yield 1, header
-        for count, cells in enumerate(filter(None, reader), start=1):
-            if len(cells) != len(header):
-                raise RecordingError(
-                    f"{path}:{reader.line_num}: has {len(cells)} cells, the header has "
-                    f"{len(header)}"
-                )
+
+class CsvFile:
+    """A CSV file, its rows split as they are asked for; empty lines are left out."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        """Raises RecordingError for a header that is not CSV."""
+        self.path = path
+        self._content = content
+        self._lines = self._split()
+        self.header = [name.strip() for name in next(self._lines, (1, []))[1]]
+        self._last: Row = []
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Each row below the header with its line, once.
+
+        Raises RecordingError with the line that is not CSV, or has more or fewer cells than the
+        header.
+        """
+        for count, (line, row) in enumerate(self._lines, start=1):
+            if len(row) != len(self.header):
+                raise RecordingError(f"{self.path}:{line}: {self._unlike_header(row)}")
             if count > MAX_ROWS:
-                raise RecordingError(f"{path}: holds more than {MAX_ROWS:,} rows; split it")
-            yield reader.line_num, cells
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise RecordingError(f"{path}: is not CSV text: {error}") from None
+                raise RecordingError(f"{self.path}: holds more than {MAX_ROWS:,} rows; split it")
+            self._last = row
+            yield line, row
+
+    def _unlike_header(self, row: Row) -> str:
+        told = f"has {len(row)} cells, the header has {len(self.header)}"
+        if self._ends_whole or next(self._lines, None) is not None:
+            return told
+        return f"{told}, and the file ends there without a newline: it is cut short; fetch it again"
+
+    def warnings(self) -> list[str]:
+        """What is doubtful of the rows, once all of them were asked for.
+
+        Most writers end the last line, too. Where it is not ended, nothing but the writer knows
+        whether its last cell is whole: 17.79 may be what is left of 17.793.
+        """
+        if self._ends_whole or not self._last:
+            return []
+        name, cell = printable(self.header[-1]), printable(self._last[-1])
+        return [
+            f"{self.path}: the last line has no newline; if the file was cut short, its last "
+            f"cell, {name} = {cell or '(empty)'}, is not whole: compare it with the original"
+        ]
+
+    @property
+    def _ends_whole(self) -> bool:
+        return self._content.endswith((b"\n", b"\r"))
+
+    def _split(self) -> Iterator[tuple[int, Row]]:
+        try:
+            # utf-8-sig, since spreadsheets put a byte order mark first.
+            content = io.BytesIO(self._content)
+            file = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
+            reader = csv.reader(_text_lines(self.path, file), strict=True)
+            yield from ((reader.line_num, row) for row in reader if row)
+        except (csv.Error, UnicodeDecodeError) as error:
+            cut = "" if self._ends_whole else ", or cut short"
+            raise RecordingError(f"{self.path}: is not CSV text{cut}: {error}") from None
 
 
 def _text_lines(path: Path, file: Iterable[str]) -> Iterator[str]:

@@ -1,12 +1,17 @@
-"""Recorded files as bytes and as JSON, within bounds; gzip is unpacked on the way."""
+"""Recorded files as bytes and as JSON, within bounds; gzip is unpacked on the way.
+
+What a file is shows in its beginning, so that a wrong one is told before any is read whole.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from array import array
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +26,21 @@ MAX_NESTED = 4_000_000
 MAX_SHOWN = 200
 
 _GZIP = b"\x1f\x8b"
+_SQLITE = b"SQLite format 3\0"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BEGINNING = 256 << 10
+
+
+SPACE = "a space"
+
+
+class Kind(Enum):
+    """What a file is by its beginning, and YAML by its name."""
+
+    DATABASE = "a results database"
+    JSON = "JSON"
+    YAML = "YAML"
+    CSV = "CSV"
 
 
 def printable(text: str) -> str:
@@ -45,6 +65,46 @@ def _escaped(text: str, kept: str) -> str:
 def read_bounded(path: Path) -> bytes:
     """The content of a file, unpacked; raises RecordingError for one that is none, is cut short
     or is larger than MAX_BYTES."""
+    read = _unpacked(path, MAX_BYTES + 1)
+    if len(read) > MAX_BYTES:
+        raise RecordingError(f"{path}: has more than {MAX_BYTES:,} bytes, unpacked; split it")
+    return read
+
+
+def beginning_of(path: Path) -> bytes:
+    """The first 256 KiB of a file, unpacked; raises RecordingError for one that is none."""
+    return _unpacked(path, _BEGINNING)
+
+
+def kind_of_file(path: Path) -> Kind:
+    """What a file is; raises RecordingError for one that is none, or empty."""
+    content = beginning_of(path)
+    if not content:
+        raise RecordingError(f"{path}: is empty")
+    if content.startswith(_SQLITE):
+        return Kind.DATABASE
+    if content.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1] in (b"{", b"["):
+        return Kind.JSON
+    return Kind.YAML if path.suffix in (".yaml", ".yml") else Kind.CSV
+
+
+def known_as(path: Path) -> str | None:
+    """What a file is in words, where that is something other than YAML of ours or is a space;
+    None for the rest. Raises RecordingError for what is no file."""
+    text = beginning_of(path).removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
+    if text.startswith(_SQLITE.decode()):
+        return "a results database"
+    if text.startswith("{") and re.search(r'"(cache|tune_params|results)"\s*:', text):
+        return "a recording in JSON"
+    if re.search(r"^(kernel|program|launch|inputs|constraints)\s*:", text, re.M):
+        return SPACE
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    before, comma, _ = next(lines, "").partition(",")
+    return "a CSV file" if comma and ":" not in before and "{" not in before else None
+
+
+def _unpacked(path: Path, most: int) -> bytes:
+    """The first so many bytes."""
     try:
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
@@ -52,7 +112,7 @@ def read_bounded(path: Path) -> bytes:
         with path.open("rb") as file:
             is_packed = file.read(len(_GZIP)) == _GZIP
         with gzip.open(path) if is_packed else path.open("rb") as content:
-            read = content.read(MAX_BYTES + 1)
+            return content.read(most)
     except EOFError:
         raise RecordingError(
             f"{path}: is cut short: its gzip data has no end; fetch it again"
@@ -61,9 +121,6 @@ def read_bounded(path: Path) -> bytes:
         raise RecordingError(f"{path}: is damaged gzip data: {error}; fetch it again") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(read) > MAX_BYTES:
-        raise RecordingError(f"{path}: has more than {MAX_BYTES:,} bytes, unpacked; split it")
-    return read
 
 
 def decoded(path: Path, content: bytes) -> str:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RecordingError
+from harness.recordings.builder import Builder
 from harness.recordings.files import is_list, kind_of, parse_json, printable, refuse_json
-from harness.recordings.recorded import Builder, Recorded
+from harness.recordings.recorded import Recorded
 from harness.records import Outcome, Value
 
 KIND = "Kernel Tuner cache"

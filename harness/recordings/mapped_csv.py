@@ -10,27 +10,35 @@ import csv
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from harness.errors import RecordingError, UsageError
+from harness.recordings.advice import draft_of
+from harness.recordings.builder import Builder, name_of
 from harness.recordings.cells import (
+    CsvFile,
+    Row,
     check_columns,
     column_values,
-    csv_rows,
     listed_value,
     shown_columns,
 )
-from harness.recordings.files import printable, printable_lines, read_bounded
+from harness.recordings.files import (
+    beginning_of,
+    known_as,
+    printable,
+    printable_lines,
+    read_bounded,
+)
+from harness.recordings.left_out import LeftOut
 from harness.recordings.mapping import Columns, read_mapping
-from harness.recordings.recorded import Builder, Recorded, name_of
+from harness.recordings.recorded import Recorded
 from harness.records import Measurement, Outcome, Value, shown
 from harness.spec import Parameter
 
 KIND = "CSV"
-
-Row = list[str]
 
 
 def mapping_beside(path: Path) -> Path:
@@ -38,53 +46,90 @@ def mapping_beside(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".gz")).with_suffix(".yaml")
 
 
+def check_mapped_csv(path: Path, mapping: Path | None) -> None:
+    """What a CSV file's header and its mapping tell without the rest of the file: raises what
+    `read_mapped_csv` raises for them."""
+    _columns_of(CsvFile(path, beginning_of(path)), mapping)
+
+
 def read_mapped_csv(path: Path, mapping: Path | None) -> Recorded:
-    """The recording of a CSV file; raises RecordingError with the line that does not fit, and
-    SpecError for the mapping."""
-    place = mapping or mapping_beside(path)
-    rows = csv_rows(path)
-    header = next(rows)[1]
-    if mapping is None and not place.is_file():
-        raise RecordingError(
-            f"{path} needs a mapping that says what its columns are: write {place}, or give "
-            f"another with --mapping (docs/recordings.md); there are {shown_columns(header)}"
-        )
-    columns = read_mapping(place)
-    check_columns(path, header, columns.wanted)
+    """The recording of a CSV file.
+
+    Raises RecordingError with the line that does not fit, SpecError for faults of the mapping,
+    and UsageError for one that is missing, or is something else.
+    """
+    content = read_bounded(path)
+    file = CsvFile(path, content)
+    columns = _columns_of(file, mapping)
     builder = Builder(path, columns.features, list(columns.parameters))
-    _add_rows(path, rows, header, columns, builder)
+    _add_rows(file, columns, builder)
+    digest = hashlib.sha256(content + read_bounded(mapping or mapping_beside(path)))
     return builder.finish(
         lambda name, cells: _values(columns, name, cells),
         title=columns.title or name_of(path),
         kind=KIND,
         device=columns.device,
-        sha256=_digest(path, place),
+        sha256=digest.hexdigest(),
+        warnings=file.warnings(),
         orders=columns.parameters,
     )
 
 
-def _digest(path: Path, mapping: Path) -> str:
-    content = hashlib.sha256(read_bounded(path))
-    content.update(read_bounded(mapping))
-    return content.hexdigest()
+def _columns_of(file: CsvFile, mapping: Path | None) -> Columns:
+    """What the mapping says of the file's columns, each of which is there."""
+    place = mapping or mapping_beside(file.path)
+    if not place.is_file():
+        raise UsageError(_missing(file, mapping, place))
+    other = known_as(place)
+    if other is not None:
+        raise UsageError(
+            f"{place} is {other}, not a mapping. A mapping is a small YAML file that says what "
+            f"the columns of {file.path} are, like this:\n\n{_draft(file)}"
+        )
+    columns = read_mapping(place)
+    check_columns(file.path, file.header, columns.named)
+    return columns
 
 
-def _add_rows(
-    path: Path,
-    rows: Iterator[tuple[int, Row]],
-    header: Sequence[str],
-    columns: Columns,
-    builder: Builder,
-) -> None:
-    """Each row is split by position: looking columns up by name would take half of the time."""
-    places = [header.index(name) for name in (*columns.features, *columns.parameters)]
-    ended = _outcomes(header, columns)
-    for line, row in rows:
+def _missing(file: CsvFile, mapping: Path | None, place: Path) -> str:
+    """Where no mapping is: what to write, and where."""
+    told = f"{file.path} needs a mapping, a small YAML file that says what its columns are"
+    if mapping is None:
+        todo = f"write {place}, or another file that --mapping names"
+    else:
+        todo = f"--mapping {mapping} does not exist; write it"
+    return f"{told}; {todo}:\n\n{_draft(file)}"
+
+
+def _draft(file: CsvFile) -> str:
+    return (
+        f"{draft_of(file.header)}\nThis is guessed from the names alone: the columns are "
+        f"{shown_columns(file.header)}. docs/recordings.md explains each key."
+    )
+
+
+def _add_rows(file: CsvFile, columns: Columns, builder: Builder) -> None:
+    """Each row is split by position: looking columns up by name would take half of the time.
+
+    Raises RecordingError where columns that are left out tell rows apart that would be repeats.
+    """
+    places = [file.header.index(name) for name in (*columns.features, *columns.parameters)]
+    ended, left_out = _outcomes(file.header, columns), LeftOut(file.header, columns.named)
+    for line, row in file.rows():
         try:
             outcome, samples_s, message = ended(row)
         except ValueError as error:
-            raise RecordingError(f"{path}:{line}: {error}") from None
-        builder.add([row[place].strip() for place in places], outcome, samples_s, message)
+            raise RecordingError(f"{file.path}:{line}: {error}") from None
+        cells = [row[place].strip() for place in places]
+        left_out.note(builder.add(cells, outcome, samples_s, message), line, row)
+    if left_out.differ:
+        names = left_out.shown
+        raise RecordingError(
+            f"{file.path}:{left_out.line}: has the parameters and features of a row above, but "
+            f"differs in {names}, which the mapping does not name. Add what tells measurements "
+            f"apart to its `parameters` or `features`, and what differs between repeats to "
+            f"`ignore: [{names}]`"
+        )
 
 
 def _outcomes(

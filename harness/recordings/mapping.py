@@ -1,11 +1,12 @@
 """The file that says what the columns of a CSV recording are, in YAML:
 
-name: sgemm                      # may be left out, as may device, features and outcome
+name: sgemm                      # may be left out, as may device, features, outcome and ignore
 device: GTX 680
 parameters: [MWG, NWG]           # or each with its values: {MWG: [16, 32], NWG: [16]}
 features: [m, n]
 times: {columns: [run 1, run 2], unit: ms}
 outcome: {column: status, message: log, ok: [passed], build_failed: [no compile]}
+ignore: [date]                   # columns that may differ between rows that are repeats
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from harness.recordings.t4 import UNITS
 from harness.records import Outcome, Value
 from harness.spec import Document, read_document
 
-_KEYS = ("name", "device", "parameters", "features", "times", "outcome")
+_KEYS = ("name", "device", "parameters", "features", "times", "outcome", "ignore")
 _TIMES_KEYS = ("columns", "unit", "least", "most")
 _OUTCOME_KEYS = ("column", "message", *(outcome.value for outcome in Outcome))
 OWN_WORDS: Mapping[str, Outcome] = {"": Outcome.OK, **{o.value: o for o in Outcome}}
@@ -45,12 +46,18 @@ class Columns:
     outcome: str | None
     message: str | None
     words: Mapping[str, Outcome]
+    ignored: tuple[str, ...]
 
     @property
-    def wanted(self) -> list[str]:
-        """Every column that must be there."""
+    def used(self) -> list[str]:
+        """Every column that says something."""
         told = [name for name in (self.outcome, self.message) if name is not None]
         return [*self.features, *self.parameters, *self.times, *told]
+
+    @property
+    def named(self) -> list[str]:
+        """Every column that must be there."""
+        return [*self.used, *self.ignored]
 
 
 def read_mapping(path: Path) -> Columns:
@@ -58,6 +65,9 @@ def read_mapping(path: Path) -> Columns:
     document = read_document(path)
     reader = _Reader(document)
     columns = reader.columns()
+    both = [name for name in columns.ignored if name in columns.used]
+    if both:
+        document.fault(("ignore",), f"`ignore` names {both[0]}, which is read above; leave one out")
     if document.faults:
         raise SpecError(document.faults)
     return columns
@@ -88,6 +98,7 @@ class _Reader:
             outcome=self._text(("outcome",), outcome, "column"),
             message=self._text(("outcome",), outcome, "message"),
             words=self._words(outcome),
+            ignored=self._names(("ignore",), self._data.get("ignore", [])),
         )
 
     def _fault(self, place: Sequence[str | int], text: str, there: Sequence[str] | Any) -> None:

@@ -13,9 +13,10 @@ from typing import Any, TextIO
 
 from harness import __version__
 from harness.errors import RecordingError
+from harness.recordings.builder import Builder
 from harness.recordings.files import is_list, kind_of, printable, printable_lines
 from harness.recordings.kernel_tuner import Ended, ended, plain_value, samples_of
-from harness.recordings.recorded import Builder, Recorded
+from harness.recordings.recorded import Recorded
 from harness.records import Environment, Measurement, Outcome, Value
 
 KIND = "T4 results"

@@ -1,0 +1,116 @@
+"""After the search: winners on the other inputs, and finalists once more beside the default."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from harness.analysis import InputReport, choose_finalists, one_of_each_code, report_input
+from harness.campaign.state import State
+from harness.records import Config, Input, Measurement, Outcome, StopReason
+from harness.results import Stored
+from harness.space import Space
+
+_BESIDE_BASELINES = 20  # rounds, where winners are told against named baselines
+
+
+def cross_measure(state: State) -> None:
+    """Measure every input's winner on every other input, where it is legal and missing; and the
+    default, where the technique did not start from it."""
+    best = map(state.best, state.spec.inputs)
+    default = state.space(state.spec.inputs[0]).default
+    winners = dict.fromkeys([default, *(m.config for m in best if m is not None)])
+    missing = [
+        (given, config)
+        for given in state.spec.inputs
+        for config in dict.fromkeys(map(state.space(given).canonical, winners))
+        if given in state.runs
+        and config not in state.known(given)
+        and state.space(given).is_legal(config)
+    ]
+    state.display.begin_stage("default and winners on the other inputs", len(missing))
+    for given, config in missing:
+        with state.telling(given):
+            _measure(state, given, config)
+        state.display.step(str(given))
+
+
+def _measure(state: State, given: Input, config: Config) -> None:
+    found = state.measurer.measure(state.space(given), given, config, None)
+    row = state.store.add_measurement(state.runs[given], state.plan(given), "cross", found)
+    state.store.commit()
+    state.known(given)[config] = Stored(row, found)
+
+
+def final_reports(state: State) -> list[InputReport]:
+    """What each input came to, once its finalists were measured again beside the default.
+
+    Nothing is shown of that where measurements are replayed: they are the same again.
+    """
+    is_shown, inputs = not state.measurer.is_replay, state.spec.inputs
+    state.display.begin_stage("finalists beside the baseline", len(inputs) if is_shown else 0)
+    reports = []
+    for given in inputs:
+        reports.append(_final(state, given))
+        if is_shown:
+            state.display.step(str(given))
+    return reports
+
+
+def _final(state: State, given: Input) -> InputReport:
+    measured, space = state.measured(given), state.space(given)
+    finalists = choose_finalists(one_of_each_code(measured.values(), space.default))
+    named = baselines(state, space)
+    wanted = list(dict.fromkeys([*finalists, space.default]))
+    working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
+    finals: Sequence[Measurement] = []
+    if working and given in state.runs:
+        with state.telling(given):
+            beside = [config for config in named.values() if _may_work(measured.get(config))]
+            finals = _interleaved(state, given, space, [*dict.fromkeys([*working, *beside])])
+    confidence = state.spec.measure.confidence
+    report = report_input(given, measured, finals, space.default, space.count, confidence, named)
+    return dataclasses.replace(report, note=_note(state, report))
+
+
+def baselines(state: State, space: Space) -> dict[str, Config]:
+    """The named baselines that are legal on an input; a recording was made without them."""
+    named = {} if state.measurer.is_replay else state.spec.baselines_for(state.measurer.compiler)
+    found = {name: space.canonical(config) for name, config in named.items()}
+    return {name: config for name, config in found.items() if space.is_legal(config)}
+
+
+def _may_work(measurement: Measurement | None) -> bool:
+    """What the search did not come by is tried for the first time."""
+    return measurement is None or measurement.outcome is Outcome.OK
+
+
+def _note(state: State, report: InputReport) -> str:
+    """What kept an input from being measured, or measured again."""
+    if not report.measured:
+        why = "the time was up" if state.is_time_up() else "no sample fell on it"
+        return state.left_out.get(report.given, f"not measured: {why}")
+    return state.left_out.get(report.given, report.note)
+
+
+def _interleaved(
+    state: State, given: Input, space: Space, configs: Sequence[Config]
+) -> list[Measurement]:
+    """Re-measure in turn, unless these very configurations were the last time."""
+    plan = state.plan(given)
+    fewest = _BESIDE_BASELINES if baselines(state, space) else 2
+    rounds = max(fewest, state.spec.measure.repeats)
+    earlier = state.store.finals(plan)
+    same = {measurement.config for measurement in earlier} == set(configs)
+    if same and all(_is_whole(measurement, rounds) for measurement in earlier):
+        return earlier
+    found = state.measurer.measure_interleaved(space, given, configs, rounds)
+    state.store.add_finals(state.runs[given], plan, found)
+    state.store.commit()
+    return found
+
+
+def _is_whole(measurement: Measurement, rounds: int) -> bool:
+    """Whether a final was measured to its end, and as often as is asked for now."""
+    timing = measurement.timing
+    return timing is not None and (timing.count == rounds or timing.stopped is StopReason.RECORDED)

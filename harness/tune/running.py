@@ -1,0 +1,105 @@
+"""The command carried out: what was asked for, measured and told."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.backends.replay import ReplayMeasurer, read_recording
+from harness.campaign import Campaign
+from harness.display import ProgressDisplay, make_console
+from harness.measurers import open_measurer
+from harness.recordings.campaign import RecordedCampaign, describe_recording
+from harness.recordings.recorded import Recorded
+from harness.recordings.stand_in import recording_of
+from harness.results import Store, writing
+from harness.search import make_opentuner_tables, techniques
+from harness.spec import Spec
+from harness.tune.asked import Asked, read_asked
+from harness.tune.telling import next_step, print_across, print_result
+from harness.workers import Measurer
+
+
+def tune(args: argparse.Namespace) -> int:
+    """Tune; returns the exit code: 1 where nothing worked on an input that was measured."""
+    if args.list_techniques:
+        print("\n".join(techniques()))
+        return 0
+    asked = read_asked(args)
+    console = make_console()
+    with writing(asked.place) as engine, _opened(asked, args, console) as measurer:
+        store = Store(engine)
+        make_opentuner_tables(store)
+        seeds = asked.seeds_for(measurer.compiler)
+        options = dataclasses.replace(asked.options, seeds=seeds)
+        with ProgressDisplay(console, args.quiet) as display:
+            given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
+            campaign = (
+                RecordedCampaign(asked.recorded, *given, asked.teachers)
+                if asked.recorded
+                else Campaign(*given, asked.teachers)
+            )
+            campaign.check_seeds()
+            _tell_teachers(campaign, asked, args.quiet, console)
+            reports = campaign.run()
+        print_result(console, campaign, reports, measurer)
+        if len(asked.spec.inputs) > 1 or asked.recorded is None:
+            print_across(console, campaign, store, asked.place, args.space)
+        told = next_step(campaign, args, asked.place, reports)
+        console.print(Text(told), soft_wrap=True)
+        store.sessions.remove()
+    failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
+    return 1 if failed else 0
+
+
+def _tell_teachers(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:
+    """What a search is taught by, in a line a file; one that teaches nothing ends the command."""
+    lines = list(campaign.describe_teachers())
+    for recorded, line in zip(asked.teachers, lines, strict=True):
+        if not quiet:
+            console.print(Text(f"warm start from {line}"), soft_wrap=True)
+        _tell_doubts(recorded, quiet, console)
+
+
+def _tell_doubts(recorded: Recorded, quiet: bool, console: Console) -> None:
+    """What a person has to know of how it was read; of what may be wrong in any case."""
+    notes = () if quiet else recorded.notes
+    for line in (*(f"note: {n}" for n in notes), *(f"warning: {w}" for w in recorded.warnings)):
+        console.print(Text(line), soft_wrap=True)
+
+
+@contextmanager
+def _opened(asked: Asked, args: argparse.Namespace, console: Console) -> Iterator[Measurer]:
+    """The measurer that was asked for, told, and closed at the end."""
+    if asked.recorded is not None:
+        measurer: Measurer = ReplayMeasurer(recording_of(asked.recorded))
+        told = describe_recording(asked.recorded)
+    elif args.recording is not None:
+        measurer, told = _replayed(asked.whole, args, console)
+    else:
+        measurer, why = open_measurer(asked.whole, args.backend)
+        told = f"backend {measurer.environment.backend}: {measurer.environment}"
+        told += f"; {why}" if why else ""
+    try:
+        if not args.quiet:
+            console.print(Text(told), soft_wrap=True)
+        if asked.recorded is not None:
+            _tell_doubts(asked.recorded, args.quiet, console)
+        yield measurer
+    finally:
+        measurer.close()
+
+
+def _replayed(spec: Spec, args: argparse.Namespace, console: Console) -> tuple[Measurer, str]:
+    """A space's own recording in place of a device."""
+    recording = read_recording(args.recording, spec)
+    for warning in recording.warnings:
+        console.print(Text(f"warning: {warning}"), soft_wrap=True)
+    where, count = recording.environment, len(recording.measurements)
+    told = f"replaying {args.recording}: {count:,} measurements from {where.device}; none is made"
+    return ReplayMeasurer(recording), told

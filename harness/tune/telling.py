@@ -1,0 +1,93 @@
+"""What a person is told at the end of the command: results, failures, and what to run next."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.analysis import InputReport, describe_failures
+from harness.campaign import Campaign
+from harness.display import baselines_table, inputs_table
+from harness.options import kept_options
+from harness.recordings.campaign import RecordedCampaign
+from harness.results import Store, shown_place, sqlite_path
+from harness.workers import Measurer
+
+
+def print_result(
+    console: Console, campaign: Campaign, reports: Sequence[InputReport], measurer: Measurer
+) -> None:
+    """The table of the inputs, what a technique came to, and why configurations failed."""
+    spec, where = campaign.spec, measurer.environment
+    default = campaign.space(spec.inputs[0]).default
+    console.print()
+    if isinstance(campaign, RecordedCampaign):
+        console.print(campaign.result)
+    else:
+        told = f", replayed from {where.device}" if measurer.is_replay else f" on {where}"
+        console.print(inputs_table(reports, f"{spec.name}{told}", default))
+        beside = baselines_table(reports)
+        if beside is not None:
+            console.print(beside)
+    console.print()
+    if campaign.replayed:
+        anew = "asks the recording" if measurer.is_replay else "measures"
+        told = f"{campaign.replayed} tests were answered from the database; --fresh {anew} anew."
+        console.print(Text(told), soft_wrap=True)
+        console.print()
+    for part in (list(campaign.describe_tests()), list(describe_failures(campaign.measured()))):
+        if part:
+            console.print(Text("\n".join([*part, ""])), soft_wrap=True)
+
+
+def print_across(
+    console: Console, campaign: Campaign, store: Store, place: str, space: Path | None
+) -> None:
+    """Which configuration suits which input; and how to write it as code, if that is worth it."""
+    # Here, since they load pandas and scikit-learn, which a search need not wait for.
+    from harness.dispatching.study import QUICK
+    from harness.dispatching.telling import print_across
+    from harness.tables import results_of
+
+    key = dataclasses.replace(campaign.plan(campaign.spec.inputs[0]).key, given=None)
+    results = results_of(store, key, place)
+    if results is None:
+        return
+    is_better = print_across(console, results.matrix(), QUICK)
+    if is_better and space is not None:
+        command = ["python", "-m", "harness.dispatch", _shown(place), "-o", "out"]
+        told = shlex.join([*command, "--spec", str(space)])
+        console.print(Text(f"To write the choice by input as code: {told}"), soft_wrap=True)
+    console.print()
+
+
+def _shown(place: str) -> str:
+    return f"{sqlite_path(place) or shown_place(place)}"
+
+
+def next_step(
+    campaign: Campaign, args: argparse.Namespace, place: str, reports: Sequence[InputReport]
+) -> str:
+    """The command to run next."""
+    shown = _shown(place)
+    look = shlex.join(["python", "-m", "harness.analyse", shown])
+    kept = f"Every sample is in {shown}; look again with: {look}"
+    if not any(report.best for report in reports):
+        return f"{kept}\nMend what the messages above name, then run the same command again."
+    if all(report.is_exhausted for report in reports):
+        return f"{kept}\nEvery legal configuration was measured: nothing is left to search."
+    command = ["python", "-m", "harness.tune"]
+    if campaign.has_ended:
+        other = [*command, *kept_options(args, with_technique=False), "--technique", "auto"]
+        return f"{kept}\nThis sampling has ended. To search on: {shlex.join(other)}"
+    limit = args.test_limit or campaign.spec.search.test_limit
+    if args.stop_after is None:
+        limit *= 2  # the tests ran out, not the time
+    again = [*command, *kept_options(args), "--test-limit", str(limit)]
+    return f"{kept}\nTo search on: {shlex.join(again)}"
