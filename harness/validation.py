@@ -23,7 +23,6 @@ from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
 from harness.starchart.regression import Spread
 
 RESERVED = 200
-DEFAULT_TARGET = 0.15
 FEWEST_PAIRS = 40
 _STEP = 20
 

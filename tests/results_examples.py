@@ -93,7 +93,8 @@ class Search:
 
     def test(self, measurement: Measurement, stage: str = "search") -> int:
         row = self.store.add_measurement(self.run_id, self.plan, stage, measurement)
-        self.store.add_test(self.run_id, self.ordinal, 1000 + self.ordinal, row, "a technique")
+        result_ids = [1000 + self.ordinal]
+        self.store.add_tests(self.run_id, self.ordinal, result_ids, [row], ["a technique"])
         self.store.commit()
         self.ordinal += 1
         return row

@@ -30,6 +30,7 @@ opentuner: Any = importlib.import_module("opentuner")
 m = opentuner.search.manipulator
 technique = opentuner.search.technique
 DurableRun: Any = importlib.import_module("harness.search.drivers").DurableRun
+Request: Any = importlib.import_module("harness.search.request").Request
 Result = opentuner.resultsdb.models.Result
 
 Config = dict[str, Any]
@@ -96,15 +97,20 @@ class Recorder(opentuner.measurement.MeasurementInterface):  # type: ignore[misc
         self.is_replay = False
         self.measured: list[Config] = []
         self.proposed: list[tuple[str, str]] = []
+        self.requests: set[type] = set()
 
     def run(self, request: Any, _input: Any, _limit: float) -> Any:
         config = dict(request.configuration.data)
         time_s = self.time_s(config)
         self.measured.append(config)
         self.proposed.append((request.requestor, repr(config)))
+        self.requests.add(type(request))
         return Result(time=time_s, state="OK" if math.isfinite(time_s) else "ERROR")
 
-    def record(self, _desired: Any, _result: Any) -> None:
+    def on_measured(self) -> None:
+        """Nothing is told."""
+
+    def write(self, _result_ids: Any) -> None:
         """OpenTuner's own rows are enough."""
 
     def is_time_up(self) -> bool:
@@ -335,6 +341,10 @@ def test_binary_ga_runs_on_a_space_of_one_parameter(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(registered("BinaryGA"), "population_size", 6)
     space = manipulator_of([m.IntegerParameter("x", 1, 300)])
     assert len(search("BinaryGA", space, lambda config: config["x"], distinct=12).measured) >= 12
+
+
+def test_requests_are_no_objects_of_the_database() -> None:
+    assert search(distinct=5).requests == {Request}
 
 
 # Parameters

@@ -265,6 +265,26 @@ def test_run_with_an_equal_plan_is_continued(place: Path) -> None:
     assert query(place, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
 
 
+def test_many_measurements_at_once_are_kept_as_one_by_one(place: Path) -> None:
+    found = [make_ok(3), make_failed(Outcome.TIMEOUT, 1), make_ok(2, [1e-3]), make_ok(3, [5e-3])]
+    with opened(place) as store:
+        search = begin_search(store)
+        search.test(make_ok(1))
+        rows = store.add_measurements(search.run_id, search.plan, "search", found)
+        store.add_tests(search.run_id, 1, [11, 12, 13, 14], rows, list("abcd"))
+        store.commit()
+    kept = read_back(place)[1:]
+    assert [row.measurement for row in kept] == found
+    assert [row.id for row in kept] == rows
+    assert [row.requestor for row in kept] == list("abcd")
+    assert query(place, "SELECT ordinal, result_id FROM tests WHERE ordinal > 0") == [
+        (1, 11),
+        (2, 12),
+        (3, 13),
+        (4, 14),
+    ]
+
+
 def test_what_was_rolled_back_is_written_again(place: Path) -> None:
     with opened(place) as store:
         search = begin_search(store)
@@ -529,7 +549,7 @@ def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place: Path)
 
 def add_a_test_of_no_measurement(place: Path) -> None:
     with opened(place) as store:
-        store.add_test(begin_search(store).run_id, 0, 1, 99, "nobody")
+        store.add_tests(begin_search(store).run_id, 0, [1], [99], ["nobody"])
 
 
 def test_fault_of_the_harness_keeps_its_traceback(place: Path) -> None:

@@ -18,7 +18,7 @@ from opentuner.search.manipulator import (
 
 from harness.errors import HostModuleError, UsageError
 from harness.records import Config, DeviceLimits, Input, Measurement, Outcome
-from harness.search import resolve_techniques
+from harness.search import drivers, resolve_techniques
 from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator
 from harness.space import Space
@@ -69,6 +69,16 @@ def test_an_illegal_proposal_becomes_a_legal_neighbour(tmp_path: Path) -> None:
     SpaceManipulator(space, random.Random(0)).normalize(proposed)
     assert space.is_legal(proposed)
     assert sum(proposed[name] != value for name, value in space.default.items()) <= 2
+
+
+def test_values_of_another_type_are_another_configuration(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    manipulator = SpaceManipulator(Space.of(spec, spec.inputs[0], None), random.Random(0))
+    config = manipulator.seed_config()
+    found = {manipulator.hash_config({**config, "TILE": value}) for value in (1, 1.0, True, "1")}
+    assert len(found) == 4
+    backwards = dict(reversed(config.items()))
+    assert manipulator.hash_config(backwards) == manipulator.hash_config(config)
 
 
 def test_a_configuration_does_not_change_with_the_proposal_it_was_made_from(
@@ -151,6 +161,66 @@ def test_an_interrupted_run_goes_on_without_measuring_anything_twice(tmp_path: P
         assert connection.execute("select count(*) from result").fetchone() == (80,)
         states = connection.execute("select state from runs").fetchall()
     assert states == [("complete",), ("complete",)]
+
+
+def test_a_replay_that_is_written_in_one_go_keeps_what_a_search_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, kept = make_spec(tmp_path), []
+    monkeypatch.setattr(drivers, "_WRITE_EVERY_S", float("inf"))
+    for is_replay in (False, True):
+        place = tmp_path / f"{is_replay}.db"
+        monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
+        with opened(spec, place, FormulaMeasurer()) as (campaign, _):
+            campaign.run()
+        with sqlite3.connect(place) as database:
+            kept.append([database.execute(query).fetchall() for query in _KEPT])
+            assert database.execute("pragma foreign_key_check").fetchall() == []
+    assert kept[0] == kept[1]
+    assert [len(rows) for rows in kept[0][:2]] == [80, 80]
+
+
+_KEPT = (
+    "select t.run_id, t.ordinal, t.requestor, m.input_id, m.outcome, m.median_s, c.digest, r.state,"
+    " r.time, r.was_new_best from tests t join measurements m on m.id = t.measurement_id"
+    " join configurations c on c.id = m.configuration_id join result r on r.id = t.result_id",
+    "select d.tuning_run_id, d.generation, d.requestor, r.time, c.hash from desired_result d"
+    " join result r on r.id = d.result_id join configuration c on c.id = d.configuration_id"
+    " and c.id = r.configuration_id order by d.id",
+    "select measurement_id, ordinal, time_s from samples",
+    "select t.state, c.hash from tuning_run t join configuration c on c.id = t.final_config_id",
+)
+
+
+@pytest.mark.parametrize("is_replay", [True, False])
+def test_a_technique_that_fails_ends_the_run_with_its_own_error(
+    is_replay: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opentuner.search.technique import PureRandom  # mended, since harness.search is here
+
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    propose = PureRandom.desired_configuration
+
+    def propose_twenty(self: Any) -> Any:
+        if len(measurer.asked) >= 20:
+            raise ZeroDivisionError("of the technique")
+        return propose(self)
+
+    monkeypatch.setattr(PureRandom, "desired_configuration", propose_twenty)
+    monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
+    monkeypatch.setattr(drivers, "_WRITE_EVERY_S", float("inf"))  # replayed tests are not kept
+    with (
+        opened(spec, tmp_path / "r.db", measurer, technique=["PureRandom"]) as (campaign, _),
+        pytest.raises(ZeroDivisionError, match="of the technique") as raised,
+    ):
+        campaign.run()
+    assert raised.value.__context__ is None
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        states = database.execute("select t.state, r.state from tuning_run t, runs r").fetchall()
+        kept = database.execute("select count(*) from tests").fetchone()
+        assert database.execute("pragma foreign_key_check").fetchall() == []
+    assert states == [("ABORTED", "interrupted")]
+    assert kept == (0 if is_replay else 20,)
 
 
 def test_a_finished_command_run_again_measures_nothing(tmp_path: Path) -> None:

@@ -209,7 +209,10 @@ def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path: Pa
         _,
     ):
         drawn = [
-            [m.config for m in campaign.draw_samples(part, spec.inputs[0], 20, frozenset())]
+            [
+                m.config
+                for m in campaign.sampling.draw_samples(part, spec.inputs[0], 20, frozenset())
+            ]
             for part in Part
         ]
     assert len(drawn[0]) == len(drawn[1]) == 20

@@ -1,6 +1,7 @@
 """The results database: plain tables, and the only SQL on them, beside OpenTuner's own."""
 
 from harness.results.connect import reading, writing
+from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
 from harness.results.place import shown_place, sqlite_path
 from harness.results.read import Campaign, Key, Row, campaigns, last_turn, read_measurements
@@ -15,6 +16,8 @@ __all__ = [
     "Store",
     "Stored",
     "campaigns",
+    "insert_keyed",
+    "insert_rows",
     "last_turn",
     "merge_database",
     "read_measurements",

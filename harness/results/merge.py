@@ -14,9 +14,8 @@ pickles, which can run code when they are read. So a merged run names no run of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, update
@@ -25,30 +24,17 @@ from sqlalchemy.exc import DBAPIError
 from harness.errors import ResultsError
 from harness.results import schema
 from harness.results.connect import has_column, has_table, place_of, reading
+from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows
 from harness.results.read import refusing_damage
 from harness.results.validate import check_cells, check_meaning, check_timing
 
 _CHUNK = 400
 """Rows at a time: they are looked up in one query, and older SQLites take 999 values in one."""
 
-_NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
-    schema.environments: ("fingerprint",),
-    schema.spaces: ("sha256",),
-    schema.inputs: ("space_name", "digest"),
-    schema.configurations: ("digest",),
-    schema.runs: ("uuid",),
-    schema.builds: ("environment_id", "key"),
-    schema.measurements: ("uuid",),
-    schema.observations: ("measurement_id", "name"),
-    schema.tests: ("run_id", "ordinal"),
-}
-"""What makes rows of two databases the same; tables that others refer to come first."""
-
 _LOCAL = {"tuning_run_id": None, "result_id": None}
 """References to OpenTuner's rows, which stay behind."""
 
 Row = dict[str, Any]
-NaturalKey = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +74,7 @@ class _Merge:
     def run(self) -> dict[str, int]:
         """Merge every table; returns how many rows were added, by table."""
         added = {"samples": 0}
-        for table in _NATURAL_KEYS:
+        for table in NATURAL_KEYS:
             self._ids[table.name] = {}
             added[table.name] = 0
             for rows in _chunks(self._source, table):
@@ -100,14 +86,14 @@ class _Merge:
 
     def _add(self, table: Table, rows: Sequence[Row]) -> list[Row]:
         """Add the rows that are new; returns them as they are in the source."""
-        there = [self._translated(table, row) for row in rows]
-        keys = [tuple(row[name] for name in _NATURAL_KEYS[table]) for row in there]
-        known = _find(self._target, table, keys)
+        there, names = [self._translated(table, row) for row in rows], NATURAL_KEYS[table]
+        keys = [tuple(row[name] for name in names) for row in there]
+        known = find_rows(self._target, table, names, keys)
         if table is schema.runs:
             self._update_runs(rows, known)
         new = {key: place for place, key in enumerate(keys) if key not in known}
         _insert(self._target, table, [there[place] for place in new.values()])
-        known |= _find(self._target, table, list(new))
+        known |= find_rows(self._target, table, names, new)
         for row, key in zip(rows, keys, strict=True):
             self._ids[table.name][row["id"]] = known[key]
         return [rows[place] for place in new.values()]
@@ -188,19 +174,6 @@ def _read_samples(source: Connection, ids: Sequence[int]) -> dict[int, list[floa
             raise ValueError(f"measurement {measurement_id}: sample {ordinal!r} is {time_s!r}")
         own.append(time_s)
     return samples_s
-
-
-def _find(target: Connection, table: Table, keys: Iterable[NaturalKey]) -> dict[NaturalKey, int]:
-    """The ids of rows by their natural keys; those that share all but the last part at once,
-    which SQLite finds by index, unlike lists of tuples."""
-    *shared, last = (table.c[name] for name in _NATURAL_KEYS[table])
-    found: dict[NaturalKey, int] = {}
-    for first, group in groupby(sorted(keys), key=lambda key: key[:-1]):
-        query = select(last, table.c.id).where(last.in_([key[-1] for key in group]))
-        for column, value in zip(shared, first, strict=True):
-            query = query.where(column == value)
-        found |= {(*first, part): row_id for part, row_id in target.execute(query)}
-    return found
 
 
 def _insert(target: Connection, table: Table, rows: Sequence[Row]) -> None:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Insert,
     Row,
     Table,
     event,
     func,
-    insert,
     select,
     update,
 )
@@ -29,8 +25,23 @@ from harness import __version__
 from harness.records import Build, Config, Environment, Input, Measurement
 from harness.results import schema
 from harness.results.connect import now
-from harness.results.read import BUILD_COLUMNS, Key, last_turn, read_measurements
-from harness.spec import Parameter, Spec
+from harness.results.inserting import (
+    NATURAL_KEYS,
+    NaturalKey,
+    find_rows,
+    insert_keyed,
+    insert_rows,
+)
+from harness.results.read import Key, last_turn, read_measurements
+from harness.results.rows import (
+    build_row,
+    environment_row,
+    measurement_row,
+    observation_rows,
+    sample_rows,
+    space_row,
+)
+from harness.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,7 @@ class Store:
         self.engine = engine
         factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
         self.sessions: scoped_session[Session] = scoped_session(factory)
-        self._ids: dict[tuple[str, str], int] = {}
+        self._ids: dict[tuple[str, NaturalKey], int] = {}
         event.listen(factory, "after_rollback", lambda _session: self._ids.clear())
 
     @property
@@ -135,22 +146,22 @@ class Store:
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found.id, **changed)
             return Begun(found.id, tuple(map(Config, found.seeds)), found.tuning_run_id)
-        run_id = self._insert(
-            schema.runs,
+        row = {
             **ids,
-            uuid=uuid.uuid4().hex,
-            campaign=plan.campaign,
-            label=plan.label,
-            technique=plan.technique,
-            seed=plan.seed,
-            test_limit=plan.test_limit,
-            parallelism=plan.parallelism,
-            state="running",
-            started_at=now(),
-            harness_version=__version__,
-            seeds=[dict(seed) for seed in seeds],
-            notes=dict(notes),
-        )
+            "uuid": uuid.uuid4().hex,
+            "campaign": plan.campaign,
+            "label": plan.label,
+            "technique": plan.technique,
+            "seed": plan.seed,
+            "test_limit": plan.test_limit,
+            "parallelism": plan.parallelism,
+            "state": "running",
+            "started_at": now(),
+            "harness_version": __version__,
+            "seeds": [dict(seed) for seed in seeds],
+            "notes": dict(notes),
+        }
+        (run_id,) = self._insert(schema.runs, [row])
         return Begun(run_id, tuple(seeds), None)
 
     def last_before(self, plan: RunPlan) -> int:
@@ -208,65 +219,71 @@ class Store:
         """What was last measured in turn on this input."""
         return last_turn(read_measurements(self._connection, plan.key, stages=("final",)))
 
-    def add_finals(self, run_id: int, plan: RunPlan, finals: Iterable[Measurement]) -> None:
+    def add_finals(self, run_id: int, plan: RunPlan, finals: Sequence[Measurement]) -> None:
         """Append measurements that were sampled in turn; commit() makes them durable."""
-        turn = uuid.uuid4().hex
-        for measurement in finals:
-            self.add_measurement(run_id, plan, "final", measurement, turn)
+        self.add_measurements(run_id, plan, "final", finals, turn=uuid.uuid4().hex)
 
-    def add_measurement(
-        self, run_id: int, plan: RunPlan, stage: str, m: Measurement, turn: str | None = None
-    ) -> int:
-        """Append a measurement with its samples and its build; commit() makes it durable."""
-        configuration_id = self._configuration(m.config)
-        timing = m.timing
-        measurement_id = self._insert(
-            schema.measurements,
-            uuid=uuid.uuid4().hex,
-            run_id=run_id,
-            input_id=self.input_id(plan.spec.name, m.input),
-            configuration_id=configuration_id,
-            build_id=self._build(m.build, plan, configuration_id) if m.build else None,
-            stage=stage,
-            outcome=m.outcome.value,
-            median_s=timing.median_s if timing else None,
-            mean_s=timing.mean_s if timing else None,
-            std_s=timing.std_s if timing else None,
-            sample_count=timing.count if timing else None,
-            stopped=timing.stopped.value if timing else None,
-            message=m.message,
-            worst_element=_finite(dataclasses.asdict(m.worst)) if m.worst else None,
-            warmup_s=list(m.warmup_s),
-            wall_s=m.wall_s,
-            measured_at=now(),
-            turn=turn,
-            host_read=None if m.host_read is None else list(m.host_read),
-            shared_with=m.shared_with,
-        )
-        if timing is not None:
-            rows = [
-                {"measurement_id": measurement_id, "ordinal": ordinal, "time_s": time_s}
-                for ordinal, time_s in enumerate(timing.samples_s)
-            ]
-            self._connection.execute(_insert_into(schema.samples), rows)
-        for name, value in m.observed.items():
-            self._insert(
-                schema.observations, measurement_id=measurement_id, name=name, value=float(value)
-            )
+    def add_measurement(self, run_id: int, plan: RunPlan, stage: str, found: Measurement) -> int:
+        """Append a measurement; see add_measurements."""
+        (measurement_id,) = self.add_measurements(run_id, plan, stage, [found])
         return measurement_id
 
-    def add_test(
-        self, run_id: int, ordinal: int, result_id: int, measurement_id: int, requestor: str
+    def add_measurements(
+        self,
+        run_id: int,
+        plan: RunPlan,
+        stage: str,
+        found: Sequence[Measurement],
+        turn: str | None = None,
+    ) -> list[int]:
+        """Append measurements with their samples and builds; commit() makes them durable.
+
+        Returns their rows, in order.
+        """
+        configuration_ids = self._configurations([m.config for m in found])
+        rows = [
+            {
+                "uuid": uuid.uuid4().hex,
+                "run_id": run_id,
+                "input_id": self.input_id(plan.spec.name, m.input),
+                "configuration_id": configuration_id,
+                "build_id": self._build(m.build, plan, configuration_id) if m.build else None,
+                "stage": stage,
+                "measured_at": now(),
+                "turn": turn,
+                **measurement_row(m),
+            }
+            for m, configuration_id in zip(found, configuration_ids, strict=True)
+        ]
+        ids = self._insert(schema.measurements, rows)
+        samples = chain.from_iterable(map(sample_rows, ids, found))
+        insert_rows(self._connection, schema.samples, samples)
+        observations = chain.from_iterable(map(observation_rows, ids, found))
+        insert_rows(self._connection, schema.observations, observations)
+        return ids
+
+    def add_tests(
+        self,
+        run_id: int,
+        ordinal: int,
+        result_ids: Sequence[int],
+        measurement_ids: Sequence[int],
+        requestors: Sequence[str],
     ) -> None:
-        """Tie OpenTuner's result to the measurement that answered it."""
-        self._insert(
-            schema.tests,
-            run_id=run_id,
-            ordinal=ordinal,
-            result_id=result_id,
-            measurement_id=measurement_id,
-            requestor=requestor,
-        )
+        """Tie OpenTuner's results to the measurements that answered them; the first of these
+        tests has this ordinal."""
+        tests = zip(result_ids, measurement_ids, requestors, strict=True)
+        rows = [
+            {
+                "run_id": run_id,
+                "ordinal": place,
+                "result_id": result_id,
+                "measurement_id": measurement_id,
+                "requestor": requestor,
+            }
+            for place, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
+        ]
+        insert_rows(self._connection, schema.tests, rows)
 
     def next_ordinal(self, run_id: int) -> int:
         """The ordinal of a run's next test."""
@@ -278,97 +295,60 @@ class Store:
 
     def input_id(self, space_name: str, given: Input) -> int:
         """The row of an input."""
-        key = {"digest": given.digest, "space_name": space_name}
+        key = (space_name, given.digest)
         return self._shared(schema.inputs, key, lambda: {"features": dict(given)})
 
     def _space(self, spec: Spec) -> int:
-        return self._shared(schema.spaces, {"sha256": spec.space_sha256}, lambda: _told_space(spec))
+        return self._shared(schema.spaces, (spec.space_sha256,), lambda: space_row(spec))
 
     def _environment(self, environment: Environment) -> int:
-        key = {"fingerprint": environment.fingerprint}
-        return self._shared(schema.environments, key, lambda: _told_environment(environment))
+        key = (environment.fingerprint,)
+        return self._shared(schema.environments, key, lambda: environment_row(environment))
 
-    def _configuration(self, config: Config) -> int:
-        key = {"digest": config.digest}
-        return self._shared(schema.configurations, key, lambda: {"parameters": dict(config)})
+    def _configurations(self, configs: Sequence[Config]) -> list[int]:
+        keys = [(config.digest,) for config in configs]
+        return self._all_shared(
+            schema.configurations, keys, lambda place: {"parameters": dict(configs[place])}
+        )
 
     def _build(self, build: Build, plan: RunPlan, configuration_id: int) -> int:
-        key = {"environment_id": self._environment(plan.environment), "key": build.key}
+        key = (self._environment(plan.environment), build.key)
         return self._shared(
             schema.builds,
             key,
-            lambda: (
-                {"configuration_id": configuration_id}
-                | {name: getattr(build, name) for name in BUILD_COLUMNS if name != "key"}
-            ),
+            lambda: {"configuration_id": configuration_id} | build_row(build),
         )
 
     def _shared(
-        self, table: Table, key: Mapping[str, object], others: Callable[[], Mapping[str, object]]
+        self, table: Table, key: NaturalKey, others: Callable[[], dict[str, object]]
     ) -> int:
         """The id of the row with this key, which is added once."""
-        known = (table.name, "\x1f".join(map(str, key.values())))
-        if known not in self._ids:
-            query = select(table.c.id).where(*(table.c[n] == v for n, v in key.items()))
-            found = self._connection.execute(query).scalar()
-            self._ids[known] = found or self._insert(table, **key, **others())
-        return self._ids[known]
+        (row_id,) = self._all_shared(table, [key], lambda _: others())
+        return row_id
 
-    def _insert(self, table: Table, **values: object) -> int:
-        row = {n: _storable(v) if isinstance(v, str) else v for n, v in values.items()}
-        key = self._connection.execute(_insert_into(table), row).inserted_primary_key
-        assert key is not None
-        return int(key[0])
+    def _all_shared(
+        self,
+        table: Table,
+        keys: Sequence[NaturalKey],
+        others: Callable[[int], dict[str, object]],
+    ) -> list[int]:
+        """The ids of the rows with these keys; each is added once, with the other values of the
+        key at its place."""
+        names, known = NATURAL_KEYS[table], self._ids
+        asked = {key: place for place, key in enumerate(keys) if (table.name, key) not in known}
+        if asked:
+            found = find_rows(self._connection, table, names, asked)
+            new = {key: place for key, place in asked.items() if key not in found}
+            rows = [
+                dict(zip(names, key, strict=True)) | others(place) for key, place in new.items()
+            ]
+            found |= zip(new, self._insert(table, rows), strict=True)
+            known |= {(table.name, key): row_id for key, row_id in found.items()}
+        return [known[table.name, key] for key in keys]
+
+    def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
+        return insert_keyed(self._connection, table, rows, NATURAL_KEYS[table])
 
     @property
     def _connection(self) -> Connection:
         return self.session.connection()
-
-
-@cache
-def _insert_into(table: Table) -> Insert:
-    """One statement a table: making and compiling it costs more than running it."""
-    return insert(table)
-
-
-def _told_environment(environment: Environment) -> dict[str, object]:
-    told = dataclasses.asdict(environment)
-    del told["notes"]
-    return told
-
-
-def _told_space(spec: Spec) -> dict[str, object]:
-    parameters = {
-        p.name: {"kind": p.kind, "role": p.role, "default": p.default, "values": _values(p)}
-        for p in spec.parameters
-    }
-    return {
-        "program_sha256": spec.program_sha256,
-        "name": spec.name,
-        "title": spec.title,
-        "parameters": parameters,
-        "constraints": [constraint.expression.text for constraint in spec.constraints],
-    }
-
-
-def _values(parameter: Parameter) -> object:
-    """A parameter's values as JSON; a range by its ends."""
-    values = parameter.values
-    if isinstance(values, range):
-        return {"min": values[0], "max": values[-1], "step": values.step}
-    return list(values)
-
-
-def _finite(told: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN and no infinity: those are told as text."""
-    return {
-        name: str(v) if isinstance(v, float) and not math.isfinite(v) else v
-        for name, v in told.items()
-    }
-
-
-def _storable(text: str) -> str:
-    """What a compiler or driver says may hold bytes that are no text, or NUL: escape those."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import time
 import uuid
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +23,6 @@ from opentuner.resultsdb.models import (
     BanditInfo,
     BanditSubTechnique,
     Configuration,
-    DesiredResult,
     TuningRun,
 )
 from opentuner.search.driver import SearchDriver
@@ -30,11 +30,12 @@ from opentuner.tuningrunmain import TuningRunMain
 
 from harness.records import Config
 from harness.search.manipulator import Cfg
+from harness.search.request import Request
 from harness.search.rows import TestRows
 from harness.search.techniques import SelfContained
 
 _IDLE_GENERATIONS = 3
-_COMMIT_EVERY_S = 0.25  # of what a file holds already
+_WRITE_EVERY_S = 0.25  # of what a file holds already
 UNMEASURED = "unmeasured"
 """Who asked, where a technique repeats itself: a uniform draw among what is not measured."""
 
@@ -56,6 +57,20 @@ class _Found(list[Any]):
         return len(self)
 
 
+class _Plugins:
+    """Calls a method of each plug-in."""
+
+    def __init__(self, plugins: Sequence[Any]) -> None:
+        self._plugins = plugins
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def call(*arguments: object) -> None:
+            for plugin in self._plugins:
+                getattr(plugin, name)(*arguments)
+
+        return call
+
+
 class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
     """Proposals in, results out; knows every configuration of its run by its digest."""
 
@@ -74,16 +89,27 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         # session and be looked at again at every commit.
         self.tuning_run = None
 
+    @property
+    def plugin_proxy(self) -> _Plugins:
+        """Every plug-in at once; OpenTuner makes a class for each call."""
+        return _Plugins(self.plugins)
+
     # -------------------------------------------------------------- what techniques ask
 
     def get_configuration(self, cfg: Cfg) -> Any:
-        """The one object of a configuration; a copy, since techniques go on changing theirs."""
-        cfg = dict(cfg)
-        self.manipulator.normalize(cfg)
-        digest = self.manipulator.hash_config(cfg)
-        if digest not in self._configurations:
-            self._configurations[digest] = Configuration(hash=digest, data=cfg)
-        return self._configurations[digest]
+        """The one object of a configuration, with a copy, since techniques go on changing theirs.
+
+        What is given becomes legal in place: a technique that asks again for what it proposed
+        has to meet the same configuration, and a legal one near it may be chosen by chance.
+        """
+        key = self.manipulator.hash_config(cfg)
+        if key not in self._configurations:
+            self.manipulator.normalize(cfg)
+            key = self.manipulator.hash_config(cfg)
+        if key not in self._configurations:
+            data = dict(cfg)
+            self._configurations[key] = Configuration(hash=Config(data).digest, data=data)
+        return self._configurations[key]
 
     def has_results(self, config: Any) -> bool:
         """Whether a configuration has a result in this run."""
@@ -130,8 +156,8 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         self.has_ended = desired is None and isinstance(self.root_technique, SelfContained)
         return desired or None
 
-    def _request(self, cfg: Cfg, requestor: str) -> Any:
-        return DesiredResult(
+    def _request(self, cfg: Cfg, requestor: str) -> Request:
+        return Request(
             configuration=self.get_configuration(cfg),
             requestor=requestor,
             generation=self.generation,
@@ -176,15 +202,16 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
 class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
     """Measures what the search driver queued; commits each result with its measurement.
 
-    Of a recording results are committed together, a few times a second: were they lost, they
-    would be read again, and waiting for the disk takes longer than all else about them.
+    Of a recording results are written and committed together, a few times a second: were they
+    lost, they would be read again, and one by one that takes longer than all else about them.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rows = TestRows(self.session, self.tuning_run)
         self._best: Any = None
-        self._committed_at = time.monotonic()
+        self._unwritten: list[tuple[Any, Any]] = []
+        self._written_at = time.monotonic()
 
     def process_all(self) -> None:
         """Measure the pending requests, in order."""
@@ -204,19 +231,26 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
 
     def _measured(self, desired: Any) -> Any:
         desired.start_date = datetime.now()
-        input_ = self.input_manager.select_input(desired)
-        result = self.interface.compile_and_run(desired, input_, float("inf"))
+        self._input = self.input_manager.select_input(desired)
+        result = self.interface.compile_and_run(desired, self._input, float("inf"))
         result.configuration = desired.configuration
         result.collection_date = datetime.now()
         result.collection_cost = self.lap_timer()
         self._compare(result)
-        result.id = self.rows.add(desired, result, input_.id, self.machine.id)
-        self.interface.record(desired, result)
-        now = time.monotonic()
-        if not self.interface.is_replay or now - self._committed_at >= _COMMIT_EVERY_S:
-            self.commit()
-            self._committed_at = now
+        self._unwritten.append((desired, result))
+        self.interface.on_measured()
+        if not self.interface.is_replay or time.monotonic() - self._written_at >= _WRITE_EVERY_S:
+            self.write()
         return result
+
+    def write(self) -> None:
+        """Commit the tests that have ended since the last time."""
+        if self._unwritten:
+            ids = self.rows.add(self._unwritten, self._input.id, self.machine.id)
+            self.interface.write(ids)
+            self.commit()
+            self._unwritten.clear()
+        self._written_at = time.monotonic()
 
     def _compare(self, result: Any) -> None:
         result.was_new_best = self._best is None or self.objective.lt(result, self._best)
@@ -301,15 +335,18 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
         state = "ABORTED"
         try:
             self.search_driver.main()
+            self.measurement_driver.write()
+            self._name_best()
             self.commit()
             state = "COMPLETE"
         finally:
             self.session.rollback()
             self.tuning_run.state = state
             self.tuning_run.end_date = datetime.now()
-            best = self.search_driver.best_result
-            if best is not None:
-                self.tuning_run.final_config_id = self.measurement_driver.rows.id_of(
-                    best.configuration
-                )
             self.commit()
+
+    def _name_best(self) -> None:
+        best = self.search_driver.best_result
+        if best is not None:
+            row_id = self.measurement_driver.rows.id_of(best.configuration)
+            self.tuning_run.final_config_id = row_id

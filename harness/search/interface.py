@@ -52,6 +52,15 @@ class Ended(str, Enum):
     TECHNIQUE = "technique"
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """A measurement that answers a request, and its row where it was there before."""
+
+    requestor: str
+    measurement: Measurement
+    measurement_id: int | None
+
+
 class SpecInputs(FixedInputManager):  # type: ignore[misc]
     """The one input of a run; its features stand in input.path, readable without unpickling."""
 
@@ -107,7 +116,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._free_in_a_row = 0
         self._report = report
         self._known = known
-        self._latest: tuple[Measurement, int | None] | None = None
+        self._unwritten: list[_Answer] = []
         self._ordinal = 0  # of the progress that is told, replayed tests included
         self._next_test = store.next_ordinal(run_id)
         self.best: Measurement | None = None
@@ -170,24 +179,30 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
             best_s = self.best.time_s if self.best else None
             measurement = self._measurer.measure(self._space, self._plan.given, config, best_s)
             measurement_id = None
-        self._latest = (measurement, measurement_id)
+        self._unwritten.append(_Answer(desired_result.requestor, measurement, measurement_id))
         return _result(measurement)
 
-    def record(self, desired: Any, result: Any) -> None:
-        """Write what `run` measured beside OpenTuner's result, in the same transaction."""
-        assert self._latest is not None
-        measurement, measurement_id = self._latest
-        replayed = measurement_id is not None
-        if measurement_id is None:
-            measurement_id = self._store.add_measurement(
-                self._run_id, self._plan, "search", measurement
-            )
-            self._known[measurement.config] = Stored(measurement_id, measurement)
-        self._store.add_test(
-            self._run_id, self._next_test, result.id, measurement_id, desired.requestor
+    def on_measured(self) -> None:
+        """What `run` has just found is told and counted."""
+        answer = self._unwritten[-1]
+        self._note(answer.measurement, replayed=answer.measurement_id is not None)
+
+    def write(self, result_ids: Sequence[int]) -> None:
+        """Write what `run` found since the last time beside OpenTuner's results, which are in the
+        same order, in the same transaction."""
+        new = [a.measurement for a in self._unwritten if a.measurement_id is None]
+        added = self._store.add_measurements(self._run_id, self._plan, "search", new)
+        for measurement, row_id in zip(new, added, strict=True):
+            self._known[measurement.config] = Stored(row_id, measurement)
+        self._store.add_tests(
+            self._run_id,
+            self._next_test,
+            result_ids,
+            [self._known[a.measurement.config].id for a in self._unwritten],
+            [a.requestor for a in self._unwritten],
         )
-        self._next_test += 1
-        self._note(measurement, replayed)
+        self._next_test += len(self._unwritten)
+        self._unwritten.clear()
 
     def on_replayed(self, result: Any) -> None:
         """A test of a run that is continued was asked for again: it is on record already."""

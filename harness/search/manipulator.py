@@ -57,6 +57,7 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         self.taught = taught
         for parameter in space.parameters:
             self.add_parameter(opentuner_parameter(parameter))
+        self._names = [parameter.name for parameter in space.parameters]
 
     def seed_config(self) -> Cfg:
         """The baseline."""
@@ -85,8 +86,9 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         config.update(self.space.nearest_legal(Config(config), self.rng))
 
     def hash_config(self, config: Cfg) -> str:
-        """The digest that our own tables use."""
-        return Config(config).digest
+        """What tells configurations apart, in a fifth of the time that a digest takes: techniques
+        ask ten times a test."""
+        return repr([config[name] for name in self._names])
 
     def search_space_size(self) -> int:
         """The number of legal configurations, or of all points where it is not affordable."""

@@ -1,12 +1,15 @@
-"""OpenTuner's rows of a test, written as plain inserts into its own tables."""
+"""OpenTuner's rows of tests, written as plain inserts into its own tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from opentuner.resultsdb.models import Configuration, DesiredResult, Result
-from sqlalchemy import Table, insert, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
+
+from harness.results import insert_keyed, insert_rows
 
 
 class TestRows:
@@ -43,47 +46,50 @@ class TestRows:
         }
 
     def id_of(self, configuration: Any) -> int:
-        """The row of a configuration, added if missing."""
-        digest = configuration.hash
-        if digest not in self._configuration_ids:
-            self._configuration_ids[digest] = self._insert(
-                Configuration.__table__,
-                program_id=self._program_id,
-                hash=digest,
-                data=configuration.data,
-            )
-        return self._configuration_ids[digest]
+        """The row of a configuration that was tested."""
+        return self._configuration_ids[configuration.hash]
 
-    def add(self, desired: Any, result: Any, input_id: int, machine_id: int) -> int:
-        """Add a result and the request that it answers; returns the result's id."""
-        configuration_id = self.id_of(desired.configuration)
-        result_id = self._insert(
-            Result.__table__,
-            configuration_id=configuration_id,
-            machine_id=machine_id,
-            input_id=input_id,
-            tuning_run_id=self._run_id,
-            collection_date=result.collection_date,
-            collection_cost=result.collection_cost,
-            state=result.state,
-            time=result.time,
-            was_new_best=result.was_new_best,
-        )
-        self._insert(
-            DesiredResult.__table__,
-            configuration_id=configuration_id,
-            tuning_run_id=self._run_id,
-            generation=desired.generation,
-            requestor=desired.requestor,
-            request_date=desired.request_date,
-            start_date=desired.start_date,
-            state="COMPLETE",
-            result_id=result_id,
-        )
-        return result_id
+    def add(self, tests: Sequence[tuple[Any, Any]], input_id: int, machine_id: int) -> list[int]:
+        """Add requests with the results that answer them; returns the results' ids, in order."""
+        self._add_configurations([desired.configuration for desired, _ in tests])
+        results = [
+            {
+                "configuration_id": self.id_of(desired.configuration),
+                "machine_id": machine_id,
+                "input_id": input_id,
+                "tuning_run_id": self._run_id,
+                "collection_date": result.collection_date,
+                "collection_cost": result.collection_cost,
+                "state": result.state,
+                "time": result.time,
+                "was_new_best": result.was_new_best,
+            }
+            for desired, result in tests
+        ]
+        key = ("tuning_run_id", "configuration_id")  # no run tests one of them twice
+        ids = insert_keyed(self._session.connection(), Result.__table__, results, key)
+        requests = [
+            {
+                "configuration_id": self.id_of(desired.configuration),
+                "tuning_run_id": self._run_id,
+                "generation": desired.generation,
+                "requestor": desired.requestor,
+                "request_date": desired.request_date,
+                "start_date": desired.start_date,
+                "state": "COMPLETE",
+                "result_id": result_id,
+            }
+            for (desired, _), result_id in zip(tests, ids, strict=True)
+        ]
+        insert_rows(self._session.connection(), DesiredResult.__table__, requests)
+        return ids
 
-    def _insert(self, table: Table, **values: object) -> int:
-        # The values go beside the statement, which SQLAlchemy then compiles only once.
-        key = self._session.connection().execute(insert(table), values).inserted_primary_key
-        assert key is not None
-        return int(key[0])
+    def _add_configurations(self, configurations: Sequence[Any]) -> None:
+        rows = [
+            {"program_id": self._program_id, "hash": told.hash, "data": told.data}
+            for told in configurations
+            if told.hash not in self._configuration_ids
+        ]
+        key = ("program_id", "hash")
+        ids = insert_keyed(self._session.connection(), Configuration.__table__, rows, key)
+        self._configuration_ids |= zip((row["hash"] for row in rows), ids, strict=True)

@@ -6,13 +6,19 @@ from collections.abc import Sequence
 
 from opentuner.search import technique
 
+from harness.search.techniques.designed import Designed
 from harness.search.techniques.gaussian_process import GaussianProcess
 from harness.search.techniques.hill_climb import HillClimb
 from harness.search.techniques.model_guided import ModelGuided
 from harness.search.techniques.self_contained import SelfContained
 from harness.search.techniques.uniform_random import REFUSALS, UniformRandom
 
-OWN: tuple[technique.SearchTechnique, ...] = (GaussianProcess(), HillClimb(), UniformRandom())
+OWN: tuple[technique.SearchTechnique, ...] = (
+    Designed(),
+    GaussianProcess(),
+    HillClimb(),
+    UniformRandom(),
+)
 """Each is copied at the start of a run."""
 
 for _technique in OWN:
@@ -40,6 +46,7 @@ def sole_technique(names: Sequence[str]) -> SelfContained | None:
 __all__ = [
     "OWN",
     "REFUSALS",
+    "Designed",
     "GaussianProcess",
     "HillClimb",
     "SelfContained",

@@ -1,0 +1,88 @@
+"""Inserting rows, one or many at once, and finding them by what makes them the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Insert, Select, Table, bindparam, insert, select
+
+from harness.results import schema
+
+NaturalKey = tuple[Any, ...]
+
+NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
+    schema.environments: ("fingerprint",),
+    schema.spaces: ("sha256",),
+    schema.inputs: ("space_name", "digest"),
+    schema.configurations: ("digest",),
+    schema.runs: ("uuid",),
+    schema.builds: ("environment_id", "key"),
+    schema.measurements: ("uuid",),
+    schema.observations: ("measurement_id", "name"),
+    schema.tests: ("run_id", "ordinal"),
+}
+"""What makes rows of two databases the same; tables that others refer to come first."""
+
+
+def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Insert rows whose ids nobody asks for; many at once cost a tenth of one by one."""
+    stored = [_storable_row(row) for row in rows]
+    if stored:
+        connection.execute(_insert_into(table), stored)
+
+
+def insert_keyed(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], names: tuple[str, ...]
+) -> list[int]:
+    """Insert rows and return their ids, in order; no two rows, of those that are there as well,
+    are the same in all columns of these names."""
+    if len(rows) == 1:
+        added = connection.execute(_insert_into(table), _storable_row(rows[0]))
+        assert added.inserted_primary_key is not None
+        return [int(added.inserted_primary_key[0])]
+    insert_rows(connection, table, rows)
+    keys = [tuple(row[name] for name in names) for row in rows]
+    found = find_rows(connection, table, names, keys)
+    return [found[key] for key in keys]
+
+
+def find_rows(
+    connection: Connection, table: Table, names: tuple[str, ...], keys: Iterable[NaturalKey]
+) -> dict[NaturalKey, int]:
+    """The ids of rows by their values in columns; those that share all but the last of them at
+    once, which SQLite finds by index, unlike lists of tuples."""
+    found: dict[NaturalKey, int] = {}
+    for first, group in groupby(sorted(keys), key=lambda key: key[:-1]):
+        told = dict(zip(names, first, strict=False)) | {names[-1]: [key[-1] for key in group]}
+        rows = connection.execute(_find_in(table, names), told)
+        found |= {(*first, part): row_id for part, row_id in rows}
+    return found
+
+
+# One statement a table: making and compiling it costs more than running it.
+
+
+@cache
+def _insert_into(table: Table) -> Insert:
+    return insert(table)
+
+
+@cache
+def _find_in(table: Table, names: tuple[str, ...]) -> Select[Any]:
+    *shared, last = (table.c[name] for name in names)
+    query = select(last, table.c.id).where(last.in_(bindparam(last.name, expanding=True)))
+    return query.where(*(column == bindparam(column.name) for column in shared))
+
+
+def _storable_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
+
+
+def _storable(text: str) -> str:
+    """What a compiler or driver says may hold bytes that are no text, or NUL: escape those."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")

@@ -1,0 +1,88 @@
+"""Our nouns as rows of the plain tables; `harness.results.read` is the way back."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.records import Build, Environment, Measurement
+from harness.results.read import BUILD_COLUMNS
+from harness.spec import Parameter, Spec
+
+Row = dict[str, object]
+
+
+def measurement_row(m: Measurement) -> Row:
+    """How a measurement ended, without what other tables hold of it."""
+    timing = m.timing
+    return {
+        "outcome": m.outcome.value,
+        "median_s": timing.median_s if timing else None,
+        "mean_s": timing.mean_s if timing else None,
+        "std_s": timing.std_s if timing else None,
+        "sample_count": timing.count if timing else None,
+        "stopped": timing.stopped.value if timing else None,
+        "message": m.message,
+        "worst_element": _finite(dataclasses.asdict(m.worst)) if m.worst else None,
+        "warmup_s": list(m.warmup_s),
+        "wall_s": m.wall_s,
+        "host_read": None if m.host_read is None else list(m.host_read),
+        "shared_with": m.shared_with,
+    }
+
+
+def sample_rows(measurement_id: int, m: Measurement) -> Iterator[Row]:
+    """Its samples."""
+    for ordinal, time_s in enumerate(m.timing.samples_s if m.timing else ()):
+        yield {"measurement_id": measurement_id, "ordinal": ordinal, "time_s": time_s}
+
+
+def observation_rows(measurement_id: int, m: Measurement) -> Iterator[Row]:
+    """What else was found."""
+    for name, value in m.observed.items():
+        yield {"measurement_id": measurement_id, "name": name, "value": float(value)}
+
+
+def build_row(build: Build) -> Row:
+    """What came of compiling, without where and of what."""
+    return {name: getattr(build, name) for name in BUILD_COLUMNS}
+
+
+def environment_row(environment: Environment) -> Row:
+    """The fields that must agree."""
+    told = dataclasses.asdict(environment)
+    del told["notes"]
+    return told
+
+
+def space_row(spec: Spec) -> Row:
+    """Parameters and constraints, for people and for other programs."""
+    parameters = {
+        p.name: {"kind": p.kind, "role": p.role, "default": p.default, "values": _values(p)}
+        for p in spec.parameters
+    }
+    return {
+        "program_sha256": spec.program_sha256,
+        "name": spec.name,
+        "title": spec.title,
+        "parameters": parameters,
+        "constraints": [constraint.expression.text for constraint in spec.constraints],
+    }
+
+
+def _values(parameter: Parameter) -> object:
+    """A parameter's values as JSON; a range by its ends."""
+    values = parameter.values
+    if isinstance(values, range):
+        return {"min": values[0], "max": values[-1], "step": values.step}
+    return list(values)
+
+
+def _finite(told: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN and no infinity: those are told as text."""
+    return {
+        name: str(v) if isinstance(v, float) and not math.isfinite(v) else v
+        for name, v in told.items()
+    }
