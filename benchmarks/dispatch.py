@@ -44,10 +44,10 @@ from benchmarks.dispatch_runs import (
     oracle_leaves,
     run,
 )
-from benchmarks.dispatch_told import LEGEND, ORACLE, Result, cases_table, figures, verdict_table
+from benchmarks.dispatch_told import LEGEND, Result, cases_table, figures, verdict_table
 from benchmarks.search_told import print_whole
 from harness.command import run_command
-from harness.dispatching.verdict import judged
+from harness.dispatching.verdict import ORACLE, judged
 from harness.display import ProgressDisplay, make_console
 from harness.errors import UsageError
 from harness.processes import Processes, Task

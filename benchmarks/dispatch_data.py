@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.dispatching.matrix import Matrix, Places, make_matrix
+from harness.dispatching.matrix import Flags, Matrix, Places, make_matrix
 from harness.errors import RecordingError
 from harness.records import Config
 
 _LONGEST_MS = 1e5  # what is longer, or 0, is no time
+_DISTURBED = 2.0  # times as long as a larger batch of the same layer by the same algorithm
 
 _SHAPE = ["layout", "spatial", "group", "c", "d", "h", "w", "k", "fd", "fh", "fw", "od", "oh", "ow"]
 _STEPS = [f"{kind}_{axis}" for kind in ("pad", "str", "dil") for axis in "dhw"]
@@ -31,11 +32,13 @@ _WORK_GROUP = ["wg_c", "wg_r"]
 
 @dataclass(frozen=True)
 class DataSet:
-    """A matrix, and of each input the case that it belongs to, shape (inputs,)."""
+    """A matrix, and of each input the case that it belongs to and whether something disturbed a
+    time of it for all to see, shape (inputs,)."""
 
     name: str
     matrix: Matrix
     cases: npt.NDArray[np.object_]
+    disturbed: Flags
 
     @property
     def parts(self) -> Iterator[tuple[str, Places]]:
@@ -91,7 +94,18 @@ def _convolutions(name: str, table: pd.DataFrame) -> DataSet:
     candidates = [Config({"algo": str(algo)}) for algo in times.columns]
     matrix = _matrix(features, candidates, times, inputs.groupby(_LAYER, sort=False).ngroup())
     cases = name + " " + inputs["dir"].astype(str) + " " + inputs["dtype"].astype(str)
-    return DataSet(name, matrix, cases.to_numpy(dtype=object))
+    return DataSet(name, matrix, cases.to_numpy(dtype=object), _disturbed(inputs, times))
+
+
+def _disturbed(inputs: pd.DataFrame, times: pd.DataFrame) -> Flags:
+    """Inputs of which a time is far above that of a larger batch, which holds the same work."""
+    layers = inputs.groupby(["dir", "dtype", *_LAYER], sort=False).ngroup()
+    order = inputs["n"].to_numpy().argsort(kind="stable")[::-1]
+    falling = times.iloc[order]
+    least = falling.groupby(layers.to_numpy()[order]).cummin()
+    found = np.empty(len(inputs), dtype=bool)
+    found[order] = (falling > _DISTURBED * least).any(axis=1)
+    return found
 
 
 def _stencils(name: str, table: pd.DataFrame) -> DataSet:
@@ -103,7 +117,8 @@ def _stencils(name: str, table: pd.DataFrame) -> DataSet:
     candidates = [Config({"wg_c": int(c), "wg_r": int(r)}) for c, r in times.columns]
     groups = inputs.groupby("kernel", sort=False).ngroup()
     matrix = _matrix(inputs[_STENCIL], candidates, times, groups)
-    return DataSet(name, matrix, np.full(len(inputs), name, dtype=object))
+    cases = np.full(len(inputs), name, dtype=object)
+    return DataSet(name, matrix, cases, np.zeros(len(inputs), dtype=bool))
 
 
 def _matrix(

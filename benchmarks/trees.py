@@ -100,7 +100,8 @@ def make_samples(rows: int, seed: int) -> Samples:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a model took for all rows, and how good it is on those that it has not seen."""
+    """What a model took for all rows, in processor time, which other programs disturb least; and
+    how good it is on those that it has not seen."""
 
     fit_s: float
     judge_s: float
@@ -157,11 +158,11 @@ def _cost(
     apply: Callable[[Any], Any],
     quality: tuple[str, Callable[[Any], float]],
 ) -> Cost:
-    started = time.perf_counter()
+    started = time.process_time()
     model = learn()
-    learnt = time.perf_counter()
+    learnt = time.process_time()
     found = apply(model)
-    ended = time.perf_counter()
+    ended = time.process_time()
     name, of = quality
     return Cost(learnt - started, ended - learnt, name, of(found))
 

@@ -112,6 +112,10 @@ class Results:
         only a few were measured for, are at another time. Of candidates with the same times
         everywhere, as those of equal machine code have, only the first stands. A candidate
         applies where the space's constraints hold.
+
+        All inputs have a say in what the candidates are. `harness.dispatching.verdict.held_out`
+        takes those away that only inputs which are held out won; but of more than MOST_CANDIDATES
+        that were measured on all inputs, the mean over all of them tells which stay.
         """
         import pandas as pd
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from harness.dispatching.matrix import Matrix, make_matrix
-from harness.dispatching.study import QUICK, sentence, study
+from harness.dispatching.study import DISPATCHERS, QUICK, STATIC, sentence, study
 from harness.dispatching.telling import print_across
 from harness.records import Config
 
@@ -57,8 +57,43 @@ def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
     assert rows["default"][1:4] == ["2.000", "[2.000,", "2.000]"]
     assert rows["best"][2] == f"{3 ** (6 / 16):.3f}"
     assert float(rows["tree"][1]) < 1.3
-    assert rows["tree"][-1] == "2"
+    assert rows["tree"][-2:] == ["2", "1.0"]  # leaves, and splits on the way to one
     assert lines[-1].startswith("Choosing by input (tree) beats one configuration for all: 1.")
+
+
+def test_one_leaf_is_told_as_no_choice_and_no_difference_as_none() -> None:
+    """Which of the two is faster follows from nothing known of the inputs."""
+    features = pd.DataFrame({"m": [7] * 16})
+    time_s = np.array([[1.0, 2.0, 9.0]] * 12 + [[2.0, 1.0, 9.0]] * 4)
+    lines = told(make_matrix(features, (SMALL, LARGE, DEFAULT), time_s, default=2))
+    assert lines[0].startswith(
+        "No choice by input is learnt: one configuration serves all: BLOCK=16"
+    )
+    assert lines[-1] == (
+        "Choosing by input (tree) is no faster and no slower than one configuration for all on any "
+        "of 16 unseen inputs."
+    )
+
+
+def test_default_without_a_time_on_every_input_has_no_row() -> None:
+    matrix = shapes(8)
+    time_s = matrix.time_s.copy()
+    time_s[3, 0] = np.nan
+    lines = told(make_matrix(matrix.features, matrix.candidates, time_s, default=0))
+    stripped = [line.strip() for line in lines]
+    assert "The default has no row: it was not measured on every input." in stripped
+    assert not any(line.startswith("default ") for line in stripped)
+
+
+def test_default_that_does_not_apply_everywhere_is_told_as_that() -> None:
+    matrix = shapes(8)
+    applies = np.ones((8, 3), dtype=bool)
+    applies[:2, 0] = False
+    known = make_matrix(
+        matrix.features, matrix.candidates, matrix.time_s, applies=applies, default=0
+    )
+    (line,) = (line for line in told(known) if line.startswith("The default"))
+    assert line.strip().endswith("2 of 8 inputs: there its row has the best static one.")
 
 
 def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
@@ -68,6 +103,24 @@ def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
     configs = tuple(Config({"BLOCK": place}) for place in range(5))
     (line,) = told(make_matrix(features, configs, time_s, default=0))
     assert line.endswith("and there are 0. Let the run go on to its end.")
+
+
+@pytest.mark.parametrize("is_smooth", [True, False])
+def test_a_tree_is_distilled_where_the_ensemble_is_better(is_smooth: bool) -> None:
+    random = np.random.default_rng(1)
+    sizes = 2 ** random.uniform(4, 12, size=(24, 2))
+    skew = np.log2(sizes[:, 0] / sizes[:, 1]) if is_smooth else random.standard_normal(24)
+    time_s = np.exp(0.3 * np.abs(skew[:, None] - np.array([-3.0, 0.0, 3.0])))
+    features = pd.DataFrame(sizes.astype(int), columns=["m", "n"])
+    matrix = make_matrix(
+        features, (SMALL, LARGE, DEFAULT), time_s, groups=[row % 3 for row in range(24)]
+    )
+    steps: list[str] = []
+    found = study(matrix, [STATIC, *DISPATCHERS.values()], step=steps.append)
+    is_better = found.judged["ensemble"].mean.value < found.judged["tree"].mean.value
+    assert ("distilled" in found.judged) == ("distilled" in steps) == is_better
+    assert "The ensemble " in sentence(found, "tree")
+    assert list(found.judged)[-1] == "oracle"
 
 
 @pytest.mark.parametrize("seed", range(3))

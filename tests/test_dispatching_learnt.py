@@ -15,7 +15,8 @@ from harness.dispatching.distill import DistilledChooser
 from harness.dispatching.ensemble import EnsembleChooser, fit_ensemble, fit_models
 from harness.dispatching.learnt import Learnt, ensemble_costs, splits_of, trees_of
 from harness.dispatching.matrix import Array, Matrix, make_matrix
-from harness.dispatching.program import Kind, Program
+from harness.dispatching.portfolio import static_order
+from harness.dispatching.program import Column, Kind, Program
 from harness.dispatching.tree import TreeChooser
 from harness.records import Config, Value
 
@@ -99,7 +100,7 @@ def test_an_ensemble_predicts_bit_for_bit_what_scikit_learn_predicts() -> None:
 
 def test_columns_are_computed_as_the_program_computes_them() -> None:
     matrix = planted(50, seed=3)
-    columns = derive_columns(matrix.features)
+    columns = derive_columns(matrix.features, alignment=True)
     values = column_values(columns, matrix.features)
     rows = matrix.features.to_dict("records")
     expected = [[column.of(dict(row)) for column in columns] for row in rows]  # type: ignore[arg-type]
@@ -110,7 +111,18 @@ def test_columns_are_computed_as_the_program_computes_them() -> None:
         "kind == banded",
         "m * n",
         "m / n",
+        "m & -m",
+        "n & -n",
     }
+
+
+@pytest.mark.parametrize("number", [0, 1, 12, -12, 2**53 + 2, 3 * 2.0**60, 12.75, -0.5])
+def test_powers_of_two_that_divide_a_number_are_exact(number: float) -> None:
+    column = Column(Kind.TWOS, ("m",))
+    (value,) = column_values([column], pd.DataFrame({"m": [number]}))[:, 0]
+    whole = int(number)
+    assert value == column.of({"m": number})
+    assert whole == 0 or (whole % value == 0 and (whole // int(value)) % 2 == 1)
 
 
 @pytest.mark.parametrize("name", ["tree", "ensemble", "distilled"])
@@ -149,6 +161,26 @@ def test_outside_the_tuned_range_the_best_single_one_is_taken(name: str) -> None
     far = pd.DataFrame({"m": [10**7, 100], "n": [10, 100], "kind": ["dense", "sparse"]})
     places = chosen.places(far, np.ones((2, 3), dtype=bool))
     assert places.tolist() == [chosen.portfolio[0]] * 2
+
+
+def test_only_what_is_chosen_is_shipped() -> None:
+    """The last candidate is never best, the middle one for wide inputs alone."""
+    features = pd.DataFrame({"m": [2**e for e in range(16)], "n": [256] * 16})
+    time_s = np.array([[1.0, 2.0, 3.0]] * 8 + [[2.0, 1.0, 3.0]] * 8)
+    matrix = make_matrix(features, [Config({"BLOCK": b}) for b in (16, 64, 256)], time_s)
+    for chooser in (TreeChooser(), EnsembleChooser()):
+        assert sorted(chooser.fit(matrix, seed=0).portfolio) == [0, 1]
+
+
+def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None:
+    matrix, chosen = learnt("tree")
+    places = chosen.places(matrix.features[:1], np.zeros((1, 3), dtype=bool))
+    assert places.tolist() == [-1]
+
+
+def test_best_static_candidate_is_shipped_first() -> None:
+    matrix, chosen = learnt("ensemble")
+    assert chosen.portfolio[0] == static_order(matrix)[0]
 
 
 def test_equal_seeds_learn_the_same() -> None:

@@ -52,6 +52,12 @@ def test_choice_that_does_not_apply_is_refused() -> None:
         judged("it", matrix, np.array([1]))
 
 
+def test_no_choice_is_one_that_failed() -> None:
+    found = judged("it", table([[1.0, 3.0], [1.0, 2.0]]), np.array([-1, 1]))
+    np.testing.assert_allclose(found.slowdown, [6.0, 2.0])
+    assert found.failures == 1
+
+
 def test_candidate_that_lacks_a_measurement_may_not_be_chosen() -> None:
     matrix = table([[1.0, NAN], [1.0, 0.5]])
     assert matrix.complete().applies.tolist() == [[True, False], [True, False]]
@@ -112,8 +118,21 @@ def test_mean_is_geometric_and_its_interval_draws_groups() -> None:
     alone = told(logs).mean
     assert alone.value == pytest.approx(2.0)
     assert 1.6 < alone.low < 1.9 < 2.1 < alone.high < 2.4
-    together = told(logs, [0, 1] * 50).mean
-    assert (together.low, together.high) == (pytest.approx(1.0), pytest.approx(4.0))
+    few = told(logs, [0, 1] * 50).mean  # two samples, however many inputs they have
+    assert few.low < 0.01 < 100 < few.high
+    assert told(logs, [0] * 100).mean.high == math.inf
+
+
+@pytest.mark.parametrize("groups", [4, 8, 16])
+def test_no_gain_is_seldom_told_as_one(groups: int) -> None:
+    random = np.random.default_rng(0)
+    inputs = np.repeat(np.arange(groups), 2)
+    alarms = 0
+    for _ in range(400):
+        noise = np.repeat(random.standard_normal(groups), 2) + random.standard_normal(2 * groups)
+        ratio = compare(told(noise.tolist(), inputs.tolist()), told([0.0] * len(noise))).ratio
+        alarms += ratio.high < 1
+    assert alarms <= 0.05 * 400
 
 
 def test_percentile_is_that_of_the_inputs() -> None:

@@ -170,6 +170,9 @@ class _Writer:
         features = [self._dispatcher.feature(name) for name in column.features]
         if column.kind is Kind.EQUALS:
             return f"{self._equals(features[0], column.word)} ? 1.0 : 0.0"
+        if column.kind is Kind.TWOS:
+            whole = f"(uint64_t){features[0].variable}"
+            return f"(double)({whole} & (0 - {whole}))"
         reals = [f"(double){f.variable}" for f in features]
         return (" / " if column.kind is Kind.RATIO else " * ").join(reals)
 

@@ -18,7 +18,7 @@ class Chosen(Protocol):
 
         `features` has the columns of the matrix that was learnt from, `applies` the shape
         (inputs, candidates); one candidate or more applies to each input, and one of these is
-        chosen.
+        chosen, or -1 where the chooser knows none of them.
         """
         ...
 

@@ -1,4 +1,5 @@
-"""Numbers that trees split on, derived from any features: sizes, products, ratios, words.
+"""Numbers that trees split on, derived from any features: sizes, products, ratios, words, and how
+often 2 divides a size, on which alignment depends.
 
 Products and ratios of pairs are G-ADAPT's derived features. Logarithms need no column of their
 own: a tree's splits are the same on them.
@@ -18,6 +19,7 @@ from harness.dispatching.program import Column, Kind, Tuned
 if TYPE_CHECKING:
     import pandas as pd
 
+_MANTISSA_BITS = 53
 _SAMPLE = 2000  # inputs; enough to tell which columns matter, and which are alike
 _FOREST = {"n_estimators": 24, "max_depth": 8, "max_features": 0.3, "min_samples_leaf": 3}
 
@@ -34,6 +36,8 @@ def column_values(columns: Sequence[Column], features: pd.DataFrame) -> Array:
 def _values(column: Column, features: pd.DataFrame) -> Array:
     if column.kind is Kind.EQUALS:
         return (features[column.features[0]] == column.word).to_numpy(dtype=np.float64)
+    if column.kind is Kind.TWOS:
+        return _twos(features[column.features[0]])
     first, *others = (features[name].to_numpy(dtype=np.float64) for name in column.features)
     result: Array = first
     for other in others:
@@ -41,8 +45,21 @@ def _values(column: Column, features: pd.DataFrame) -> Array:
     return result
 
 
-def derive_columns(features: pd.DataFrame) -> list[Column]:
-    """The raw features, the words, and the products and ratios of all pairs of positive features.
+def _twos(series: pd.Series) -> Array:
+    """`harness.dispatching.program.twos` of each number."""
+    if series.dtype.kind in "iu":
+        whole = series.to_numpy(dtype=np.int64)
+        lowest: Array = (whole & -whole).astype(np.float64)
+        return lowest
+    mantissa, exponent = np.frexp(np.trunc(series.to_numpy(dtype=np.float64)))
+    whole = (mantissa * 2**_MANTISSA_BITS).astype(np.int64)
+    scaled: Array = np.ldexp((whole & -whole).astype(np.float64), exponent - _MANTISSA_BITS)
+    return scaled
+
+
+def derive_columns(features: pd.DataFrame, *, alignment: bool = False) -> list[Column]:
+    """The raw features, the words, and the products and ratios of all pairs of positive features;
+    with `alignment` also the powers of two that divide whole numbers.
 
     Of columns that order the inputs alike, or in reverse, only the first stands, and none that
     has one value alone; a sample of the inputs tells.
@@ -50,7 +67,8 @@ def derive_columns(features: pd.DataFrame) -> list[Column]:
     sample = features.sample(min(len(features), _SAMPLE), random_state=0)
     seen: set[bytes] = set()
     kept = []
-    for column in _candidates(features):
+    aligned = _alignment(features) if alignment else ()
+    for column in itertools.chain(_candidates(features), aligned):
         ranks = np.unique(_values(column, sample), return_inverse=True)[1]
         if ranks.max() == 0:
             continue
@@ -74,6 +92,12 @@ def _candidates(features: pd.DataFrame) -> Iterator[Column]:
     for pair in itertools.combinations(sizes, 2):
         yield Column(Kind.PRODUCT, pair)
         yield Column(Kind.RATIO, pair)
+
+
+def _alignment(features: pd.DataFrame) -> Iterator[Column]:
+    for name in map(str, features.columns):
+        if is_number(features[name]) and features[name].dtype.kind in "iu":
+            yield Column(Kind.TWOS, (name,))
 
 
 def is_number(series: pd.Series) -> bool:

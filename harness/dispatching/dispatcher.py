@@ -256,6 +256,8 @@ def _check_untyped(dispatcher: Dispatcher) -> None:
             is_word = dispatcher.feature(name).type is Type.WORD
             if is_word and column.kind is not Kind.EQUALS:
                 raise UsageError(f"{name} is a word, but the dispatcher computes {column}")
+            if column.kind is Kind.TWOS and dispatcher.feature(name).type is not Type.WHOLE:
+                raise UsageError(f"{name} is no whole number, but the dispatcher computes {column}")
     for tuned in dispatcher.program.tuned:
         feature = dispatcher.feature(tuned.feature)
         wanted = str if feature.type is Type.WORD else (int, float)

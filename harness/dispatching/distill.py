@@ -18,10 +18,10 @@ from harness.dispatching.baselines import Scale
 from harness.dispatching.columns import column_values, is_number
 from harness.dispatching.ensemble import fit_ensemble
 from harness.dispatching.learnt import Learnt, ensemble_costs, make_learnt
-from harness.dispatching.lesson import Lesson, capped, telling_columns
+from harness.dispatching.lesson import Lesson, centred, telling_columns
 from harness.dispatching.matrix import Array, Flags, Matrix, Places, make_matrix, stacked
 from harness.dispatching.program import Column, TreeChoice
-from harness.dispatching.tree import choose_shape
+from harness.dispatching.tree import MOST_COLUMNS, choose_shape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,11 +39,11 @@ class DistilledChooser:
     """Learns a dispatcher of one tree from an ensemble."""
 
     most_leaves: int = 1024
-    name: str = "distilled tree"
+    name: str = "distilled"
 
     def fit(self, matrix: Matrix, seed: int) -> Learnt:
         """The tree for all inputs of a matrix."""
-        columns, values = telling_columns(matrix, seed)
+        columns, values = telling_columns(matrix, MOST_COLUMNS, seed)
         lesson = Lesson(matrix, values)
 
         def taught(part: Lesson) -> Lesson:
@@ -52,7 +52,7 @@ class DistilledChooser:
         shape = choose_shape(lesson, self.most_leaves, seed, taught)
         whole = taught(lesson)
         choice = TreeChoice(whole.root(shape, seed))
-        return make_learnt(matrix, columns, whole.members(shape.members), whole.static, choice)
+        return make_learnt(whole, columns, whole.members(shape.members), choice)
 
 
 def with_made_inputs(lesson: Lesson, columns: Sequence[Column], seed: int) -> Lesson:
@@ -62,7 +62,7 @@ def with_made_inputs(lesson: Lesson, columns: Sequence[Column], seed: int) -> Le
         return lesson
     matrix = lesson.matrix
     members = lesson.members(len(lesson.portfolio))
-    ensemble = fit_ensemble(lesson.values, capped(lesson.logs[:, members]), seed)
+    ensemble = fit_ensemble(lesson.values, centred(lesson.logs[:, members]), seed)
     features, bases = made_inputs(matrix.features, seed)
     values = column_values(columns, features)
     costs = np.full((len(features), len(matrix.candidates)), np.inf)
@@ -76,7 +76,8 @@ def with_made_inputs(lesson: Lesson, columns: Sequence[Column], seed: int) -> Le
         applies=applies[told],
         groups=matrix.groups[bases[told]].tolist(),
     )
-    return Lesson(stacked(matrix, made), np.concatenate([lesson.values, values[told]]))
+    both = np.concatenate([lesson.values, values[told]])
+    return Lesson(stacked(matrix, made), both, lesson.static)
 
 
 def made_inputs(features: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, Places]:

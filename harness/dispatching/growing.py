@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.dispatching.matrix import Array, Places
 
@@ -52,36 +53,42 @@ def reached_at(paths: Places, leaves: int) -> Places:
     return reached
 
 
-def grow(
-    values: Array,
-    targets: Array,
-    leaves: int,
-    least: int,
-    seed: int,
-) -> Grown:
-    """The tree of the least squared error over all outputs, with at most so many leaves of at
-    least so many inputs.
+@dataclass(frozen=True)
+class Ranks:
+    """The distinct values of each column, in order, and the place of each input's value among
+    them, shape (inputs, columns). Trees are grown on places, so that thresholds are exact:
+    scikit-learn would round values to single precision."""
 
-    `values`: shape (inputs, columns); `targets`: (inputs, outputs); all finite. Thresholds are
-    exact: scikit-learn, which would round to single precision, sees the ranks of the values.
-    """
+    levels: tuple[Array, ...]
+    places: npt.NDArray[np.float32]
+
+
+def ranked(values: Array) -> Ranks:
+    """The ranks of finite values, shape (inputs, columns)."""
+    places = np.empty(values.shape, dtype=np.float32)
+    levels = []
+    for place, column in enumerate(values.T):
+        level = np.unique(column)
+        places[:, place] = np.searchsorted(level, column)
+        levels.append(level)
+    return Ranks(tuple(levels), places)
+
+
+def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Grown:
+    """The tree of the least squared error over all outputs, with at most so many leaves of at
+    least so many inputs; `targets` has the shape (inputs, outputs), all finite."""
     from sklearn.tree import DecisionTreeRegressor  # here: it loads slowly
 
-    levels = [np.unique(column) for column in values.T]
-    ranks = np.stack(
-        [np.searchsorted(level, column) for level, column in zip(levels, values.T, strict=True)],
-        axis=1,
-    )
     model = DecisionTreeRegressor(
         max_leaf_nodes=max(2, leaves),
         min_samples_leaf=least,
         min_impurity_decrease=_TINY,
         random_state=seed,
     )
-    tree = model.fit(ranks, targets).tree_
+    tree = model.fit(ranks.places, targets).tree_
     threshold = np.zeros(tree.node_count)
     for node in np.flatnonzero(tree.children_left >= 0):
-        level = levels[tree.feature[node]]
+        level = ranks.levels[tree.feature[node]]
         place = math.floor(tree.threshold[node])
         threshold[node] = between(float(level[place]), float(level[place + 1]))
     return Grown(

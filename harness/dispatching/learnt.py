@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.dispatching.columns import column_values, tuned_range
-from harness.dispatching.matrix import Array, Flags, Matrix, Places
+from harness.dispatching.lesson import Lesson
+from harness.dispatching.matrix import Array, Flags, Places
 from harness.dispatching.portfolio import first_applicable
 from harness.dispatching.program import (
     Column,
@@ -33,23 +34,27 @@ Choice = TreeChoice | EnsembleChoice
 class Learnt:
     """A choice among the candidates of a matrix.
 
-    `static` has the places of all candidates, the best single one first. `portfolio` has those
-    that `choice` tells apart, in the same order; outside the tuned range the first of them that
-    applies is taken.
+    `portfolio` has the places of those that `choice` tells apart, the best single one first;
+    outside the tuned range the first of them that applies is taken.
     """
 
     columns: tuple[Column, ...]
     tuned: tuple[Tuned, ...]
     portfolio: tuple[int, ...]
-    static: tuple[int, ...]
     choice: Choice
 
+    @property
+    def static(self) -> tuple[int, ...]:
+        """The best single candidate, and who stands in for it where it does not apply."""
+        return self.portfolio
+
     def places(self, features: pd.DataFrame, applies: Flags) -> Places:
-        """The chosen candidates, as `Chosen.places` tells; where none of the portfolio applies,
-        the best static one that does."""
+        """The chosen candidates, as `Chosen.places` tells; -1 where none of the portfolio applies,
+        as the program has it."""
+        members = np.array(self.portfolio)
         orders = choice_orders(self.choice, column_values(self.columns, features))
-        chosen = first_applicable(np.array(self.portfolio)[orders], applies)
-        static = first_applicable(np.array([(*self.portfolio, *self.static)]), applies)
+        chosen = first_applicable(members[orders], applies)
+        static = first_applicable(members[None, :], applies)
         is_told = tuned_rows(self.tuned, features) & (chosen >= 0)
         places: Places = np.where(is_told, chosen, static)
         return places
@@ -74,15 +79,18 @@ class Learnt:
 
 
 def make_learnt(
-    matrix: Matrix,
-    columns: Sequence[Column],
-    portfolio: Sequence[int],
-    static: Sequence[int],
-    choice: Choice,
+    lesson: Lesson, columns: Sequence[Column], members: Sequence[int], choice: Choice
 ) -> Learnt:
-    """What was learnt from a matrix, whose inputs are the tuned range."""
+    """What was learnt from a lesson, whose inputs are the tuned range. Members that are chosen on
+    none of its inputs are left out, but for those that stand in."""
+    orders = np.array(members)[choice_orders(choice, lesson.values)]
+    needed = set(first_applicable(orders, lesson.matrix.applies).tolist()) | lesson.stand_ins
+    kept = [place for place, member in enumerate(members) if member in needed]
     return Learnt(
-        tuple(columns), tuned_range(matrix.features), tuple(portfolio), tuple(static), choice
+        tuple(columns),
+        tuned_range(lesson.matrix.features),
+        tuple(members[place] for place in kept),
+        _among(choice, kept),
     )
 
 
@@ -169,6 +177,44 @@ def splits_of(root: Node) -> list[Split]:
 def leaf_count(choice: Choice) -> int:
     """Leaves of all trees together: what a choice takes to store."""
     return sum(len(splits_of(tree)) + 1 for tree in trees_of(choice))
+
+
+def splits_passed(choice: Choice, values: Array) -> float:
+    """What a choice takes to run: the mean count of comparisons over inputs by the values of their
+    columns, shape (inputs, columns)."""
+    return sum(_passed(tree, values) for tree in trees_of(choice)) / max(len(values), 1)
+
+
+def _passed(root: Node, values: Array) -> int:
+    passed = 0
+    waiting: list[tuple[Node, Places]] = [(root, np.arange(len(values)))]
+    while waiting:
+        node, rows = waiting.pop()
+        if isinstance(node, Split):
+            is_low = values[rows, node.column] <= node.threshold
+            waiting += [(node.low, rows[is_low]), (node.high, rows[~is_low])]
+            passed += len(rows)
+    return passed
+
+
+def _among(choice: Choice, kept: Sequence[int]) -> Choice:
+    """The same choice among some of the members, by their places."""
+    if isinstance(choice, EnsembleChoice):
+        return EnsembleChoice(
+            tuple(choice.offsets[place] for place in kept),
+            tuple(choice.trees[place] for place in kept),
+        )
+    new = {place: number for number, place in enumerate(kept)}
+    return TreeChoice(_ordered(choice.root, new))
+
+
+def _ordered(node: Node, new: Mapping[int, int]) -> Node:
+    if isinstance(node, Leaf):
+        return Leaf(order=tuple(new[m] for m in node.order if m in new), rows=node.rows)
+    low, high = _ordered(node.low, new), _ordered(node.high, new)
+    if isinstance(low, Leaf) and isinstance(high, Leaf) and low.order == high.order:
+        return Leaf(order=low.order, rows=low.rows + high.rows)
+    return Split(node.column, node.threshold, low, high)
 
 
 def _with_columns(choice: Choice, place_of: Mapping[int, int]) -> Choice:

@@ -9,14 +9,15 @@ from functools import cached_property
 import numpy as np
 
 from harness.dispatching.columns import column_values, derive_columns, telling
-from harness.dispatching.growing import Grown, grow, passing, reached_at
+from harness.dispatching.growing import Grown, Ranks, grow, passing, ranked, reached_at
 from harness.dispatching.matrix import Array, Matrix, Places
 from harness.dispatching.orders import node_orders
 from harness.dispatching.portfolio import first_applicable, greedy_portfolio, static_order
-from harness.dispatching.program import Column, Leaf, Node, Split
+from harness.dispatching.program import Column, Kind, Leaf, Node, Split
 
-MOST_COLUMNS = 48
+_SAMPLE = 2000  # inputs; enough to tell which columns matter
 _CAP = 4.0  # of a slowdown that is learnt: how bad a bad candidate is tells nothing of the good
+_CENTRED_CAP = 16.0
 
 
 @dataclass(frozen=True)
@@ -28,19 +29,36 @@ class Shape:
     least: int
 
 
-def telling_columns(matrix: Matrix, seed: int) -> tuple[list[Column], Array]:
-    """The derived columns that tell most of the log slowdowns, and their values, shape (inputs,
-    columns)."""
-    columns = derive_columns(matrix.features)
-    values = column_values(columns, matrix.features)
-    kept = telling(values, filled(capped(matrix.log_slowdown)), MOST_COLUMNS, seed)
-    return [columns[place] for place in kept], values[:, kept]
+def telling_columns(matrix: Matrix, most: int, seed: int) -> tuple[list[Column], Array]:
+    """The derived columns that tell most of the log slowdowns, at most so many, and besides all of
+    alignment, which tells much of few inputs; and their values, shape (inputs, columns)."""
+    columns = derive_columns(matrix.features, alignment=True)
+    rows = np.random.default_rng(seed).permutation(len(matrix.features))[:_SAMPLE]
+    sample = column_values(columns, matrix.features.iloc[rows])
+    places = telling(sample, filled(capped(matrix.log_slowdown[rows])), most, seed)
+    aligned = [place for place, column in enumerate(columns) if column.kind is Kind.TWOS]
+    kept = [columns[place] for place in sorted({*places.tolist(), *aligned})]
+    return kept, column_values(kept, matrix.features)
 
 
 def capped(logs: Array) -> Array:
     """What is learnt: log slowdowns up to a cap."""
     least: Array = np.minimum(logs, np.log(_CAP))
     return least
+
+
+def centred(logs: Array) -> Array:
+    """Log slowdowns up to a cap, relative to their mean over the candidates that apply to an input,
+    shape (inputs, candidates); NaN where one does not apply.
+
+    What is common to all candidates, as the noise of the best one is, takes no part in a choice,
+    and need not be learnt.
+    """
+    below = np.minimum(logs, np.log(_CENTRED_CAP))
+    applies = ~np.isnan(below)
+    counts = np.maximum(applies.sum(axis=1, keepdims=True), 1)
+    relative: Array = below - np.where(applies, below, 0.0).sum(axis=1, keepdims=True) / counts
+    return relative
 
 
 def filled(logs: Array) -> Array:
@@ -54,10 +72,12 @@ def filled(logs: Array) -> Array:
 
 @dataclass(frozen=True)
 class Lesson:
-    """Inputs with the numbers of their columns, shape (inputs, columns)."""
+    """Inputs with the numbers of their columns, shape (inputs, columns); `order` is that of the
+    best static choice where it is known already."""
 
     matrix: Matrix
     values: Array
+    order: tuple[int, ...] = ()
 
     def part(self, rows: Places) -> Lesson:
         """Some of the inputs, by their places."""
@@ -66,7 +86,18 @@ class Lesson:
     @cached_property
     def static(self) -> tuple[int, ...]:
         """All candidates in the order of the best static choice."""
-        return static_order(self.matrix)
+        return self.order or static_order(self.matrix)
+
+    @cached_property
+    def stand_ins(self) -> frozenset[int]:
+        """What the best static choice takes on some input: wherever one applies to an input here,
+        one of these does."""
+        return frozenset(first_applicable(np.array([self.static]), self.matrix.applies).tolist())
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """What trees are grown on."""
+        return ranked(self.values)
 
     @cached_property
     def logs(self) -> Array:
@@ -85,14 +116,15 @@ class Lesson:
         return greedy_portfolio(self.matrix)
 
     def members(self, size: int) -> tuple[int, ...]:
-        """The first so many of the portfolio, in the static order."""
-        chosen = set(self.portfolio[:size])
+        """The first so many of the portfolio, and those that stand in for them, in the order of
+        the best static choice."""
+        chosen = self.stand_ins | set(self.portfolio[:size])
         return tuple(place for place in self.static if place in chosen)
 
     def grown(self, shape: Shape, seed: int) -> tuple[Grown, Places]:
         """A tree, and the members by preference for each of its nodes."""
         logs = self.logs[:, self.members(shape.members)]
-        tree = grow(self.values, filled(capped(logs)), shape.leaves, shape.least, seed)
+        tree = grow(self.ranks, filled(capped(logs)), shape.leaves, shape.least, seed)
         static, groups = self.logs_of(self.static), self.matrix.groups
         return tree, node_orders(tree, tree.paths(self.values), logs, static, groups)
 

@@ -76,10 +76,16 @@ class Matrix:
         """Its natural logarithm; a failure counts as twice the input's largest slowdown. NaN
         where a candidate does not apply or was not measured."""
         slowdown = np.where(self.applies, self.slowdown, np.nan)
-        finite = np.where(np.isfinite(slowdown), slowdown, 1.0)
-        failed = _FAILED_FACTOR * finite.max(axis=1, initial=1.0, keepdims=True)
-        logs: Array = np.log(np.where(np.isinf(slowdown), failed, slowdown))
+        logs: Array = np.where(np.isinf(slowdown), self.failed_log[:, None], np.log(slowdown))
         return logs
+
+    @property
+    def failed_log(self) -> Array:
+        """What a failure counts as, shape (inputs,)."""
+        slowdown = np.where(self.applies, self.slowdown, np.nan)
+        finite = np.where(np.isfinite(slowdown), slowdown, 1.0)
+        failed: Array = np.log(_FAILED_FACTOR * finite.max(axis=1, initial=1.0))
+        return failed
 
     @property
     def best(self) -> Places:

@@ -51,10 +51,11 @@ def _is_sure(first: Places, paths: Places, gains: Array, groups: Places) -> Flag
     gain = gains[inputs, first[nodes]]
     count = np.bincount(nodes, minlength=len(first))
     mean = np.bincount(nodes, weights=gain, minlength=len(first)) / count
-    pairs, place = np.unique(np.stack([nodes, groups[inputs]]), axis=1, return_inverse=True)
+    most = int(groups.max()) + 1
+    pairs, place = np.unique(nodes * most + groups[inputs], return_inverse=True)
     strayed = np.bincount(place, weights=gain - mean[nodes]) ** 2
-    clusters = np.bincount(pairs[0], minlength=len(first))
-    squares = np.bincount(pairs[0], weights=strayed, minlength=len(first))
+    clusters = np.bincount(pairs // most, minlength=len(first))
+    squares = np.bincount(pairs // most, weights=strayed, minlength=len(first))
     error = np.sqrt(squares * clusters / np.maximum(clusters - 1, 1)) / count
     sure: Flags = (clusters >= 2) & (mean > _SURE * error)
     return sure

@@ -23,6 +23,7 @@ class Kind(Enum):
     PRODUCT = "product"  # of the features, from left to right
     RATIO = "ratio"  # the first over the second; over zero as IEEE says: an infinity, or NaN
     EQUALS = "equals"  # 1 where the feature is this word, else 0
+    TWOS = "twos"  # the largest power of two that divides the whole part of the feature; of 0, 0
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Column:
         """The number for an input."""
         if self.kind is Kind.EQUALS:
             return float(given[self.features[0]] == self.word)
+        if self.kind is Kind.TWOS:
+            return twos(given[self.features[0]])
         numbers = [_number(given[name]) for name in self.features]
         if self.kind is Kind.RATIO:
             return ratio(*numbers)
@@ -48,6 +51,8 @@ class Column:
     def __str__(self) -> str:
         if self.kind is Kind.EQUALS:
             return f"{self.features[0]} == {self.word}"
+        if self.kind is Kind.TWOS:
+            return f"{self.features[0]} & -{self.features[0]}"
         return (" / " if self.kind is Kind.RATIO else " * ").join(self.features)
 
 
@@ -55,6 +60,12 @@ def _number(value: Value) -> float:
     if isinstance(value, (int, float)):
         return float(value)
     raise TypeError(f"a feature that is computed with must be a number, got {value!r}")
+
+
+def twos(value: Value) -> float:
+    """The largest power of two that divides a whole number, or the whole part of another."""
+    whole = value if isinstance(value, int) else int(_number(value))
+    return float(whole & -whole)
 
 
 def ratio(dividend: float, divisor: float) -> float:

@@ -120,7 +120,7 @@ class _Writer:
     def columns(self) -> Iterator[str]:
         """A variable for each feature that is computed with, and for each column that is used."""
         columns = [self._dispatcher.program.columns[place] for place in self._used]
-        computed = [c.features for c in columns if c.kind is not Kind.EQUALS]
+        computed = [c.features for c in columns if c.kind not in (Kind.EQUALS, Kind.TWOS)]
         for name in dict.fromkeys(itertools.chain.from_iterable(computed)):
             yield f"{self._reals[name]} = float({self._dispatcher.feature(name).variable})"
         for place, column in zip(self._used, columns, strict=True):
@@ -130,6 +130,9 @@ class _Writer:
     def _column(self, column: Column) -> str:
         if column.kind is Kind.EQUALS:
             return f"{self._dispatcher.feature(column.features[0]).variable} == {column.word!a}"
+        if column.kind is Kind.TWOS:
+            whole = f"int({self._dispatcher.feature(column.features[0]).variable})"
+            return f"float({whole} & -{whole})"
         reals = [self._reals[name] for name in column.features]
         if column.kind is not Kind.RATIO:
             return " * ".join(reals)

@@ -104,6 +104,8 @@ def _column_name(column: Column) -> str:
     if column.kind is Kind.EQUALS:
         word = "".join(c if c.isascii() and c.isalnum() else "_" for c in shown(column.word))
         return f"{column.features[0]}_is_{word}"
+    if column.kind is Kind.TWOS:
+        return f"twos_of_{column.features[0]}"
     return ("_over_" if column.kind is Kind.RATIO else "_times_").join(column.features)
 
 

@@ -10,19 +10,21 @@ import numpy as np
 
 from harness.dispatching.baselines import Default, Nearest, Static
 from harness.dispatching.choosers import Chooser
+from harness.dispatching.distill import DistilledChooser
 from harness.dispatching.ensemble import EnsembleChooser
 from harness.dispatching.folds import fold_count
 from harness.dispatching.learnt import Learnt
 from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.published import GAdapt, Starchart
 from harness.dispatching.tree import TreeChooser
-from harness.dispatching.verdict import Comparison, Judged, compare, judge
+from harness.dispatching.verdict import ORACLE, Comparison, Judged, compare, judge
 
 STATIC = Static()
-DISPATCHERS: Mapping[str, TreeChooser | EnsembleChooser] = {
-    chooser.name: chooser for chooser in (TreeChooser(), EnsembleChooser())
+_TREE, _DISTILLED, _ENSEMBLE = TreeChooser(), DistilledChooser(), EnsembleChooser()
+DISPATCHERS: Mapping[str, TreeChooser | DistilledChooser | EnsembleChooser] = {
+    chooser.name: chooser for chooser in (_TREE, _DISTILLED, _ENSEMBLE)
 }
-"""Ours, the one that is cheaper to run first."""
+"""Ours, those that are cheaper to run first."""
 
 
 def choosers(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Chooser]:
@@ -56,6 +58,20 @@ class Study:
                 chosen = other
         return chosen
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the slowdowns must know beside them."""
+        place, count = self.matrix.default, len(self.matrix.features)
+        applies = 0 if place is None else int(self.matrix.applies[:, place].sum())
+        if place is None or applies == count:
+            return []
+        if not applies:
+            return ["The default has no row: it was not measured on every input."]
+        return [
+            f"The default does not apply to {count - applies} of {count} inputs: there its row has "
+            "the best static one."
+        ]
+
     def gain(self, name: str) -> Comparison:
         """A dispatcher beside the best static configuration."""
         return compare(self.judged[name], self.judged[STATIC.name])
@@ -71,19 +87,49 @@ def study(
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
 ) -> Study:
-    """Judge; raises ValueError where there are too few inputs to hold some out."""
+    """Judge; raises ValueError where there are too few inputs to hold some out.
+
+    Of a tree, an ensemble and a tree that is distilled from it, the last is only judged where the
+    ensemble is better than the tree.
+    """
     matrix = judgeable(matrix)
     if len(matrix.features) < FEWEST_INPUTS:
         raise ValueError(
             f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, and "
             f"there are {len(matrix.features)}"
         )
-    return Study(matrix, judge(matrix, wanted, seed, step), seed)
+    wanted = _judged_of(matrix, wanted)
+    first, late = _in_turn(wanted)
+    found = judge(matrix, first, seed, step)
+    if late and _is_ensemble_better(found):
+        found |= judge(matrix, late, seed, step)
+    names = [chooser.name for chooser in wanted if chooser.name in found]
+    return Study(matrix, {name: found[name] for name in (*names, ORACLE)}, seed)
 
 
 def fits(matrix: Matrix, wanted: Sequence[Chooser]) -> int:
-    """How many times `step` of `study` is called."""
-    return len(wanted) * fold_count(judgeable(matrix).groups)
+    """How many times `step` of `study` is called at most."""
+    matrix = judgeable(matrix)
+    return len(_judged_of(matrix, wanted)) * fold_count(matrix.groups)
+
+
+def _judged_of(matrix: Matrix, wanted: Sequence[Chooser]) -> list[Chooser]:
+    """Without the default where it was not measured on every input."""
+    place = matrix.default
+    has_default = place is not None and bool(matrix.applies[:, place].any())
+    return [chooser for chooser in wanted if has_default or not isinstance(chooser, Default)]
+
+
+def _is_ensemble_better(found: Mapping[str, Judged]) -> bool:
+    return compare(found[_ENSEMBLE.name], found[_TREE.name]).ratio.value < 1
+
+
+def _in_turn(wanted: Sequence[Chooser]) -> tuple[list[Chooser], list[Chooser]]:
+    """What is judged first, and what only if the ensemble is better than the tree."""
+    names = {chooser.name for chooser in wanted}
+    waits = {_DISTILLED.name} if {_TREE.name, _ENSEMBLE.name} <= names else set()
+    first = [chooser for chooser in wanted if chooser.name not in waits]
+    return first, [chooser for chooser in wanted if chooser.name in waits]
 
 
 def judgeable(matrix: Matrix) -> Matrix:
@@ -93,10 +139,20 @@ def judgeable(matrix: Matrix) -> Matrix:
 
 
 def sentence(study: Study, name: str) -> str:
-    """Whether a dispatcher is worth having, in a sentence."""
+    """Whether a dispatcher is worth having, and how the others of ours come beside it."""
+    others = [other for other in study.dispatchers if other != name]
+    return " ".join([_worth(study, name), *(_beside(study, other, name) for other in others)])
+
+
+def _worth(study: Study, name: str) -> str:
     gain = study.gain(name)
     ratio = gain.ratio
     count = len(study.matrix.features)
+    if not gain.wins + gain.losses:
+        return (
+            f"Choosing by input ({name}) is no faster and no slower than one configuration for all "
+            f"on any of {count} unseen inputs."
+        )
     told = (
         f"{1 / ratio.value:.3f}x [{1 / ratio.high:.3f}, {1 / ratio.low:.3f}] over {count} unseen "
         f"inputs, faster on {gain.wins}, slower on {gain.losses}"
@@ -108,4 +164,17 @@ def sentence(study: Study, name: str) -> str:
     return (
         f"Choosing by input ({name}) against one configuration for all: {told}: within noise. "
         "More inputs would tell them apart."
+    )
+
+
+def _beside(study: Study, other: str, name: str) -> str:
+    """Another dispatcher of ours beside this one."""
+    found = compare(study.judged[name], study.judged[other])
+    if not found.wins + found.losses:
+        return f"The {other} comes to the same."
+    ratio = found.ratio
+    noise = ", within noise" if ratio.low <= 1 <= ratio.high else ""
+    return (
+        f"The {other} is {ratio.value:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}] as fast as the "
+        f"{name}{noise}."
     )

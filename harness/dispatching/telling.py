@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.dispatching.choosers import Chooser
-from harness.dispatching.learnt import Learnt, leaf_count
+from harness.dispatching.columns import column_values
+from harness.dispatching.learnt import Learnt, leaf_count, splits_passed
 from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.program import Leaf, Node, Program, Split, TreeChoice
 from harness.dispatching.study import Study, judgeable, sentence, study
@@ -70,8 +71,12 @@ def _learnt_across(found: Study) -> Iterator[str | Table]:
     name = found.dispatchers[0]
     learnt = {other: found.learnt(other) for other in found.dispatchers}
     program = learnt[name].program(found.matrix.candidates)
-    yield "Which configuration for which input:"
-    yield from (f"    {line}" for line in tree_lines(program))
+    lines = list(tree_lines(program))
+    if len(lines) == 1:
+        yield f"No choice by input is learnt: one configuration serves all: {lines[0]}"
+    else:
+        yield "Which configuration for which input:"
+        yield from (f"    {line}" for line in lines)
     yield ""
     yield verdict_table(found, learnt)
     yield ""
@@ -107,15 +112,24 @@ def _leaves(node: Node) -> Iterator[Leaf]:
 
 
 def verdict_table(study: Study, learnt: Mapping[str, Learnt] = MappingProxyType({})) -> Table:
-    """A row a way to choose; of what was learnt from all inputs, how many leaves it has."""
+    """A row a way to choose; of what was learnt from all inputs, what it costs: leaves to store,
+    and the splits that a choice passes."""
     table = Table(title=TITLE, title_justify="left", box=box.HORIZONTALS, show_edge=False)
+    if study.notes:
+        table.caption, table.caption_justify = "\n".join(study.notes), "left"
     table.add_column("choice")
-    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves"):
+    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "splits"):
         table.add_column(name, justify="right")
     for judged in study.judged.values():
         known = learnt.get(judged.name)
-        table.add_row(*_cells(judged), f"{leaf_count(known.choice):,}" if known else "")
+        table.add_row(*_cells(judged), *(_costs(study, known) if known else ()))
     return table
+
+
+def _costs(study: Study, known: Learnt) -> tuple[str, str]:
+    values = column_values(known.columns, study.matrix.features)
+    splits = splits_passed(known.choice, values)
+    return f"{leaf_count(known.choice):,}", f"{splits:,.1f}"
 
 
 def _cells(judged: Judged) -> list[str]:
@@ -139,4 +153,4 @@ def verdict_lines(study: Study) -> list[str]:
     for judged in study.judged.values():
         name, mean, tail, worst, _ = _cells(judged)
         lines.append(f"    {name:<24} mean {mean}, 99th percentile {tail}, worst {worst}")
-    return lines
+    return [*lines, *study.notes]

@@ -17,8 +17,10 @@ from harness.dispatching.lesson import Lesson, Shape, telling_columns
 from harness.dispatching.matrix import Array, Matrix, Places
 from harness.dispatching.program import TreeChoice
 
+MOST_COLUMNS = 48
 _MANY = 4000  # inputs; from here on few folds tell enough, and no leaf needs to be of two inputs
 _FEW_FOLDS = 3
+_VERY_MANY = 20_000  # inputs; from here on one fold tells enough
 _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
 _TAUGHT_FOLDS = 3  # each has an ensemble of its own to fit
@@ -35,11 +37,11 @@ class TreeChooser:
 
     def fit(self, matrix: Matrix, seed: int) -> Learnt:
         """The tree for all inputs of a matrix."""
-        columns, values = telling_columns(matrix, seed)
+        columns, values = telling_columns(matrix, MOST_COLUMNS, seed)
         lesson = Lesson(matrix, values)
         shape = choose_shape(lesson, self.most_leaves, seed)
         choice = TreeChoice(lesson.root(shape, seed))
-        return make_learnt(matrix, columns, lesson.members(shape.members), lesson.static, choice)
+        return make_learnt(lesson, columns, lesson.members(shape.members), choice)
 
 
 def choose_shape(
@@ -56,7 +58,7 @@ def choose_shape(
     if not folds or not lesson.values.shape[1]:
         return Shape(1, 1, 1)
     if len(lesson.values) >= _MANY:
-        folds = folds[: _FEW_FOLDS if taught is None else 1]
+        folds = folds[: _FEW_FOLDS if taught is None and len(lesson.values) < _VERY_MANY else 1]
     pairs = [
         ((taught or _untaught)(lesson.part(fold.fit)), lesson.part(fold.test)) for fold in folds
     ]
