@@ -5,6 +5,7 @@ Runs in the device's process; what can go wrong with a configuration becomes an 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,31 @@ from harness.records import (
 from harness.timing import Sampling
 from harness.verify import Tolerance, verify
 
+BIT_EXACT = "bit_exact"
+"""The observation of what has a twin: 1 where its output equals the twin's, 0 where the twin's
+own output differs from run to run and so says nothing."""
+
+_EXACT = Tolerance(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The same configuration without compiler flags, whose output a configuration must give bit
+    for bit. One that `must_repeat` fails where it does not give its own output twice."""
+
+    config: Config
+    binary: Binary
+    launches: tuple[Launch, ...]
+    must_repeat: bool
+
+    def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
+        """Whether these launches are the twin's own: of the same machine code, and alike."""
+        code = binary.build.binary_sha256
+        return code is not None and (code, launches) == (
+            self.binary.build.binary_sha256,
+            self.launches,
+        )
+
 
 @dataclass(frozen=True)
 class Job:
@@ -43,6 +69,7 @@ class Job:
     best_s: float | None = None
     arch: str | None = None  # of NVIDIA's, for the occupancy
     functions: tuple[str, ...] = ()
+    twin: Twin | None = None
 
     def observed(self, groups: Iterable[tuple[int, ...]] = ()) -> dict[str, float]:
         """What is known of the build beside its time, with its launches' groups and these."""
@@ -107,7 +134,9 @@ class _Trial:
     module: object = None
     arranged: Mapping[str, Array] = field(default_factory=dict)
     groups: set[tuple[int, ...]] = field(default_factory=set)  # that the host module launched
+    told: Mapping[str, float] = field(default_factory=dict)  # by the host module's observe()
     asked: set[str] = field(default_factory=set)  # of the configuration, by the host module
+    bits: Mapping[str, Array] | None = None  # the twin's output
     warmup_s: list[float] = field(default_factory=list)
     samples_s: list[float] = field(default_factory=list)
     failure: Measurement | None = None
@@ -115,8 +144,10 @@ class _Trial:
 
     def begin(self) -> None:
         """Load, and verify a first launch; what the driver still compiles then is not timed."""
+        self.bits = self._bits_of_twin()
         self.module = self.device.load(self.job.binary)
         self.arranged = self.case.arranged(self.job.config, self.asked)
+        self.told = self.case.observed(self.job.config)
         self.warmup_s.append(self._verified_launch("at the first launch"))
 
     def end(self) -> None:
@@ -132,10 +163,50 @@ class _Trial:
 
     def check(self, when: str) -> None:
         """Verify what the last launch left; raises _WrongResult."""
-        found = {name: self.device.read(name) for name in self.case.expected}
+        found = self._outputs()
         verdict = verify(found, self.case.expected, self.job.tolerance)
         if verdict.worst is not None:
             raise _WrongResult(verdict.worst, when)
+        if self.bits is not None:
+            verdict = verify(found, self.bits, _EXACT)
+            if verdict.worst is not None:
+                raise _WrongResult(verdict.worst, f"{when}, beside the same without flags")
+
+    def _outputs(self) -> dict[str, Array]:
+        return {name: self.device.read(name) for name in self.case.expected}
+
+    def _bits_of_twin(self) -> Mapping[str, Array] | None:
+        """What the outputs must equal; None without a twin, and for one that does not repeat."""
+        twin, kept = self.job.twin, self.case.of_twin
+        if twin is None:
+            return None
+        key = (twin.binary.build.key, twin.config)
+        if key not in kept:
+            kept.clear()  # outputs may be large
+            kept[key] = self._run_twin(twin)
+        if kept[key] is None and twin.must_repeat:
+            raise LaunchFailed(
+                "without flags the kernel does not give the same bits twice, so that nothing can "
+                "be held against them; write `verify: {against: reference}`"
+            )
+        return kept[key]
+
+    def _run_twin(self, twin: Twin) -> Mapping[str, Array] | None:
+        job = dataclasses.replace(
+            self.job, config=twin.config, binary=twin.binary, launches=twin.launches, twin=None
+        )
+        trial = _Trial(self.device, self.case, job, self.in_turn)
+        try:
+            trial.begin()
+            first = trial._outputs()
+            trial.end()
+        except (LaunchFailed, _WrongResult) as error:
+            raise LaunchFailed(f"it fails without flags, to be held against: {error}") from None
+        return first if verify(trial._outputs(), first, _EXACT).worst is None else None
+
+    def _observed(self) -> dict[str, float]:
+        exact = {} if self.job.twin is None else {BIT_EXACT: float(self.bits is not None)}
+        return self.job.observed(self.groups) | exact | dict(self.told)
 
     def warm_up(self) -> None:
         """The warm-up launches that are left after the verified one."""
@@ -209,7 +280,7 @@ class _Trial:
             build=self.job.binary.build,
             warmup_s=tuple(self.warmup_s),
             wall_s=time.perf_counter() - self.started,
-            observed=self.job.observed(self.groups),
+            observed=self._observed(),
             host_read=tuple(sorted(self.asked)),
         )
 
@@ -225,6 +296,6 @@ class _Trial:
             message=str(error) or "the device refused the launch and said nothing",
             warmup_s=tuple(self.warmup_s),
             wall_s=time.perf_counter() - self.started,
-            observed=self.job.observed(self.groups),
+            observed=self._observed(),
             host_read=tuple(sorted(self.asked)),
         )

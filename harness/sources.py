@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from harness.backends.condition import decide
 from harness.directives import Directive, scan
 from harness.pragmas import is_ours, is_unroll, unroll_names
 from harness.records import Value
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _MAX_SOURCE_BYTES = 4 << 20
+_DECIDED = ("if", "elif")
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,16 @@ class Source:
         """Whether the word stands in the source or its includes, or names a pragma's loop."""
         pattern = re.compile(rf"\b{re.escape(word)}\b")
         texts = (self.text, *self.includes.values())
-        return word in self._unrolls.values() or any(pattern.search(text) for text in texts)
+        return word in self._unrolls.values() or any(
+            pattern.search(text) for text in texts
+        )
 
     def why_fixed(self, word: str) -> str | None:
         """Why a parameter of this name could not be set: an included file, which reaches the
         compiler as it stands, defines it whatever was defined before. None where it can."""
         for path, text in self.includes.items():
+            if word not in text or "define" not in text:
+                continue
             for directive in scan(text).directives:
                 unguarded = directive.is_constant and word not in directive.undefined
                 if unguarded and directive.word == word:
@@ -73,7 +79,9 @@ class Source:
 
     def _tuned(self, macros: Mapping[str, Value]) -> str:
         parts, position = [], 0
-        for start, end, text in self._edits(macros):
+        for start, end, text in sorted(
+            [*self._edits(macros), *self._ruled_out(macros)]
+        ):
             parts += [self.text[position:start], text]
             position = end
         return "".join([*parts, self.text[position:]])
@@ -89,7 +97,11 @@ class Source:
                 told = f"#pragma unroll {_literal(factor)}" if factor else ""
                 yield directive.start, directive.end, told + lines
                 # Between a pragma and what it stands above, constraints may stand.
-                waits = directive.word == "constraint" and directive.adjoins and replaces_next
+                waits = (
+                    directive.word == "constraint"
+                    and directive.adjoins
+                    and replaces_next
+                )
                 replaces_next = factor is not None or waits
             elif replaces_next and directive.adjoins and is_unroll(directive):
                 yield directive.start, directive.end, lines
@@ -99,6 +111,35 @@ class Source:
                     yield self._value_edit(directive, _literal(macros[directive.word]))
             else:
                 replaces_next = False
+
+    def _ruled_out(self, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
+        """Includes in branches that the parameters alone decide against, as empty lines: of a
+        thousand variants, one a file, a build reads one."""
+        numbers = {
+            name: int(v) for name, v in macros.items() if isinstance(v, (bool, int))
+        }
+        groups: list[
+            tuple[bool | None, bool | None]
+        ] = []  # a branch was taken; this one is
+        for directive in self._directives:
+            holds = (
+                decide(directive.text, numbers, {})
+                if directive.name in _DECIDED
+                else None
+            )
+            if directive.name in ("if", "ifdef", "ifndef"):
+                groups.append((holds, holds))
+            elif directive.name in ("elif", "else") and groups:
+                taken, _ = groups[-1]
+                holds = True if directive.name == "else" else holds
+                live = holds if taken is False else (False if taken else None)
+                groups[-1] = (live if taken is False else taken, live)
+            elif directive.name == "endif" and groups:
+                groups.pop()
+            elif directive.name == "include" and any(
+                live is False for _, live in groups
+            ):
+                yield directive.start, directive.end, ""
 
     def _value_edit(self, directive: Directive, literal: str) -> tuple[int, int, str]:
         """Put a value into a `#define`, up to a comment behind it."""
@@ -167,5 +208,7 @@ def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"is not UTF-8 text (line {line}, byte {error.start})") from None
+        raise ValueError(
+            f"is not UTF-8 text (line {line}, byte {error.start})"
+        ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")

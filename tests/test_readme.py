@@ -11,6 +11,7 @@ import shlex
 import sqlite3
 import statistics
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -30,6 +31,10 @@ PAGES = {
         "docs/techniques.md",
         "docs/recordings.md",
         "docs/analysis.md",
+        "docs/ci.md",
+        "docs/flags.md",
+        "docs/programs.md",
+        "docs/stencil.md",
         "docs/dispatch.md",
         "docs/suite.md",
         "results/README.md",
@@ -48,11 +53,17 @@ def _commands() -> list[list[str]]:
     return [shlex.split(command[1]) for command in found if command]
 
 
+def _module(command: str) -> ModuleType:
+    """What has the command's main(): a module, or a package's `__main__`."""
+    module = importlib.import_module(command)
+    return module if hasattr(module, "main") else importlib.import_module(f"{command}.__main__")
+
+
 @pytest.mark.parametrize("command", _commands(), ids=" ".join)
 def test_a_command_of_the_readme_parses(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module(command[0])
+    module = _module(command[0])
     parsed: list[argparse.Namespace] = []
 
     def parse_only(parser: argparse.ArgumentParser, arguments: list[str], *_: object) -> int:
@@ -66,9 +77,9 @@ def test_a_command_of_the_readme_parses(
 
 def test_every_option_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
     there: set[str] = set()
-    for name in ("tune", "check", "analyse", "dispatch", "merge", "discover", "export"):
+    for name in sorted({command[0] for command in _commands()}):
         with pytest.raises(SystemExit):
-            importlib.import_module(f"harness.{name}").main(["--help"])
+            _module(name).main(["--help"])
         there |= set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", README))
     assert not named - there

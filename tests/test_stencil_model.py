@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from harness.errors import UsageError
-from harness.records import Config, Input, Measurement, Outcome, Timing
+from harness.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.results import Store, writing
 from harness.stencil.features import FEATURES
 from harness.stencil.model import (
@@ -26,7 +26,7 @@ from harness.stencil.model import (
     throughput,
     time_saved,
 )
-from harness.stencil.predicted import order_from, predicted_order
+from harness.stencil.predicted import predicted_order, read_teacher
 
 
 def made(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:
@@ -159,7 +159,7 @@ def test_where_nothing_is_known_there_is_no_order(tmp_path: Path) -> None:
 
 def test_only_a_stencils_space_can_be_ordered(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no stencil's space: there is no mvmul\.features\.csv"):
-        order_from([], tmp_path / "mvmul.yaml", None)
+        read_teacher("none.db", tmp_path / "mvmul.yaml")
 
 
 def test_an_empty_database_gives_no_order(tmp_path: Path) -> None:
@@ -167,4 +167,5 @@ def test_an_empty_database_gives_no_order(tmp_path: Path) -> None:
     with writing(place) as engine:
         Store(engine).commit()
     (tmp_path / "p.features.csv").touch()
-    assert order_from([place], tmp_path / "p.yaml", None) is None
+    somewhere = Environment("opencl", "device", "platform", "driver", "compiler")
+    assert read_teacher(place, tmp_path / "p.yaml").order(somewhere) is None

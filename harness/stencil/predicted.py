@@ -77,17 +77,34 @@ def predicted_order(known: pd.DataFrame, path: Path) -> Order | None:
     return Order(tuple(configs[place] for place in best), told)
 
 
-def order_from(places: Sequence[str], space: Path, environment: Environment | None) -> Order | None:
-    """The order of a stencil's space by what databases hold of other stencils in an environment;
-    None where they hold nothing. Raises UsageError for a space that is no stencil's."""
-    points = space.with_suffix(".features.csv")
+@dataclass(frozen=True)
+class Teacher:
+    """What databases hold of stencils, to order a stencil's space by; read before the search
+    begins to write."""
+
+    space: Path
+    found: tuple[Results, ...]
+
+    def order(self, environment: Environment) -> Order | None:
+        """The order by what is known of other stencils in an environment; None where nothing
+        is."""
+        table = training_table(self.found, self.space.stem, environment)
+        return predicted_order(table, _points_of(self.space))
+
+
+def read_teacher(place: str, space: Path) -> Teacher:
+    """Raises UsageError for a space that is no stencil's."""
+    points = _points_of(space)
     if not points.exists():
         raise UsageError(
             f"{space} is no stencil's space: there is no {points.name} beside it; "
             "python -m harness.stencil explore writes both"
         )
     try:
-        found = read_results(places)
+        return Teacher(space, tuple(read_results([place])))
     except UsageError:  # no results yet
-        return None
-    return predicted_order(training_table(found, space.stem, environment), points)
+        return Teacher(space, ())
+
+
+def _points_of(space: Path) -> Path:
+    return space.with_suffix(".features.csv")
