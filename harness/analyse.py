@@ -145,8 +145,9 @@ def _print(console: Console, results: Results, title: str, args: argparse.Namesp
     failures = list(describe_failures(measured))
     for line in [*failures, *([""] if failures else [])]:
         console.print(Text(line), soft_wrap=True)
-    from harness.explained import print_explained  # here: it takes a second to load
+    from harness.explained import print_effects, print_explained  # here: it takes a second to load
 
+    print_effects(console, results)
     print_explained(console, results, args)
     console.print()
     print_across(console, results.matrix(), choosers())

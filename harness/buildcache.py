@@ -19,7 +19,7 @@ from harness.backends.base import Binary
 from harness.cachefolder import cache_folder, unwritable
 from harness.records import Build
 
-_FORMAT = b"harness-build-3"
+_FORMAT = b"harness-build-4"  # 3 kept builds that had not obeyed their flags
 
 
 class BuildCache:

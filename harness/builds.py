@@ -19,7 +19,8 @@ class Builds:
     """The builds of one run: on disk, under way, or failed.
 
     `compiler` is the compiler's identity, which the build cache's keys hold; `function` builds
-    one program with a backend, in a process of its own, and keeps it in the cache.
+    one program with a backend, in a process of its own, and keeps it in the cache; `at_once` is
+    how many of these processes there are, by default one less than there are cores.
     """
 
     def __init__(
@@ -27,10 +28,12 @@ class Builds:
         backend: object,
         compiler: str,
         function: Callable[[Any, Any], Binary] = compile_program,
+        at_once: int | None = None,
     ) -> None:
         self._backend = backend
         self._compiler = compiler
         self._function = function
+        self._at_once = at_once or count_of_builders()
         self._cache = BuildCache()
         self._processes: Processes | None = None
         self._found: dict[str, Binary] = {}
@@ -90,7 +93,7 @@ class Builds:
     def _builders(self) -> Processes:
         """The builder processes, begun when the first is needed."""
         if self._processes is None:
-            self._processes = Processes(count_of_builders())
+            self._processes = Processes(self._at_once)
         return self._processes
 
 

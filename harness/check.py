@@ -14,14 +14,23 @@ from rich.console import Console
 
 from harness.builds import Builds
 from harness.command import run_command
-from harness.describe import counted, describe_space, describe_trials, print_line
+from harness.describe import (
+    counted,
+    describe_default,
+    describe_space,
+    describe_trials,
+    print_line,
+    print_notices,
+)
 from harness.display import make_console
 from harness.errors import HostModuleError, LaunchFailed, UsageError
 from harness.host import Case, Read, make_case
 from harness.inspection import Inspection, Target, architecture_target, device_target
+from harness.processes import count_of_builders
 from harness.program_check import try_program
 from harness.records import Config, Value
 from harness.spec import Spec, load_specs, space_schema
+from harness.sweep import describe_sweep, sweep
 
 DEFAULT_SAMPLE = 8
 _LISTED_LAUNCHES = 4
@@ -34,14 +43,16 @@ the space's own folder. YAML language servers then complete and check while you 
   python -m harness.check --schema > space.schema.json
   # yaml-language-server: $schema=../space.schema.json
 
-Exit code: 0 if all is well, 1 if a default does not compile or a host module fails, 2 for a
-fault in a space or in the command.
+Exit code: 0 if all is well, 1 if a default does not compile, a host module fails or, with
+--strict, any configuration fails, 2 for a fault in a space or in the command.
 """
+
+_KEPT = "; what was compiled is in the build cache, and the same command goes on from there"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return run_command(_parser(), arguments, _check)
+    return run_command(_parser(), arguments, _check, _KEPT)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
                         help="compile N other configurations as well, drawn uniformly from the "
                         f"legal ones (default {DEFAULT_SAMPLE} with --backend or --arch, "
                         "else 0)")  # fmt: skip
+    parser.add_argument("--compile", type=_whole, metavar="N",
+                        help="sweep: compile N others, drawn likewise, and tell only how many "
+                        "machine codes there are, what they take and what failed")  # fmt: skip
+    parser.add_argument("--strict", action="store_true",
+                        help="with --compile: exit with 1 if any configuration fails")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default 0)")
     parser.add_argument("--no-compile", action="store_true", help="validate and describe alone")
     parser.add_argument("--schema", action="store_true",
@@ -94,10 +110,7 @@ def _check(args: argparse.Namespace) -> int:
         targets = _targets(args) if needs_target else []
         if args.backend or args.arch:
             _require_sources(specs, targets)
-        builds = {
-            target: stack.enter_context(closing(Builds(target.backend, target.identity)))
-            for target in targets
-        }
+        builds = {target: stack.enter_context(closing(_builds(target))) for target in targets}
         # All builds are under way before the first is waited for.
         inspections = [_inspections(spec, builds, args) for spec in specs]
         failed, broken = [], []
@@ -108,7 +121,9 @@ def _check(args: argparse.Namespace) -> int:
                     failed.append(spec.name)
                 console.print()
                 continue
-            verdicts = [describe_trials(console, inspection) for inspection in of_spec]
+            if not of_spec:
+                print_notices(console, spec)
+            verdicts = [_reported(console, inspection, args) for inspection in of_spec]
             if not all(verdicts):
                 failed.append(spec.name)
             if not args.no_compile and not _report_host(console, spec):
@@ -117,8 +132,24 @@ def _check(args: argparse.Namespace) -> int:
                 if target.language not in spec.sources:
                     print_line(console, f"  not compiled for {target.name}: {_lacks(spec, target)}")
             console.print()
-    print_line(console, _summary(specs, failed, broken, inspections, args.no_compile))
+    told = _summary(specs, failed, broken, inspections, args.no_compile, args.strict)
+    print_line(console, told)
     return 1 if failed or broken else 0
+
+
+def _builds(target: Target) -> Builds:
+    """Nothing is measured beside: every core may compile."""
+    return Builds(target.backend, target.identity, at_once=count_of_builders(beside=0))
+
+
+def _reported(console: Console, inspection: Inspection, args: argparse.Namespace) -> bool:
+    """Tell what came of compiling; whether all is well that must be."""
+    if args.compile is None:
+        return describe_trials(console, inspection)
+    found = sweep(inspection)
+    describe_sweep(console, inspection, found)
+    is_well = describe_default(console, inspection, found.trials[0])
+    return is_well and not (args.strict and any(trial.failure for trial in found.trials))
 
 
 def _report_host(console: Console, spec: Spec) -> bool:
@@ -157,13 +188,18 @@ def _size(value: Value) -> float:
 
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
-    compiles = args.arch or args.backend or args.sample is not None
+    compiles = args.arch or args.backend or args.sample is not None or args.compile is not None
     if args.schema and (args.spaces or args.no_compile or compiles):
         raise UsageError("--schema stands alone: the schema is the same for all spaces")
     if not args.schema and not args.spaces:
         raise UsageError("name a space, for example spaces/mvmul.yaml")
     if args.no_compile and compiles:
-        raise UsageError("--no-compile does not go with --backend, --arch or --sample")
+        told = "--no-compile does not go with --backend, --arch, --sample or --compile"
+        raise UsageError(told)
+    if args.sample is not None and args.compile is not None:
+        raise UsageError("--sample and --compile both draw configurations; give one of them")
+    if args.strict and args.compile is None:
+        raise UsageError("--strict judges what --compile N compiles; add it")
     if args.arch and args.backend == "opencl":
         raise UsageError("--arch names an architecture of nvcc; --backend opencl has none")
 
@@ -212,6 +248,8 @@ def _inspections(
 
 def _sample(args: argparse.Namespace) -> int:
     """How many configurations beside the default are compiled."""
+    if args.compile is not None:
+        return int(args.compile)
     if args.sample is None:
         return DEFAULT_SAMPLE if args.backend or args.arch else 0
     return int(args.sample)
@@ -223,12 +261,14 @@ def _summary(
     broken: Sequence[str],
     inspections: Sequence[Sequence[Inspection]],
     no_compile: bool,
+    strict: bool,
 ) -> str:
     of_programs = 0 if no_compile else sum(spec.program is not None for spec in specs)
     compiled = of_programs + sum(1 for of_spec in inspections if of_spec)
     told = [f"{counted(len(specs), 'space')} valid"]
     if failed:
-        told.append(f"the default failed in {len(failed)} of {compiled}: {', '.join(failed)}")
+        what = "a configuration" if strict else "the default"
+        told.append(f"{what} failed in {len(failed)} of {compiled}: {', '.join(failed)}")
     elif compiled:
         told.append(f"the default compiles in {compiled} of {len(specs)}")
     else:

@@ -35,6 +35,13 @@ def print_line(console: Console, text: str) -> None:
     console.print(Text(text), soft_wrap=True)
 
 
+def print_notices(console: Console, spec: Spec, compiler: str | None = None) -> None:
+    """What a person has to know of the named flags, of one compiler where one is given."""
+    for notice in spec.notices:
+        if compiler in (None, notice.compiler):
+            print_line(console, f"  note: {notice}")
+
+
 # -------------------------------------------------------------------------- what it holds
 
 
@@ -42,7 +49,7 @@ def describe_space(console: Console, spec: Spec) -> None:
     print_line(console, f"{spec.name}: {spec.title or 'no title'} ({spec.path})")
     for language, flags in _flag_sets(spec):
         spaces = [Space.of(spec, given, None, flags) for given in spec.inputs]
-        print_line(console, f"  {language}{_size_told(size_of(spec, spaces))}")
+        print_line(console, f"  {language}{size_told(size_of(spec, spaces))}")
     print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs_told(spec)}")
     console.print(Padding(_parameters_table(spec), (0, 0, 0, 2), expand=False))
     for constraint in spec.constraints:
@@ -82,7 +89,8 @@ def _flag_sets(spec: Spec) -> Iterator[tuple[str, str | None]]:
         yield f"{language}, {'with' if tuned else 'no'} compiler flags: ", compiler
 
 
-def _size_told(size: Size) -> str:
+def size_told(size: Size) -> str:
+    """How many points and legal configurations there are."""
     told = f"{counted(size.points, 'point')}, "
     if size.estimate is not None:
         found = size.estimate
@@ -137,7 +145,8 @@ def _values_told(parameter: Parameter) -> str:
 def describe_trials(console: Console, inspection: Inspection) -> bool:
     """Tell what came of compiling; whether the default is well."""
     spec, target = inspection.spec, inspection.target
-    print_line(console, f"  within the limits of {target.name}: {_size_told(inspection.size)}")
+    print_line(console, f"  within the limits of {target.name}: {size_told(inspection.size)}")
+    print_notices(console, spec, target.backend.compiler)
     for sentence in unjudged(spec, target):
         print_line(console, f"  note: {sentence}")
     trials = list(inspection.trials())
@@ -148,7 +157,12 @@ def describe_trials(console: Console, inspection: Inspection) -> bool:
         console.print(Padding(_trials_table(inspection, trials), (0, 0, 0, 2), expand=False))
         print_line(console, f"  {_table_notes(inspection)}")
         print_line(console, f"  {_trials_told(trials)}")
-    default = trials[0]
+    return describe_default(console, inspection, trials[0])
+
+
+def describe_default(console: Console, inspection: Inspection, default: Trial) -> bool:
+    """Tell what came of the default; whether it is well."""
+    target = inspection.target
     told = "OK" if not default.failure else "FAILED"
     built = f" ({_build_told(default.build)})" if default.build else ""
     print_line(console, f"  default for {target.name}: {told}{built}")

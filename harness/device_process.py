@@ -18,6 +18,9 @@ from harness.host import Case, make_case
 from harness.measure import Job, measure, measure_interleaved
 from harness.records import DeviceLimits, Environment, Input, Measurement, Outcome
 
+_OTHER_SEED = 1
+"""Of the data that a doubted time is proved on; measurements have that of seed 0."""
+
 
 @dataclass(frozen=True)
 class DeviceFacts:
@@ -103,6 +106,20 @@ def run(backend: Backend, job: Job) -> tuple[Measurement | None, bool]:
         found = measure(device, _prepared.case, job)
     _prepared.fresh = False
     return found, device.healthy
+
+
+def prove(backend: Backend, host: Path, job: Job) -> tuple[Measurement, bool]:
+    """The measurement on other data of the same input; is the device still good?
+
+    Afterwards no input is prepared. Raises HostModuleError, or LaunchFailed where the data does
+    not fit on the device.
+    """
+    global _prepared
+    _prepared = None
+    case = make_case(host, job.input, seed=_OTHER_SEED)
+    device = _opened(backend)
+    device.bind(case.arguments)
+    return measure(device, case, job), device.healthy
 
 
 def _renewed(device: Device, prepared: _Prepared) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.effects import Trials, causes, effects_on_time, telling, trials
 from harness.errors import UsageError
 from harness.explanation import (
     SLOWDOWN,
@@ -40,6 +41,41 @@ def print_explained(console: Console, results: Results, args: argparse.Namespace
     if args.target == SLOWDOWN:
         for line in _gadapt_lines(results):
             console.print(Text(line), soft_wrap=True)
+
+
+def print_effects(console: Console, results: Results) -> None:
+    """Print the failures by kind with what explains them, and what each value of each parameter
+    does to the time, alone and in pairs."""
+    found = trials(results)
+    rows = telling.failures_rows(found)
+    if rows:
+        console.print(_plain_table(telling.FAILURES_HEAD, rows))
+        _print_lines(console, [*telling.causes_lines(causes(found), failed=True), ""])
+    if found.parameters:
+        _print_times(console, found, results.campaign.space_name)
+
+
+def _print_times(console: Console, found: Trials, space: str) -> None:
+    told = effects_on_time(found)
+    _print_lines(console, telling.effects_lines(told, space))
+    rows = telling.effects_rows(told)
+    if rows:
+        console.print(_plain_table(telling.EFFECTS_HEAD, rows))
+    _print_lines(console, [*telling.pairs_lines(told.pairs), ""])
+
+
+def _print_lines(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=box.HORIZONTALS, show_edge=False)
+    for name in head:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def print_platforms(console: Console, found: Sequence[Results], args: argparse.Namespace) -> None:

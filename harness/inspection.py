@@ -20,6 +20,7 @@ from harness.backends.nvcc import Nvcc
 from harness.builds import Builds
 from harness.errors import BackendUnavailable, BuildFailed, ExpressionError, UsageError
 from harness.expression import Expression
+from harness.flags.fitting import fitted_to_backend
 from harness.occupancy import Occupancy, multiprocessor, occupancy
 from harness.programs import make_program
 from harness.records import Build, Config, DeviceLimits, Input, Value
@@ -117,6 +118,13 @@ def unjudged(spec: Spec, target: Target) -> list[str]:
         f"for {target.name}, so that configurations may be counted and compiled that it forbids"
         for what in named
     ]
+
+
+def fitted_spec(spec: Spec, target: Target, builds: Builds) -> Spec:
+    """The space without the flags that the target's compiler does not know."""
+    arch = None if target.nvcc is None else target.nvcc.arch
+    compiler = target.backend.compiler
+    return fitted_to_backend(spec, compiler, arch, target.identity, builds.finish)
 
 
 def target_space(spec: Spec, target: Target, given: Input) -> Space:
@@ -223,12 +231,13 @@ class Inspection:
     first input, under compilation for a target from the start.
 
     `builds` are those of the target; `missing` is how many fewer others there are than were
-    asked for.
+    asked for. `spec` is the space without the flags that the target's compiler does not know.
     """
 
     def __init__(
         self, spec: Spec, target: Target, builds: Builds, sample: int = 0, seed: int = 0
     ) -> None:
+        spec = fitted_spec(spec, target, builds)
         self.spec = spec
         self.target = target
         self._builds = builds
@@ -244,6 +253,11 @@ class Inspection:
 
     def _program(self, config: Config) -> Program:
         return make_program(self.spec, self._space, config, self.target.language)
+
+    @property
+    def count(self) -> int:
+        """How many configurations are compiled, the default among them."""
+        return len(self._configs)
 
     @property
     def size(self) -> Size:

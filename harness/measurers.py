@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.backends.choose import choose
 from harness.backends.command import CommandMeasurer
 from harness.errors import UsageError
+from harness.flags.fitting import fitted_to_program
 from harness.spec import Spec
 from harness.workers import LocalMeasurer, Measurer
 
@@ -31,3 +32,14 @@ def open_measurer(spec: Spec, requested: str) -> tuple[Measurer, str]:
             "name the --backend that runs it, or add a source to kernel.source"
         )
     return LocalMeasurer(spec, backend), backend.why
+
+
+def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
+    """The space without those flags, of the ones that it names from a catalogue, that the
+    measurer's compiler does not know; its notices say which.
+
+    Raises BackendUnavailable where the compiler refuses even an empty program.
+    """
+    if isinstance(measurer, LocalMeasurer):
+        return measurer.fitted(spec)
+    return fitted_to_program(spec) if isinstance(measurer, CommandMeasurer) else spec

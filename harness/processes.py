@@ -55,13 +55,16 @@ class Processes:
     """A number of processes that run functions of importable modules.
 
     What the processes write to their standard error is kept out of the terminal; its end is
-    told when one dies.
+    told when one dies. Their temporary files lie in a folder that goes with them, also where they
+    are killed.
     """
 
     def __init__(self, count: int) -> None:
         logging.getLogger("pebble").setLevel(logging.ERROR)
         self._count = count
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
+        # What a killed process began, such as a compiler, may write there for a moment longer.
+        self._folder = tempfile.TemporaryDirectory(prefix="harness-", ignore_cleanup_errors=True)
         # Linux ends our processes when the *thread* that began them ends, so it is one of ours.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="harness-keeper")
         self._pool = self._begun()
@@ -117,9 +120,11 @@ class Processes:
         _end(self._pool)
         self._keeper.shutdown()
         self._stderr.close()
+        self._folder.cleanup()
 
     def _begun(self) -> ProcessPool:
-        return self._keeper.submit(_begin, self._count, self._stderr.fileno()).result()
+        begin = self._keeper.submit(_begin, self._count, self._stderr.fileno(), self._folder.name)
+        return begin.result()
 
     def _last_words(self) -> str:
         """The end of what the processes wrote to standard error, which is told once."""
@@ -129,11 +134,11 @@ class Processes:
         return f", saying: {text}" if text else ""
 
 
-def _begin(count: int, stderr: int) -> ProcessPool:
+def _begin(count: int, stderr: int, folder: str) -> ProcessPool:
     pool = ProcessPool(
         max_workers=count,
         initializer=_begin_worker,
-        initargs=(os.getpid(), stderr),
+        initargs=(os.getpid(), stderr, folder),
         context=multiprocessing.get_context("spawn"),
     )
     if not pool.active:  # asking begins it, in this thread
@@ -146,8 +151,10 @@ def _end(pool: ProcessPool) -> None:
     pool.join()
 
 
-def _begin_worker(parent: int, stderr: int) -> None:
-    """What a worker process does first; `stderr` is a file descriptor of its parent's."""
+def _begin_worker(parent: int, stderr: int, folder: str) -> None:
+    """What a worker process does first; `stderr` is a file descriptor of its parent's, `folder`
+    is for temporary files."""
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
     # Ctrl-C is the parent's affair; and a hung kernel must not keep us from ending.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -172,9 +179,8 @@ def _how_it_died(code: int | None) -> str:
     return f"died of {name}" + (", as when memory runs out" if name == "SIGKILL" else "")
 
 
-def count_of_builders() -> int:
-    """How many processes may compile beside the one that measures: the cores we may use, less
-    one."""
+def count_of_builders(beside: int = 1) -> int:
+    """How many processes may compile: the cores we may use, less those that measure `beside`."""
     if sys.platform == "linux":
-        return max(1, len(os.sched_getaffinity(0)) - 1)
-    return max(1, (os.cpu_count() or 1) - 1)
+        return max(1, len(os.sched_getaffinity(0)) - beside)
+    return max(1, (os.cpu_count() or 1) - beside)

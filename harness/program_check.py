@@ -10,9 +10,10 @@ from rich.console import Console
 
 from harness.backends.base import Binary
 from harness.backends.command import CommandMeasurer
-from harness.describe import counted, print_line
+from harness.describe import counted, print_line, print_notices
 from harness.display import format_time
 from harness.errors import BackendUnavailable, HostModuleError
+from harness.flags.fitting import fitted_to_program
 from harness.records import Input, Measurement
 from harness.space import Space
 from harness.spec import Spec
@@ -29,6 +30,8 @@ def try_program(console: Console, spec: Spec, sample: int, seed: int) -> bool:
         print_line(console, f"  default FAILED: {error}")
         return False
     with closing(measurer):
+        spec = fitted_to_program(spec)
+        print_notices(console, spec)
         given = min(spec.inputs, key=_size)
         space = Space.of(spec, given, measurer.limits, measurer.compiler)
         print_line(console, f"  built with {measurer.environment.compiler}")

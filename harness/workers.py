@@ -12,13 +12,22 @@ configuration again is not launched.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from harness.backends.base import Binary, Launch, Program
 from harness.backends.choose import Backend
 from harness.builds import Builds
-from harness.device_process import DeviceFacts, describe, prepare, run, run_interleaved
+from harness.device_process import (
+    DeviceFacts,
+    describe,
+    prepare,
+    prove,
+    run,
+    run_interleaved,
+)
+from harness.doubt import PROOF_RUNS, Doubts
 from harness.errors import (
     BackendUnavailable,
     BuildFailed,
@@ -26,7 +35,9 @@ from harness.errors import (
     HostModuleError,
     LaunchFailed,
 )
-from harness.measure import Job
+from harness.flags.fitting import fitted_to_backend
+from harness.measure import Job, Twin
+from harness.measurer import Measurer
 from harness.processes import Processes, ProcessLost
 from harness.programs import make_program
 from harness.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
@@ -36,48 +47,9 @@ from harness.spec import Spec
 from harness.timing import Sampling
 from harness.verify import Tolerance
 
+__all__ = ["LocalMeasurer", "Measurer"]
+
 PREPARE_TIMEOUT_S = 600.0
-
-
-class Measurer(Protocol):
-    """What the search needs of a machine; a replay of recorded measurements is one too."""
-
-    @property
-    def environment(self) -> Environment:
-        """What the measurements may be compared with."""
-
-    @property
-    def limits(self) -> DeviceLimits | None:
-        """What bounds legal configurations; None where that is not known."""
-
-    @property
-    def compiler(self) -> str | None:
-        """The compiler whose flags are tuned; None where none is."""
-
-    @property
-    def is_replay(self) -> bool:
-        """Whether measurements are read from a file, and can be again."""
-
-    def expect(self, space: Space, configs: Iterable[Config]) -> None:
-        """Tell what will be measured next, so that it can be compiled meanwhile."""
-
-    def recall(self, given: Input, measured: Iterable[Measurement]) -> None:
-        """Tell what was measured of an input's legal configurations before, so that equal code
-        can share it."""
-
-    def measure(
-        self, space: Space, given: Input, config: Config, best_s: float | None
-    ) -> Measurement:
-        """Measure one legal configuration on one input, unless another one's measurement holds
-        for it."""
-
-    def measure_interleaved(
-        self, space: Space, given: Input, configs: Sequence[Config], rounds: int
-    ) -> list[Measurement]:
-        """Measure several in turn, one sample of each a round; each of them is launched."""
-
-    def close(self) -> None:
-        """End the worker processes."""
 
 
 class LocalMeasurer:
@@ -97,6 +69,7 @@ class LocalMeasurer:
         self._builds = Builds(backend, self._facts.compiler)
         self._recalled: dict[Input, list[Measurement]] = {}
         self._equal: dict[Input, EqualCode] = {}
+        self._doubts = Doubts()
 
     @property
     def environment(self) -> Environment:
@@ -118,6 +91,12 @@ class LocalMeasurer:
         """It measures."""
         return False
 
+    def fitted(self, spec: Spec) -> Spec:
+        """The space without the flags that the device's compiler does not know."""
+        facts = self._facts
+        build = self._builds.finish
+        return fitted_to_backend(spec, self._compiler, facts.arch, facts.compiler, build)
+
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
         for config in configs:
@@ -125,6 +104,8 @@ class LocalMeasurer:
 
     def recall(self, given: Input, measured: Iterable[Measurement]) -> None:
         """Remember them until the first build of the input asks."""
+        measured = list(measured)
+        self._doubts.note(measured)
         self._recalled.setdefault(given, []).extend(measured)
 
     def measure(
@@ -147,8 +128,36 @@ class LocalMeasurer:
             measured: Measurement = self._device.run(given, run, (job,), timeout_s)
         except (ProcessLost, LaunchFailed) as error:
             return _failed(job, error, timeout_s)
+        self._doubts.note([measured])
+        measured = self._believed(space, job, measured, best_s)
         equal.add(measured, job.launches)
         return measured
+
+    def _believed(
+        self, space: Space, job: Job, measured: Measurement, best_s: float | None
+    ) -> Measurement:
+        """The measurement; of what is too good to be true, and would win, only where a second
+        build on other data proves it."""
+
+        def again() -> Measurement | str:
+            try:
+                binary = self._builds.anew(self._program(space, job.config))
+            except BuildFailed as error:
+                return f"a second build failed: {error}"
+            sampling = dataclasses.replace(job.sampling, repeats=PROOF_RUNS)
+            other = dataclasses.replace(job, binary=binary, sampling=sampling, best_s=None)
+            timeout_s = self._spec.measure.timeout_s
+            try:
+                if self._facts.shares_cpu:
+                    self._builds.wait_for_all()
+                args = (self._spec.host, other)
+                found: Measurement = self._device.run(job.input, prove, args, timeout_s)
+            except (ProcessLost, LaunchFailed, HostModuleError) as error:
+                return f"a second run on other data failed: {error}"
+            return found
+
+        default = space.canonical(space.default)
+        return self._doubts.settled(measured, default, best_s, again)
 
     def _equal_code(self, space: Space, given: Input) -> EqualCode:
         """What is measured of an input, with what is recalled of it."""
@@ -165,7 +174,10 @@ class LocalMeasurer:
         """Measure in turn; where the process is lost, each alone and the survivors once more."""
         prepared = [self._job(space, given, config, None) for config in configs]
         jobs = [job for job in prepared if isinstance(job, Job)]
-        measured = iter(self._interleaved(given, jobs, rounds) if jobs else [])
+        found = self._interleaved(given, jobs, rounds) if jobs else []
+        self._doubts.note(found)
+        pairs = zip(jobs, found, strict=True)
+        measured = iter([self._believed(space, job, each, None) for job, each in pairs])
         return [job if isinstance(job, Measurement) else next(measured) for job in prepared]
 
     def _interleaved(self, given: Input, jobs: Sequence[Job], rounds: int) -> list[Measurement]:
@@ -200,6 +212,7 @@ class LocalMeasurer:
             binary = self._built(space, config)
             names = self._device.argument_names(given)
             launches = self._launches(space, config, names)
+            twin = self._twin(space, config, names)
         except BuildFailed as error:
             return Measurement(config, given, Outcome.BUILD_FAILED, message=str(error))
         except LaunchFailed as error:
@@ -219,7 +232,23 @@ class LocalMeasurer:
             best_s,
             self._facts.arch,
             self._spec.functions,
+            None if twin is None or twin.is_run_by(binary, launches) else twin,
         )
+
+    def _twin(self, space: Space, config: Config, names: Sequence[str]) -> Twin | None:
+        """The configuration without flags, where its output must be given bit for bit."""
+        if not self._spec.is_bit_exact(self._compiler):
+            return None
+        absent = {p.name: p.default for p in space.parameters if p.role == "flag"}
+        other = space.canonical(Config({**config, **absent}))
+        if other == config:
+            return None
+        try:
+            binary = self._built(space, other)
+        except BuildFailed as error:
+            raise BuildFailed(f"it does not build without flags: {error}") from None
+        launches = self._launches(space, other, names)
+        return Twin(other, binary, launches, self._spec.must_be_bit_exact)
 
     def _launches(self, space: Space, config: Config, names: Sequence[str]) -> tuple[Launch, ...]:
         """The one launch that the space tells; none where the host module tells them."""
@@ -227,8 +256,11 @@ class LocalMeasurer:
             return ()
         return (space.launch(config, self._spec.functions[0], names),)
 
+    def _program(self, space: Space, config: Config) -> Program:
+        return make_program(self._spec, space, config, self._language)
+
     def _expect(self, space: Space, config: Config) -> Program:
-        program = make_program(self._spec, space, config, self._language)
+        program = self._program(space, config)
         self._builds.start(program)
         return program
 

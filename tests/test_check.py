@@ -30,6 +30,7 @@ from harness.programs import make_program
 from harness.records import Build, Config
 from harness.space import Space
 from harness.spec import load_spec
+from harness.sweep import reasons
 
 try:
     find_nvcc()
@@ -412,3 +413,52 @@ def test_default_that_opencl_refuses_gives_the_log_and_exit_code_1(write, capfd)
     path = write(parameters=parameters, constraints=[])
     assert main([str(path), "--backend", "opencl", "--sample", "0"]) == 1
     assert "eight is too many" in capfd.readouterr().out
+
+
+# ------------------------------------------------------------------------- many at once
+
+
+def test_failures_that_differ_in_numbers_alone_are_one_reason():
+    texts = [
+        "error: too much data (0x13880 bytes, 0xc000 max)",
+        "error: too much data (0x1 bytes, 7 max)",
+    ]
+    trials = [Trial(Config({"A": k}), failure=text) for k, text in enumerate([*texts, "killed"])]
+    found = reasons(trials)
+    assert [(reason.told, reason.count) for reason in found] == [(texts[0], 2), ("killed", 1)]
+    assert found[0].example == "A=0"
+
+
+@needs_nvcc
+def test_sweep_counts_machine_codes_and_failures_and_takes_builds_from_the_cache(
+    write, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    parameters = {
+        "BLOCK": {"values": [64], "role": "launch", "default": 64},
+        "UNROLL": {"values": [1, 8], "role": "source", "default": 1},
+    }
+    # Level 3 is what ptxas does of itself: the same machine code.
+    flags = {"nvcc": {"level": {"values": [3], "option": "-Xptxas -O{value}"}}}
+    line = [str(write(parameters=parameters, constraints=[], flags=flags)), "--arch", "sm_90"]
+    assert main([*line, "--compile", "9"]) == 0
+    told = capsys.readouterr().out
+    assert "only 3 other legal configurations were found" in told
+    assert (
+        "4 configurations, the default among them: 2 compiled to 1 different machine code" in told
+    )
+    assert "4 compiled now, 0 taken from the build cache" in told
+    assert "not compiled: 2 x " in told
+    assert "eight is too many" in told
+    assert "registers" in told
+    assert main([*line, "--compile", "9", "--strict"]) == 1
+    told = capsys.readouterr().out
+    assert "2 compiled now, 2 taken from the build cache" in told
+    assert "a configuration failed in 1 of 1: scale" in told
+
+
+def test_sweep_and_sample_are_one_or_the_other(write, capsys):
+    assert main([str(write()), "--sample", "1", "--compile", "1"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+    assert main([str(write()), "--strict"]) == 2
+    assert "--strict judges what --compile N compiles" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.backends.command import measurer as measurer_module
-from harness.backends.command import proof, worker
+from harness.backends.command import worker
 from harness.backends.command.measurer import CommandMeasurer, backend_of, command_build
 from harness.backends.command.outputs import Expected, Written, WrongOutput, reported_s
 from harness.backends.command.proof import Reference, why_doubtful, why_unproved
@@ -28,6 +28,7 @@ from harness.backends.command.sandbox import (
     end_programs_when_terminated,
     run_command,
 )
+from harness.doubt import PROVED
 from harness.errors import (
     BackendUnavailable,
     BuildFailed,
@@ -524,7 +525,7 @@ def test_times_of_ten_times_the_speed_need_a_clock_that_agrees(
     )
     found = measure("fast", script=script)
     assert found.outcome is Outcome.OK, found.message
-    assert found.observed[proof.PROVED] == 1
+    assert found.observed[PROVED] == 1
     assert "times as fast as the default; a second build and run proved it" in found.message
     lying = script.replace('fast) echo "sum 3"', 'fast) sleep 0.3; echo "sum 3"')
     found = measure("fast", script=lying)

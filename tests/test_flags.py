@@ -76,14 +76,8 @@ def test_shipped_catalogue_declares_flags_as_spaces_do(name: str) -> None:
     adapter: TypeAdapter[object] = TypeAdapter(SpaceFlag)
     declared = resolve(catalogue_of(name), "all", linked=True).declarations
     assert declared.keys() == catalogue_of(name).flags.keys()
-    for flag, declaration in declared.items():
-        if declaration.get("type") == "boolean":
-            assert declaration == {
-                "type": "boolean",
-                "option": catalogue_of(name).flags[flag].option,
-            }
-        else:
-            adapter.validate_python(declaration)
+    for declaration in declared.values():
+        adapter.validate_python(declaration)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -188,7 +182,7 @@ def test_compiler_that_is_not_here_leaves_every_flag_and_says_so(small: Catalogu
     assert list(found.declarations) == ["fast", "width", "limit", "unroll"]
     assert found.notices == (
         "`link` acts only on a program that is linked; it is left out",
-        "no compiler is here to ask: none of its flags was tried",
+        "no compiler was asked which of these flags it knows",
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from harness.backends.base import Launch, Program
+from harness.backends.base import Binary, Launch, Program
 from harness.host import Case
-from harness.measure import Job, measure, measure_interleaved
-from harness.records import Config, Input, Outcome, StopReason
+from harness.measure import BIT_EXACT, Job, Twin, measure, measure_interleaved
+from harness.records import Config, Input, Measurement, Outcome, StopReason
 from harness.timing import Sampling
 from harness.verify import Tolerance
 from tests.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel
@@ -228,3 +228,70 @@ def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_
     ]
     found = measure_interleaved(device, CASE, both, rounds=4)
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+
+
+# ------------------------------------------------------------------------- bit for bit
+
+
+def off_by_one_place(x: Array, y: Array) -> None:
+    """y = 2 x within every tolerance, but not in every bit."""
+    y[...] = np.nextafter(2 * x, np.float32(np.inf))
+
+
+def compiled(kernel: str) -> Binary:
+    return FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ()))
+
+
+def beside_twin(
+    kernel: str, twin: str = "twice", must_repeat: bool = False, **kernels: Kernel
+) -> Measurement:
+    """A kernel measured with a twin, which runs another kernel."""
+    device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
+    device.bind(CASE.arguments)
+    own, other = (dataclasses.replace(LAUNCH, function=name) for name in (kernel, twin))
+    standard = Twin(Config({"A": 0}), compiled(twin), (other,), must_repeat)
+    case = dataclasses.replace(CASE, of_twin={})
+    return measure(device, case, job(binary=compiled(kernel), launches=(own,), twin=standard))
+
+
+def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> None:
+    assert beside_twin("near", twin="near").observed[BIT_EXACT] == 1
+    found = beside_twin("near")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "beside the same without flags: y[" in found.message
+
+
+def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
+    device = FakeDevice()
+    device.bind(CASE.arguments)
+    case = dataclasses.replace(CASE, of_twin={})
+    alone = len(device_launches(device, case, JOB))
+    held = job(twin=Twin(Config({"A": 0}), compiled("twice"), (LAUNCH,), False))
+    assert len(device_launches(device, case, held)) == alone + 2
+    assert len(device_launches(device, case, held)) == alone
+
+
+def device_launches(device: FakeDevice, case: Case, given: Job) -> list[object]:
+    before = len(device.launched)
+    assert measure(device, case, given).outcome is Outcome.OK
+    return list(device.launched[before:])
+
+
+def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() -> None:
+    places = iter(range(100))
+
+    def unsteady(x: Array, y: Array) -> None:
+        (off_by_one_place if next(places) % 2 else KERNELS["twice"])(x, y)
+
+    found = beside_twin("near", "unsteady", unsteady=unsteady)
+    assert found.outcome is Outcome.OK
+    assert found.observed[BIT_EXACT] == 0
+    found = beside_twin("near", "unsteady", must_repeat=True, unsteady=unsteady)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "does not give the same bits twice" in found.message
+
+
+def test_twin_that_fails_is_told() -> None:
+    found = beside_twin("twice", "nothing")
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "it fails without flags, to be held against: wrong result" in found.message

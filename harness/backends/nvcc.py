@@ -19,6 +19,7 @@ from harness.backends.base import Binary, Program
 from harness.backends.cubin import machine_code_sha256
 from harness.backends.ptxas import parse_resources, without_resources, worst_of
 from harness.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.flags.conflicts import require_obeyed
 from harness.records import Build
 
 COMPILE_TIMEOUT_S = 120.0
@@ -68,7 +69,8 @@ class Nvcc:
         return f"nvcc {self._release} {self._arch}{extra}"
 
     def compile(self, program: Program) -> Binary:
-        """A cubin; raises BuildFailed with nvcc's log, or when nvcc exceeds its time.
+        """A cubin; raises BuildFailed with nvcc's log, when nvcc exceeds its time, and when it
+        warns that it does not obey a flag.
 
         Registers, shared and spilled bytes are the largest of any function in the file, since
         what is launched is not known here. `binary_sha256` is that of the machine code (see
@@ -78,6 +80,7 @@ class Nvcc:
         with tempfile.TemporaryDirectory(prefix="harness-nvcc-") as folder:
             cubin, report = self._run(program, Path(folder))
         compile_s = time.perf_counter() - begin_s
+        require_obeyed("nvcc", report)
         worst = worst_of(parse_resources(report).values())
         build = Build(
             key=program.key(self.identity),

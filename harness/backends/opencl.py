@@ -20,6 +20,7 @@ from harness.backends.inlining import inlined
 from harness.backends.live_text import live_text
 from harness.cachefolder import cache_folder
 from harness.errors import BackendUnavailable, BuildFailed
+from harness.flags.conflicts import require_obeyed
 from harness.records import Build
 
 _INSTALL = 'pip install "pyopencl[pocl]" brings PoCL along, which runs kernels on the CPU'
@@ -127,11 +128,14 @@ class OpenClCompiler:
         return None
 
     def compile(self, program: Program) -> Binary:
-        """Build for the device; raises BuildFailed with the driver's log."""
+        """Build for the device; raises BuildFailed with the driver's log, and where that says
+        that a flag is not obeyed."""
         started = time.perf_counter()
         text = inlined(program)
         built = build_program(self._cl, self._cl.Program(self._context, text), program.options)
         elapsed_s = time.perf_counter() - started
+        log = built.get_build_info(self._device, self._cl.program_build_info.LOG).strip()
+        require_obeyed("opencl", log)
         if self._keeps_source:
             data, code = _source_data(text, program.options), _live_data(text, program.options)
         else:
@@ -144,7 +148,7 @@ class OpenClCompiler:
             compile_s=elapsed_s,
             binary_sha256=hashlib.sha256(code).hexdigest(),
             shared_bytes=self._shared_bytes(built),
-            log=built.get_build_info(self._device, self._cl.program_build_info.LOG).strip(),
+            log=log,
         )
         return Binary(build, data)
 

@@ -13,12 +13,12 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from harness.backends.base import Compiler, Program
+from harness.backends.base import Binary, Program
 from harness.cachefolder import cache_folder, unwritable
 from harness.errors import BackendUnavailable, BuildFailed
 from harness.flags.conflicts import conflicts, family
@@ -119,23 +119,27 @@ def _empty_ptx(arch: str) -> str:
 
 
 class AskedBackend:
-    """The compiler of a backend, such as OpenCL's for one device."""
+    """The compiler of a backend, such as OpenCL's for one device.
+
+    `build` builds a program, in a process of its own where a driver's compiler may crash;
+    `identity` is what the compiler says of itself.
+    """
 
     at_once = 1  # drivers need not bear several builds at a time
 
-    def __init__(self, name: str, compiler: Compiler) -> None:
+    def __init__(self, name: str, identity: str, build: Callable[[Program], Binary]) -> None:
         self._name = name
-        self._compiler = compiler
-        self.identity = f"{name} {compiler.identity}"
+        self._build = build
+        self.identity = f"{name} {identity}"
 
     def try_out(self, setting: Setting) -> str | None:
         """None where the compiler takes the setting and obeys it; else what it says."""
         try:
-            built = self._compiler.compile(Program(_OPENCL, setting.words, ()))
+            self._build(Program(_OPENCL, setting.words, ()))
         except BuildFailed as error:
-            return _first_line(str(error))
-        told = conflicts(self._name, built.build.log)
-        return _first_line(told[0]) if told else None
+            told = conflicts(self._name, str(error))
+            return _first_line(told[0] if told else str(error))
+        return None
 
 
 def answers(asked: Asked, settings: Sequence[Setting]) -> dict[Setting, str | None]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from harness.errors import BuildFailed
+
 # nvcc's tools warn of the source in the same voice, so what counts is listed. The words are those
 # of nvcc, ptxas and nvlink 13.0; `harness/flags/nvcc.yaml` has the settings that bring them about.
 _NVCC_TOOL = r"^(?:nvcc|ptxas|nvlink|cicc)\s+(?:warning|info)\s*:\s*"
@@ -65,6 +67,14 @@ _COMPILED = {compiler: re.compile(pattern) for compiler, pattern in _PATTERNS.it
 def family(compiler: str) -> str:
     """A compiler's name without its version: `gcc` for `gcc-12`."""
     return re.sub(r"-\d+(\.\d+)*$", "", compiler)
+
+
+def require_obeyed(compiler: str, log: str) -> None:
+    """Raise BuildFailed with the lines of a compiler's output that say that it did not obey its
+    flags: the build is not what it would be filed under."""
+    told = conflicts(compiler, log)
+    if told:
+        raise BuildFailed("the compiler did not obey its flags\n" + "\n".join(told))
 
 
 def conflicts(compiler: str, log: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def resolve(
             notices.append(f"`{name}` acts only on a program that is linked; it is left out")
             del chosen[name]
     if asked is None:
-        notices.append("no compiler is here to ask: none of its flags was tried")
+        notices.append("no compiler was asked which of these flags it knows")
     else:
         chosen = dict(_known(catalogue, chosen, asked, notices))
     if not chosen and not own:

@@ -33,6 +33,16 @@ def name_of(given: Input) -> str:
     return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
+def distinct_code(results: Results) -> str:
+    """How many of the tests stood for machine code of their own."""
+    tried = [m for known in results.measured.values() for m in known.values()]
+    shared = sum(m.shared_with is not None for m in tried)
+    told = f"{len(tried) - shared:,} of {len(tried):,}"
+    if not shared:
+        return f"{told}: no two are known to have the same machine code"
+    return f"{told}; {shared:,} have the machine code of another one, which was measured once"
+
+
 # ------------------------------------------------------------------------------ the search
 
 

@@ -16,6 +16,7 @@ from harness.analysis import InputReport, describe_failures, report_input
 from harness.dispatching.study import Study, choosers, sentence, study
 from harness.dispatching.telling import tree_lines, verdict_lines
 from harness.display import format_ratio, format_timing
+from harness.effects import Effects, Trials, causes, effects_on_time, telling, trials
 from harness.errors import UsageError
 from harness.explanation import Explanation, explain, samples
 from harness.report import figures, plots
@@ -61,6 +62,16 @@ class Findings:
             return study(self.results.matrix(), choosers())
         except ValueError:
             return None
+
+    @cached_property
+    def trials(self) -> Trials:
+        """All that was tried, failures included."""
+        return trials(self.results)
+
+    @cached_property
+    def effects(self) -> Effects | None:
+        """What each value does to the time; None where nothing was varied."""
+        return effects_on_time(self.trials) if self.trials.parameters else None
 
     @cached_property
     def explanation(self) -> Explanation | None:
@@ -119,9 +130,6 @@ def _verdict(findings: Findings) -> Iterator[str]:
 def _facts(results: Results) -> list[tuple[str, str]]:
     told, measurements = results.campaign.environment, [row.measurement for row in results.rows]
     outcomes = Counter(m.outcome for known in results.measured.values() for m in known.values())
-    shared = sum(
-        m.shared_with is not None for known in results.measured.values() for m in known.values()
-    )
     counted = f"{outcomes.total():,}: " + ", ".join(f"{n:,} {o}" for o, n in outcomes.most_common())
     return [
         ("device", f"{told.device} ({told.backend})"),
@@ -130,7 +138,7 @@ def _facts(results: Results) -> list[tuple[str, str]]:
         ("program", results.campaign.key.program_sha256[:12]),
         ("inputs", f"{len(results.measured):,}"),
         ("configurations measured", counted),
-        ("of equal machine code, measured once", f"{shared:,}"),
+        ("distinct", figures.distinct_code(results)),
         ("samples", f"{sum(m.timing.count for m in measurements if m.timing):,}"),
         ("databases", ", ".join(map(shown_place, results.places))),
     ]
@@ -145,8 +153,9 @@ def _sections(findings: Findings) -> Iterator[Section | None]:
     yield _search(findings)
     yield _distribution(findings)
     yield from _across(findings)
-    yield from _explained(findings)
     yield _failures(findings)
+    yield _flags(findings)
+    yield from _explained(findings)
     yield _noise(findings)
     yield _again(findings.results)
 
@@ -258,16 +267,36 @@ def _explained(findings: Findings) -> Iterator[Section]:
 
 
 def _failures(findings: Findings) -> Section:
-    measured = findings.results.measured
-    failed = [m for known in measured.values() for m in known.values() if not m.timing]
-    if not failed:
+    """A row a kind, what explains it, and the commonest reasons with an example each."""
+    rows = telling.failures_rows(findings.trials)
+    if not rows:
         return Section("failures", "Failures", ("No configuration failed.",))
-    counts = Counter(m.outcome for m in failed)
+    explained = telling.causes_lines(causes(findings.trials), failed=True)
+    reasons = tuple(describe_failures(findings.results.measured))[:_MOST_FAILURES]
     return Section(
         "failures",
         "Failures",
-        (", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common()) + ".",),
-        lines=tuple(describe_failures(measured))[:_MOST_FAILURES],
+        head=telling.FAILURES_HEAD,
+        rows=tuple(rows),
+        lines=(*explained, "", *reasons),
+    )
+
+
+def _flags(findings: Findings) -> Section | None:
+    """What each value of each parameter does to the time, alone and in pairs."""
+    found = findings.effects
+    if found is None:
+        return None
+    told = tuple(telling.effects_lines(found, findings.results.campaign.space_name))
+    clear = [effect for effect in found.first if effect.is_clear][: telling.MOST_EFFECTS]
+    return Section(
+        "flags",
+        "Flags and parameters",
+        told if found.is_enough else told[:1],
+        plots.effects(clear) if clear else "",
+        telling.EFFECTS_HEAD,
+        tuple(telling.effects_rows(found)),
+        tuple(telling.pairs_lines(found.pairs)) if found.is_enough else told[1:],
     )
 
 

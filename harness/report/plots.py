@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.effects import Effect
 from harness.report.figures import Array, Boxes, Course, Distribution, HeatMap, SpeedUp
 from harness.starchart import Tree, draw
 
@@ -227,6 +228,24 @@ def importances(shares: pd.Series) -> str:
         axes.set_xlabel("share of the squared error that its splits take away")
 
     return _drawn(0.8 + _ROW * min(20, max(1, int((shares > 0).sum()))), paint)
+
+
+def effects(found: Sequence[Effect]) -> str:
+    """Ratios of times with their intervals, a row a value."""
+
+    def paint(axes: Axes) -> None:
+        rows = np.arange(len(found))
+        values = np.array([one.ratio for one in found])
+        spans = [[o.ratio - o.low for o in found], [o.high - o.ratio for o in found]]
+        axes.errorbar(values, rows, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
+        axes.set_yticks(rows, labels=[one.label for one in found])
+        axes.set_ylim(len(found) - 0.4, -0.6)
+        axes.axvline(1, color=_FAINT, linewidth=0.8)
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
+        axes.set_xlabel("time with it over time with the default's value, with its 95 % interval")
+
+    return _drawn(0.7 + _ROW * len(found), paint)
 
 
 def tree_picture(tree: Tree, depth: int = 3) -> str:

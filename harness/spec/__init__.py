@@ -1,5 +1,6 @@
 """YAML -> Spec. Every validation of a space there is; nothing after it doubts a Spec."""
 
+from harness.spec.catalogued import Notice
 from harness.spec.document import Document, read_document
 from harness.spec.load import Constraint, LaunchPlan, Spec, load_spec, load_specs
 from harness.spec.model import SpaceFile
@@ -12,6 +13,7 @@ __all__ = [
     "Constraint",
     "Document",
     "LaunchPlan",
+    "Notice",
     "Parameter",
     "ProgramPlan",
     "SpaceFile",

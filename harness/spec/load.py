@@ -19,6 +19,7 @@ from harness.records import Config, Input
 from harness.sources import Source
 from harness.spec import checks, messages, program_checks
 from harness.spec.baselines import Baseline, baselines_of, check_baselines, normalised
+from harness.spec.catalogued import NamedFlags, Notice, expand_flags
 from harness.spec.checks import Expressions
 from harness.spec.document import Document, read_document
 from harness.spec.files import Files, check_files
@@ -74,6 +75,8 @@ class Spec:
     host_text: str = field(repr=False)
     program: ProgramPlan | None = None
     baselines: tuple[Baseline, ...] = ()
+    named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
+    notices: tuple[Notice, ...] = ()  # what a person has to know of them
 
     def baselines_for(self, compiler: str | None) -> dict[str, Config]:
         """The baselines of a backend by name, beside the default; those that set flags of other
@@ -87,9 +90,31 @@ class Spec:
         """The compiler whose flags a program tunes; None where it tunes none."""
         return next((p.compiler for p in self.parameters if p.compiler is not None), None)
 
+    def is_bit_exact(self, compiler: str | None) -> bool:
+        """Whether a kernel must give the very bits that it gives without flags of this compiler:
+        where the space says so, or names flags of a catalogue that change no values."""
+        if self.program is not None or self._against == "reference":
+            return False
+        named = [n for n in self.named_flags if n.compiler == compiler]
+        return self.must_be_bit_exact or (bool(named) and not named[0].changes_values)
+
+    @property
+    def must_be_bit_exact(self) -> bool:
+        """Whether the space itself says so."""
+        return self._against == "baseline" and self.program is None
+
+    @property
+    def _against(self) -> object:
+        return getattr(self.verify, "against", None)
+
     def tuned_for(self, compiler: str | None) -> tuple[Parameter, ...]:
-        """The parameters of a backend: flags of other compilers are left out."""
-        return tuple(p for p in self.parameters if p.compiler in (None, compiler))
+        """The parameters of a backend: left out are flags of other compilers, and those that
+        its own compiler does not know (harness.flags.fitting)."""
+        return tuple(
+            p
+            for p in self.parameters
+            if p.compiler is None or (p.compiler == compiler and len(p.values) > 1)
+        )
 
     def with_measure(self, changes: Mapping[str, object]) -> Spec:
         """The same spec with other measurement options; raises UsageError for a bad value."""
@@ -114,7 +139,11 @@ class Spec:
             parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
         parts += [p.option or "" for p in self.parameters]
         parts += self.program.sha256_parts() if self.program is not None else []
-        parts.append(self.verify.model_dump_json())
+        # What is not said is not told: spaces of before keep their measurements.
+        unsaid = {"against"} if self._against is None else None
+        parts.append(self.verify.model_dump_json(exclude=unsaid))
+        if any(self.is_bit_exact(named.compiler) for named in self.named_flags):
+            parts.append("bit for bit")
         return _sha256(parts)
 
     @cached_property
@@ -140,8 +169,12 @@ def _sha256(parts: Sequence[str]) -> str:
 def load_spec(path: Path) -> Spec:
     """Read and validate a space file; raises SpecError with every fault that it has."""
     document = read_document(path)
-    if "program" in document.data:
-        return _load_program(document, path)
+    named, notices = expand_flags(document)
+    load = _load_program if "program" in document.data else _load_kernel
+    return dataclasses.replace(load(document, path), named_flags=named, notices=notices)
+
+
+def _load_kernel(document: Document, path: Path) -> Spec:
     model = _validated(document, SpaceFile)
     files = check_files(document, path.parent)
     expressions = checks.check_expressions(document)

@@ -13,12 +13,14 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetJsonSchemaHandler,
     StrictFloat,
     StrictInt,
     StrictStr,
     Tag,
     model_validator,
 )
+from pydantic_core import CoreSchema
 
 from harness.spec.tuned import Flag, FlagName, Name, Parameter, Part, Scalar, distinct, plain
 
@@ -88,7 +90,19 @@ class Kernel(Part):
         return (self.function,) if isinstance(self.function, str) else tuple(self.function)
 
 
-FlagGroup = Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS)]
+class _OrSelection:
+    """Tells editors that a selection of a catalogue may stand in place of declared flags; it is
+    resolved (harness.spec.catalogued) before the model validates."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        item = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+        named = [{"type": "string"}, {"type": "array", "minItems": 1, "items": item}]
+        return {"anyOf": [handler(core_schema), *named]}
+
+
+FlagGroup = Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS), _OrSelection()]
 """The flags of one compiler, by the name under which they are spelled."""
 
 
@@ -144,6 +158,17 @@ class Verify(Part):
 
     rtol: Number | None = Field(default=None, ge=0, lt=1, description="relative tolerance")
     atol: Number | None = Field(default=None, ge=0, description="absolute tolerance")
+
+
+class KernelVerify(Verify):
+    """When the result of a kernel is right."""
+
+    against: Literal["reference", "baseline"] | None = Field(
+        default=None,
+        description="`baseline`: beside reference(), the output must equal, bit for bit, that of "
+        "the same configuration without compiler flags; by default so for flags of a catalogue "
+        "that change no values, and else `reference`",
+    )
 
 
 class Measure(Part):
@@ -214,7 +239,7 @@ class SpaceFile(Part):
     baselines: Baselines = Field(default_factory=dict, description=BASELINES_HELP)
     launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
     inputs: Inputs = Field(description="what the kernel is run on")
-    verify: Verify = Field(default_factory=Verify, description="when a result is right")
+    verify: KernelVerify = Field(default_factory=KernelVerify, description="when a result is right")
     measure: Measure = Field(default_factory=Measure, description="how long to time")
     search: Search = Field(default_factory=Search, description="how to search")
 

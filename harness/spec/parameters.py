@@ -16,6 +16,7 @@ from harness.spec.tuned import (
     BooleanParameter,
     Flag,
     FlagRange,
+    FlagSwitch,
     FlagValues,
     IntegerParameter,
     LogIntegerParameter,
@@ -105,8 +106,9 @@ _LONG_OPTIONS = ("nvcc",)
 def _flag(name: str, flag: Flag, compiler: str) -> Parameter:
     spelled = ("--" if compiler in _LONG_OPTIONS else "-") + name
     if not isinstance(flag, (FlagRange, FlagValues)):
+        option = (flag.option if isinstance(flag, FlagSwitch) else None) or spelled
         known = flag_name(name)
-        return Parameter(known, "boolean", (False, True), "flag", False, compiler, spelled)
+        return Parameter(known, "boolean", (False, True), "flag", False, compiler, option)
     values: Values = (
         flag.values if isinstance(flag, FlagValues) else range(flag.min, flag.max + 1, flag.step)
     )

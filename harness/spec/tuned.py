@@ -169,10 +169,24 @@ Option = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_has_place_f
 _OPTION_HELP = "how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is wrong"
 
 
+def _has_no_place_for_value(option: str) -> str:
+    if "{value}" in option:
+        raise ValueError(f"a boolean flag is there or not and takes no value, but got '{option}'")
+    return option
+
+
+SwitchOption = Annotated[
+    StrictStr, AfterValidator(plain), AfterValidator(_has_no_place_for_value), Field(min_length=1)
+]
+
+
 class FlagSwitch(_Conditional):
-    """A compiler flag that is there or not; `boolean` alone says the same without a `when`."""
+    """A compiler flag that is there or not; `boolean` alone says the same where that is all."""
 
     type: Literal["boolean"] = Field(description="boolean: there or not")
+    option: SwitchOption | None = Field(
+        default=None, description="how the flag is spelled, where --NAME (nvcc) or -NAME is wrong"
+    )
 
 
 class FlagRange(_Range, _Conditional):

@@ -28,8 +28,7 @@ from harness.backends.command.sandbox import (
 from harness.backends.elf import executed_sha256
 from harness.environment import notes, processor
 from harness.errors import BackendUnavailable, BuildFailed
-from harness.flags.catalogue import COMPILERS
-from harness.flags.conflicts import conflicts
+from harness.flags.conflicts import require_obeyed
 from harness.records import Build, DeviceLimits, Environment
 from harness.spec import ProgramPlan
 from harness.spec.program import OUTPUT_MARK, digest_of
@@ -173,10 +172,8 @@ class CommandCompiler:
             raise BuildFailed(f"the build {ended.told}\n{log}".strip())
         if not output.is_file():
             raise BuildFailed(f"the build ended well, but did not write {{output}}\n{log}".strip())
-        told = conflicts(self._compiler, log) if self._compiler in COMPILERS else ()
-        if told:
-            # It was built, but not with the flags that it would be filed under.
-            raise BuildFailed("the compiler did not obey its flags\n" + "\n".join(told))
+        if self._compiler is not None:
+            require_obeyed(self._compiler, log)
         return output.read_bytes(), log
 
     def _binary(self, build: CommandBuild, data: bytes, compile_s: float, log: str) -> Binary:

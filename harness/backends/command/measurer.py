@@ -15,6 +15,7 @@ from harness.backends.command.building import CommandBackend, CommandBuild
 from harness.backends.command.proof import Reference
 from harness.backends.command.trial import ProgramJob
 from harness.builds import Builds
+from harness.doubt import PROOF_RUNS, proved, refused
 from harness.errors import BackendUnavailable, BuildFailed, HostModuleError, UsageError
 from harness.processes import Processes, ProcessLost
 from harness.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
@@ -26,8 +27,6 @@ from harness.timing import Sampling
 _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
 """For verification and cleaning up, beyond the deadline that programs are killed at."""
-
-_PROOF_RUNS = 5
 
 
 def backend_of(spec: Spec) -> CommandBackend:
@@ -242,21 +241,19 @@ class CommandMeasurer:
             return found
         if self._plan.verify.against == "nothing" and not reference.has_words:
             why = "nothing can prove it, since the default writes nothing to compare it with"
-            return proof.refused(found, doubt, why)
+            return refused(found, doubt, why)
         try:
             binary = self._builds.anew(command_build(self._spec, space, job.config, job.input))
         except BuildFailed as error:
-            return proof.refused(found, doubt, f"a second build failed: {error}")
-        sampling = dataclasses.replace(job.sampling, repeats=_PROOF_RUNS)
+            return refused(found, doubt, f"a second build failed: {error}")
+        sampling = dataclasses.replace(job.sampling, repeats=PROOF_RUNS)
         again, _ = self._measured(
             dataclasses.replace(
                 job, binary=binary, sampling=sampling, best_s=None, proof=reference.output
             )
         )
         why_not = proof.why_unproved(again, found, reference)
-        return (
-            proof.proved(found, doubt) if why_not is None else proof.refused(found, doubt, why_not)
-        )
+        return proved(found, doubt) if why_not is None else refused(found, doubt, why_not)
 
     def _measured(self, job: ProgramJob) -> tuple[Measurement, bool]:
         try:

@@ -1,0 +1,382 @@
+"""What values of parameters do: to failures, to times, and to a winner."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import random
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.analyse import main
+from harness.effects import Trials, causes, effects_on_time, reduce
+from harness.effects.minimal import Verdict
+from harness.effects.regression import fit, within
+from harness.effects.telling import effects_lines
+from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.report.page import page
+from harness.search.techniques.designed import _Design
+from harness.space import Space
+from harness.tables import read_results
+from tests.replays import FormulaMeasurer, make_spec, opened
+
+DEFAULT: dict[str, Value] = {
+    "fast": False,
+    "ftz": False,
+    "unroll": 1,
+    "cache": None,
+    "layout": "row",
+    **{f"f{number}": False for number in range(6)},
+}
+VALUES: dict[str, Sequence[Value]] = {
+    "unroll": (1, 2, 4, 8),
+    "cache": (None, "ca", "cg"),
+    "layout": ("row", "column", "tile"),
+}
+
+ENDS = ["outcome", "message", "time_s", "unbiased", "input", "configuration"]
+Ends = Callable[[dict[str, Value], random.Random], str | float]
+
+
+def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Trials:
+    """Uniform samples of DEFAULT's parameters: each ends with a time or an outcome."""
+    rng, rows = random.Random(seed), []
+    for number in range(count):
+        config = {name: rng.choice(VALUES.get(name, (False, True))) for name in DEFAULT}
+        for given in range(inputs):
+            end = ends({**config, "n": given}, rng)
+            failed = isinstance(end, str)
+            told = {
+                "n": given,
+                "outcome": end if failed else "ok",
+                "message": "as planned" if failed else "",
+                "time_s": math.nan if failed else end,
+                "unbiased": True,
+                "input": given,
+                "configuration": number,
+            }
+            rows.append({**config, **told})
+    whole = pd.DataFrame({name: pd.Series([row[name] for row in rows]) for name in rows[0]})
+    settings = {
+        name: pd.Series([row[name] for row in rows], dtype=object) for name in ("n", *DEFAULT)
+    }
+    features = ("n",) if inputs > 1 else ()
+    return Trials(pd.DataFrame(settings), whole[ENDS], features, tuple(DEFAULT), DEFAULT)
+
+
+# ----------------------------------------------------------------------------- failures
+
+
+def planted(config: dict[str, Value], rng: random.Random) -> str | float:
+    """Fast mathematics with ftz is wrong nearly always, `cg` never builds, else little fails."""
+    if config["cache"] == "cg":
+        return "build_failed"
+    wrong = 0.94 if config["fast"] and not config["ftz"] else 0.02
+    return "wrong_result" if rng.random() < wrong else 1e-3
+
+
+def test_the_pair_and_the_value_that_explain_failures_are_found_and_told() -> None:
+    found = causes(tried(planted))
+    assert [(cause.kind, [str(c) for c in cause.conditions]) for cause in found] == [
+        ("build_failed", ["cache=cg"]),
+        ("wrong_result", ["fast=true", "ftz=false"]),
+    ]
+    builds, wrong = found
+    assert builds.failed == builds.count
+    assert builds.others_failed == 0
+    assert wrong.count + wrong.others == 600 - builds.count  # what did not build tells nothing
+    assert wrong.low < 0.94 < wrong.high
+    assert str(wrong) == (
+        f"wrong_result: {wrong.failed / wrong.count:.0%} [{wrong.low:.0%}, {wrong.high:.0%}] of "
+        f"{wrong.count} configurations with fast=true and ftz=false "
+        f"({wrong.others_failed / wrong.others:.0%} of the others); they explain "
+        f"{wrong.failed / (wrong.failed + wrong.others_failed):.0%} of these failures"
+    )
+
+
+def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_told() -> None:
+    def end(config: dict[str, Value], _: random.Random) -> str | float:
+        unroll = config["unroll"]
+        assert isinstance(unroll, int)
+        return "launch_failed" if unroll >= 4 or (config["f0"] and config["f1"]) else 1e-3
+
+    told = [{str(c) for c in cause.conditions} for cause in causes(tried(end))]
+    assert told == [{"unroll >= 4"}, {"f0=true", "f1=true"}]
+
+
+def test_failures_by_chance_have_no_cause() -> None:
+    for seed in range(5):
+        assert (
+            causes(tried(lambda _, rng: "crashed" if rng.random() < 0.2 else 1e-3, seed=seed)) == []
+        )
+
+
+def test_the_same_failure_on_many_inputs_is_evidence_once() -> None:
+    """Two of three configurations with an accidental value fail, on each of 50 inputs."""
+
+    def end(config: dict[str, Value], _: random.Random) -> str | float:
+        digest = int(Config({k: v for k, v in config.items() if k != "n"}).digest[:4], 16)
+        return "build_failed" if digest % 4 == 0 else 1e-3
+
+    assert causes(tried(end, count=24, inputs=50)) == []
+
+
+# -------------------------------------------------------------------------------- times
+
+
+def slow(config: dict[str, Value], rng: random.Random) -> float:
+    """Two first-order effects, and one of a pair."""
+    factor = (0.8 if config["fast"] else 1) * (1.3 if config["unroll"] == 4 else 1)
+    factor *= 0.7 if config["ftz"] and config["layout"] == "tile" else 1
+    given = config["n"]
+    assert isinstance(given, int)
+    return 1e-3 * 10**given * factor * math.exp(rng.gauss(0, 0.05))
+
+
+def test_effects_have_the_planted_size_and_others_are_none() -> None:
+    found = effects_on_time(tried(slow))
+    clear = {effect.label: effect for effect in found.first if effect.is_clear}
+    assert set(clear) == {"fast=true", "unroll=4", "ftz=true", "layout=tile"}
+    assert clear["fast=true"].low < 0.8 < clear["fast=true"].high
+    assert clear["unroll=4"].low < 1.3 < clear["unroll=4"].high
+    assert clear["unroll=4"].baselines == ("1",)
+    (pair,) = found.pairs
+    assert pair.label == "ftz=true and layout=tile"
+    assert pair.low < 0.7 < pair.high
+    assert next(iter(found.shares)) == "fast"
+    assert sum(found.shares.values()) < 1
+
+
+def test_every_input_has_a_level_of_its_own_and_a_configuration_is_one_cluster() -> None:
+    one, many = (effects_on_time(tried(slow, 200, inputs)) for inputs in (1, 3))
+    assert many.samples == 3 * one.samples
+    widths = [
+        next(math.log(e.high / e.low) for e in found.first if e.label == "fast=true")
+        for found in (one, many)
+    ]
+    assert widths[0] / 3 < widths[1] < widths[0]
+
+
+def test_intervals_cover_and_chance_is_not_clear() -> None:
+    hits, clear = [], 0
+    for seed in range(20):
+        found = effects_on_time(tried(slow, 120, seed=seed))
+        effect = next(effect for effect in found.first if effect.label == "fast=true")
+        hits.append(effect.low < 0.8 < effect.high)
+        clear += sum(effect.is_clear for effect in found.first if effect.names[0].startswith("f1"))
+    assert np.mean(hits) > 0.8
+    assert clear <= 1
+
+
+def test_what_a_search_asked_for_is_not_used() -> None:
+    found = tried(slow)
+    biased = dataclasses.replace(found, ends=found.ends.assign(unbiased=False))
+    told = effects_on_time(biased)
+    assert not told.is_enough
+    assert told.samples == 0
+    assert effects_on_time(tried(slow, told.fewest)).is_enough
+
+
+def test_least_squares_tells_what_the_rows_do_not_determine() -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, 2, (60, 3)).astype(float)
+    columns = within(np.column_stack([columns, columns[:, 0]]), np.zeros(60, dtype=np.intp))
+    found = fit(columns, columns[:, 1] * 2.0, 1, np.arange(60))
+    assert found.estimable.tolist() == [False, True, True, False]
+    assert found.coefficients[1] == pytest.approx(2.0)
+
+
+# ------------------------------------------------------------------------------- minimal
+
+
+def in_turn(times: Callable[[Config], float]) -> Callable[[Sequence[Config]], list[Measurement]]:
+    """Ten samples a configuration, with a spread of half a percent; infinity is a failure."""
+
+    def measure(configs: Sequence[Config]) -> list[Measurement]:
+        return [_measured(config, times(config)) for config in configs]
+
+    return measure
+
+
+def _measured(config: Config, time_s: float) -> Measurement:
+    if math.isinf(time_s):
+        return Measurement(config, Input({}), Outcome.WRONG_RESULT, message="planned")
+    rng = random.Random(config.digest)
+    samples_s = tuple(time_s * math.exp(rng.gauss(0, 0.005)) for _ in range(10))
+    return Measurement(config, Input({}), Outcome.OK, Timing(samples_s, StopReason.INTERLEAVED))
+
+
+PLAIN = Config({f"f{number}": False for number in range(8)})
+ALL = Config({f"f{number}": True for number in range(8)})
+
+
+def test_only_what_the_time_needs_is_left() -> None:
+    def time_s(config: Config) -> float:
+        return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
+
+    found = reduce(ALL, PLAIN, in_turn(time_s), lambda c: c, order=["f2"])
+    assert found.needed == ("f2", "f5")
+    assert found.ratio is not None
+    assert found.ratio.low < 1.02
+    tried_again = [step.name for step in found.steps][-2:]  # f2 is said to matter least of two
+    assert tried_again == ["f5", "f2"]
+    assert str(found).startswith("2 of 8 settings are needed: f2=true, f5=true; ")
+
+
+def test_small_losses_do_not_add_up() -> None:
+    """Each flag is worth 0.9 %, in the noise of ten samples or not; together they are not."""
+
+    def time_s(config: Config) -> float:
+        return 1e-3 * 1.009 ** sum(not value for value in config.values())
+
+    found = reduce(ALL, PLAIN, in_turn(time_s), lambda c: c)
+    assert len(found.needed) >= 6
+    assert time_s(found.config) / time_s(ALL) < 1.02
+
+
+def test_what_is_illegal_or_fails_without_it_stays() -> None:
+    def legal(config: Config) -> Config | None:
+        return None if config["f1"] and not config["f0"] else config
+
+    def time_s(config: Config) -> float:
+        return 1e-3 if config["f1"] else math.inf
+
+    found = reduce(ALL, PLAIN, in_turn(time_s), legal)
+    assert found.needed == ("f0", "f1")
+    verdicts = {step.name: step.verdict for step in found.steps}
+    assert verdicts["f0"] is Verdict.ILLEGAL
+    assert verdicts["f1"] is Verdict.FAILED
+
+
+def test_a_lucky_drop_is_put_back() -> None:
+    """The last look is a fresh one: at the first, f0 seemed not to matter."""
+    looks = {"count": 0}
+
+    def measure(configs: Sequence[Config]) -> list[Measurement]:
+        looks["count"] += 1
+        factor = 1.0 if looks["count"] == 1 else 1.2
+        return [_measured(c, 1e-3 * (1 if c["f0"] else factor)) for c in configs]
+
+    one, none = Config({"f0": True}), Config({"f0": False})
+    found = reduce(one, none, measure, lambda c: c)
+    assert found.config == one
+    assert [step.verdict for step in found.steps] == [Verdict.DROPPED, Verdict.PUT_BACK]
+
+
+# ------------------------------------------------------------------------------- designed
+
+TWO_LEVELS = f"""\
+name: two
+kernel: {{function: kernel, source: kernel.cl, host: kernel.py}}
+parameters:
+{chr(10).join(f"  P{number}: {{type: boolean, default: false}}" for number in range(11))}
+launch: {{group: [1], grid: [1]}}
+inputs: {{features: [n], values: [{{n: 1}}]}}
+"""
+
+
+@pytest.fixture
+def two_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Space:
+    kernel = "kernel " + " ".join(f"P{number}" for number in range(11))
+    monkeypatch.setattr("tests.replays.KERNEL", kernel)
+    spec = make_spec(tmp_path, TWO_LEVELS)
+    return Space.of(spec, spec.inputs[0], None)
+
+
+def test_a_design_of_two_levels_is_plackett_and_burmans_with_its_mirror_image(
+    two_levels: Space,
+) -> None:
+    design, taken = _Design(two_levels, random.Random(3)), list[Config]()
+    for _ in range(32):
+        asked = Config(design.propose(two_levels, set(taken), []))
+        design.add(asked)
+        taken.append(asked)
+    signs = 2 * two_levels.places_of(taken) - 1
+    first = np.column_stack([np.ones(16), signs[:16]])
+    assert (first.T @ first == 16 * np.eye(12)).all()
+    pairs = np.array([signs[:, a] * signs[:, b] for a in range(11) for b in range(a)]).T
+    assert (pairs.T @ signs == 0).all()  # no first-order effect has a pairwise one in it
+
+
+# ------------------------------------------------------------------------------- the command
+
+SPACE = """\
+name: flags
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64, 256], default: 256}
+  TILE: {values: [1, 2], default: 1}
+  UNROLL: {values: [1, 2, 4], default: 1}
+  CACHE: {type: boolean, default: false}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}]}
+"""
+
+
+def flag_s(_: Input, config: Config) -> float:
+    """256 with TILE=2 does not build; UNROLL=4 costs a fifth."""
+    if config["BLOCK"] == 256 and config["TILE"] == 2:
+        return math.inf
+    return 1e-3 * (1.2 if config["UNROLL"] == 4 else 1)
+
+
+def test_analyse_tells_causes_and_effects(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, place = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, place, FormulaMeasurer(flag_s), technique=["Designed"]) as (run, _):
+        run.run()
+    assert main([str(place)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"build_failed: 100% \[\d+%, 100%\] of \d configurations with ", out)
+    assert "with BLOCK=256 and TILE=2 (0% of the others); they explain 100% of these" in out
+    assert re.search(r"from \d+ designed or uniform samples of \d+ configurations", out)
+    assert "UNROLL 4 1 1.20x [1.20, 1.20]" in out
+    assert re.search("No effect beyond chance and half a percent: (BLOCK|TILE|CACHE), ", out)
+
+
+def test_without_unbiased_samples_it_is_told_what_to_run() -> None:
+    found = tried(slow)
+    biased = dataclasses.replace(found, ends=found.ends.assign(unbiased=False))
+    first, command = effects_lines(effects_on_time(biased), "flags")
+    assert "there are 0 configurations that a design or uniform draws asked for" in first
+    assert command.endswith("spaces/flags.yaml --technique Designed --test-limit 50")
+
+
+THIRTY = {f"F{number}": (False, True) if number % 2 else (1, 2, 4, 8) for number in range(30)}
+
+
+def thirty_s(_: Input, config: Config) -> float:
+    """One pair that fails, one flag that counts, and a spread of a percent."""
+    chance = int(config.digest[:8], 16) / 16**8
+    if config["F1"] and config["F0"] == 4:
+        return math.inf
+    return 1e-3 * (1.5 if config["F3"] else 1) * (1 + 0.02 * chance)
+
+
+def test_the_report_of_a_large_sweep_stays_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thirty flags; a page that listed all configurations would have 120 KB more."""
+    monkeypatch.setattr("tests.replays.KERNEL", f"kernel {' '.join(THIRTY)}")
+    lines = [
+        f"  {name}: {{values: {list(values)}, default: {values[0]}}}".lower().replace("f", "F", 1)
+        for name, values in THIRTY.items()
+    ]
+    text = TWO_LEVELS[: TWO_LEVELS.index("  P0")] + "\n".join(lines)
+    text += TWO_LEVELS[TWO_LEVELS.index("\nlaunch") :]
+    place = tmp_path / "r.db"
+    asked = {"technique": ["UniformRandom"], "test_limit": 300}
+    with opened(make_spec(tmp_path, text), place, FormulaMeasurer(thirty_s), **asked) as (run, _):
+        run.run()
+    told = page(read_results([str(place)]), datetime.datetime.now(datetime.timezone.utc))
+    assert len(told) < 150_000
+    assert "configurations with F0=4 and F1=true" in told
+    assert "<td>F3</td><td>true</td><td>false</td><td>1.50x</td>" in told
+    assert "no two are known to have the same machine code" in told
