@@ -236,9 +236,15 @@ def baselines_table(reports: Sequence[InputReport]) -> Table | None:
         table.add_column(name, justify="right", no_wrap=True)
     for report in reports:
         found = (report.over.get(name) for name in names)
-        told = (format_ratio(ratio) if ratio else "failed" for ratio in found)
+        told = (_over(ratio) for ratio in found)
         table.add_row(Text(str(report.given)), *map(Text, told))
     return table
+
+
+def _over(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return "failed"
+    return "is the best" if ratio.low == ratio.high == 1 else format_ratio(ratio)
 
 
 def _shared_told(count: int) -> str:

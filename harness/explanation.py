@@ -19,6 +19,7 @@ from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.published import candidate_table
 from harness.dispatching.study import judgeable
 from harness.errors import UsageError
+from harness.results import SEARCHED
 from harness.starchart import Accuracy, Growth, Target, Tree, cross_validate, grow, pool
 from harness.starchart.axes import is_numeric, must_have, numbers, values_of
 from harness.stargazer import fit_linear
@@ -64,7 +65,7 @@ def samples(results: Results) -> Samples:
     there are many of few configurations."""
     table = results.table()
     measured = table["measured"]
-    works = (measured["stage"] != "final") & (measured["outcome"] == "ok")
+    works = measured["stage"].isin(SEARCHED) & (measured["outcome"] == "ok")
     plain = measured[works].drop(
         columns=["stage", "outcome", "mean_s", "std_s", "samples_s", "requestor", "message"]
     )

@@ -68,7 +68,9 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--test-limit", type=_count, metavar="N", help="tests per input; with --validate as a mean"
     )
-    group.add_argument("--stop-after", type=_duration, metavar="SECONDS", help="for all inputs")
+    group.add_argument(
+        "--stop-after", "--max-time", type=_duration, metavar="SECONDS", help="for all inputs"
+    )
     group.add_argument(
         "--technique", "-t", action="append", metavar="NAME", help="may be given several times"
     )
@@ -139,7 +141,23 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="seconds and time of each new best; one file an input",
     )
-    group.add_argument("--quiet", action="store_true", help="only the result, no progress")
+    group.add_argument(
+        "--quiet", "--no-progress", action="store_true", help="only the result, no progress"
+    )
+    group.add_argument(
+        "--no-cross",
+        action="store_true",
+        help="do not measure each winner on the other inputs, from which the choice by input is "
+        "learnt",
+    )
+    group.add_argument(
+        "--no-reduce",
+        action="store_true",
+        help="do not find out which of a winner's flags are needed",
+    )
+    group.add_argument(
+        "--report", type=_page, metavar="FILE", help="write what came of it as an HTML page as well"
+    )
 
 
 _LARGEST = 10**9
@@ -188,13 +206,19 @@ def _within(text: str, is_allowed: Callable[[float], bool], told: str) -> float:
     return number
 
 
+def _page(text: str) -> Path:
+    if not text.lower().endswith((".html", ".htm")):
+        raise argparse.ArgumentTypeError(f"must end in .html, got {text!r}")
+    return Path(text)
+
+
 def _text(text: str) -> str:
     if not text or not text.isprintable():
         raise argparse.ArgumentTypeError(f"must be a text of printable characters, got {text!r}")
     return text
 
 
-_ONLY_ONCE = ("--fresh", "--test-limit", "--stop-after")
+_ONLY_ONCE = ("--fresh", "--test-limit", "--stop-after", "--max-time")
 _TECHNIQUE = ("--technique", "-t", "--validate")
 _FLAGS = ("--fresh",)
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.dispatching.matrix import Matrix, make_matrix
+from harness.effects.minimal import Reduction, again
 from harness.errors import UsageError
 from harness.expression import Expression
 from harness.records import Config, Input, Measurement
 from harness.results import (
+    SEARCHED,
     Campaign,
     Key,
     Row,
@@ -25,6 +27,7 @@ from harness.results import (
     read_measurements,
     reading,
     shown_place,
+    turns,
 )
 from harness.timing import is_within_noise
 
@@ -55,7 +58,7 @@ class Results:
         """Of each input the configurations that were searched, or measured across inputs."""
         found: dict[Input, dict[Config, Measurement]] = {}
         for row in self.rows:
-            if row.stage != "final":
+            if row.stage in SEARCHED:
                 found.setdefault(row.measurement.input, {})[row.measurement.config] = (
                     row.measurement
                 )
@@ -76,6 +79,27 @@ class Results:
         tuned = {name for known in self.measured.values() for config in known for name in config}
         told = self.campaign.default
         return Config({name: value for name, value in told.items() if name in tuned})
+
+    @cached_property
+    def baselines(self) -> Mapping[str, Config]:
+        """The named baselines of what was tuned, beside the default."""
+        default = self.default
+        return {
+            name: Config({**default, **values})
+            for name, values in self.campaign.baselines.items()
+            if set(values) <= set(default)
+        }
+
+    @cached_property
+    def reductions(self) -> Mapping[Input, Reduction]:
+        """Of each input what of its winner is needed, where that was measured."""
+        rows: dict[Input, list[Row]] = {}
+        for row in self.rows:
+            if row.stage == "reduced":
+                rows.setdefault(row.measurement.input, []).append(row)
+        flags = [name for name, role in self.campaign.roles.items() if role == "flag"]
+        found = {given: again(turns(known), self.default, flags) for given, known in rows.items()}
+        return {given: reduction for given, reduction in found.items() if reduction is not None}
 
     @cached_property
     def constraints(self) -> tuple[str, ...]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from harness.backends.choose import Backend, choose
 from harness.processes import Processes, count_of_builders
+from harness.results import connect
+from tests.fakes import forget_device
+
+_BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -19,8 +25,24 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         # PoCL looks at this once a process, whatever later tests set.
         (cache / "pocl").mkdir()
         patch.setenv("POCL_CACHE_DIR", str(cache / "pocl"))
+        # PoCL's optimiser takes three times as long as all else that it does for a kernel.
+        patch.setenv(_BUILD_OPTIONS, "-cl-opt-disable")
         # pytest-xdist gives its workers the width of the terminal; output is tested without one.
         patch.delenv("COLUMNS", raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """What a test has committed need not outlive the machine, and a disk takes milliseconds."""
+    set_up_writer = connect._set_up_writer
+
+    def without_waiting(connection: Any, record: object) -> None:
+        set_up_writer(connection, record)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connect, "_set_up_writer", without_waiting)
         yield
 
 
@@ -34,23 +56,64 @@ class _KeptProcesses(Processes):
         super().close()
 
 
+Pair = tuple[Processes, Processes]
+"""The device's process, and the builders."""
+
+
+@contextmanager
+def _kept(builders: int) -> Iterator[Pair]:
+    pair = _KeptProcesses(1), _KeptProcesses(builders)
+    yield pair
+    for processes in pair:
+        processes.end()
+
+
 @pytest.fixture(scope="session")
-def _opencl_processes() -> Iterator[tuple[Processes, Processes]]:
-    """The device's process, and the builders."""
-    device, builders = _KeptProcesses(1), _KeptProcesses(count_of_builders())
-    yield device, builders
-    device.end()
-    builders.end()
+def _opencl_processes() -> Iterator[Pair]:
+    with _kept(count_of_builders()) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="session")
+def _optimising_processes() -> Iterator[Pair]:
+    with _kept(count_of_builders()) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="session")
+def _fake_processes() -> Iterator[Pair]:
+    with _kept(1) as pair:
+        yield pair
+
+
+def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on all measurers have these processes: to start new ones, and PoCL's compiler in
+    them, takes longer than to measure a kernel."""
+    device, builders = pair
+    monkeypatch.setattr("harness.workers.Processes", lambda _: device)
+    monkeypatch.setattr("harness.builds.Processes", lambda _: builders)
 
 
 @pytest.fixture
-def opencl(
-    _opencl_processes: tuple[Processes, Processes], monkeypatch: pytest.MonkeyPatch
-) -> Backend:
-    """PoCL. All measurers of it have the same processes, for tests that do not ask what a new one
-    brings: to start it, and PoCL's compiler in it, takes longer than to measure a kernel."""
+def opencl(_opencl_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """PoCL, for tests that do not ask what a new process brings."""
     pytest.importorskip("pyopencl")
-    device, builders = _opencl_processes
-    monkeypatch.setattr("harness.workers.Processes", lambda _: device)
-    monkeypatch.setattr("harness.builds.Processes", lambda _: builders)
+    _share(_opencl_processes, monkeypatch)
     return choose("opencl")
+
+
+@pytest.fixture
+def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """PoCL as users have it."""
+    pytest.importorskip("pyopencl")
+    monkeypatch.delenv(_BUILD_OPTIONS)
+    _share(_optimising_processes, monkeypatch)
+    return choose("opencl")
+
+
+@pytest.fixture
+def fake_processes(_fake_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes in which no device is open yet, for measurers of a fake one."""
+    for processes in _fake_processes:
+        processes.run(forget_device, timeout_s=60)
+    _share(_fake_processes, monkeypatch)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness import device_process
 from harness.backends.base import Argument, Binary, Compiler, Device, Launch, Program
 from harness.backends.choose import Backend
 from harness.backends.launch_checks import why_unlaunchable
@@ -209,6 +210,11 @@ class _JournalDevice(FakeDevice):
         with _noted(self._backend.journal, "launch"):
             time.sleep(self._backend.launch_s)
             return super().launch(module, launches)
+
+
+def forget_device() -> None:
+    """A process that has opened nothing: the next backend opens its own device and compiler."""
+    device_process._device = device_process._compiler = device_process._prepared = None
 
 
 class _noted:  # noqa: N801 (a context manager)

@@ -264,6 +264,7 @@ def test_failed_build_leaves_no_file_behind(
 def test_options_of_the_environment_are_part_of_the_identity(
     compiler: OpenClCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS", raising=False)
     before = compiler.identity
     monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-fast-relaxed-math")
     assert compiler.identity == f"{before}, PYOPENCL_BUILD_OPTIONS=-cl-fast-relaxed-math"

@@ -15,8 +15,8 @@ from PIL import Image
 from harness.dispatching.matrix import make_matrix
 from harness.errors import UsageError
 from harness.records import Config, Input
-from harness.report import figures
-from harness.report.__main__ import main, write
+from harness.report import figures, write_report
+from harness.report.__main__ import main
 from harness.tables import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -86,9 +86,9 @@ def test_heat_map_keeps_what_is_best_or_chosen() -> None:
     assert found.slowdowns[0, kept.index(40)] == 1
 
 
-def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_told(results: Results, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"x.html cannot be written: No such file or directory"):
-        write(tmp_path / "none" / "x.html", "<html>")
+        write_report(tmp_path / "none" / "x.html", [results])
 
 
 # --------------------------------------------------------------------------- in a browser
@@ -133,7 +133,7 @@ def test_the_page_shows_every_section_without_network(
     assert opened_page.locator("h1").inner_text() == "<b>A small</b> space"
     sections = opened_page.locator("section")
     titles = [one.locator("h2").inner_text() for one in sections.all()]
-    assert len(titles) == len(set(titles)) == 12
+    assert len(titles) == len(set(titles)) == 13
     assert opened_page.locator("nav a").all_inner_texts() == titles
     pictures = opened_page.locator("figure")
     assert pictures.count() >= 8

@@ -8,13 +8,14 @@ import operator
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -85,31 +86,40 @@ def random_problem(rng: random.Random) -> tuple[Domains, list[str]]:
     return domains, texts
 
 
-@pytest.fixture(params=["tables", "diagrams of tables", "diagrams of conditions", "any"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+WAYS = {
+    "tables": {},
+    "diagrams of tables": {"solver.MAX_JOINT_ENTRIES": 0},
+    "diagrams of conditions": {
+        "solver.MAX_JOINT_ENTRIES": 0,
+        "reduction._MAX_ENTRIES": 1,
+        "reduction._MAX_ENTRIES_OF_FEW": 1,
+    },
+    "any": {"solver.MAX_JOINT_ENTRIES": 12, "reduction._MAX_ENTRIES_OF_FEW": 9},
+}
+
+
+@contextmanager
+def solved_by(way: str) -> Iterator[None]:
     """How problems are solved that are too small to be solved but in one way."""
-    if request.param.startswith("diagrams"):
-        monkeypatch.setattr("harness.solving.solver.MAX_JOINT_ENTRIES", 0)
-    if request.param == "diagrams of conditions":
-        monkeypatch.setattr("harness.solving.reduction._MAX_ENTRIES", 1)
-        monkeypatch.setattr("harness.solving.reduction._MAX_ENTRIES_OF_FEW", 1)
-    if request.param == "any":
-        monkeypatch.setattr("harness.solving.solver.MAX_JOINT_ENTRIES", 12)
-        monkeypatch.setattr("harness.solving.reduction._MAX_ENTRIES_OF_FEW", 9)
-    return str(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        for limit, value in WAYS[way].items():
+            patch.setattr(f"harness.solving.{limit}", value)
+        yield
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_random_problems_agree_with_brute_force(seed: int, way: str) -> None:
+def test_random_problems_agree_with_brute_force(seed: int) -> None:
     domains, texts = random_problem(random.Random(seed))
     try:
         expected = brute_force(domains, texts, {"m": 3})
-        solutions = solve(domains, texts, m=3)
     except ExpressionError:
         return  # what cannot be computed has tests of its own
-    assert not solutions.left_out
-    assert len(expected) == solutions.count
-    assert agrees_with_brute_force(domains, texts, m=3)
+    for way in WAYS:
+        with solved_by(way):
+            solutions = solve(domains, texts, m=3)
+            assert not solutions.left_out, way
+            assert len(expected) == solutions.count, way
+            assert set(listed(solutions)) == expected, way
 
 
 # Everything that the language has, over whole numbers, fractions, zeros and truths.
@@ -143,19 +153,22 @@ CONDITIONS = st.recursive(
 NUMBERS: Domains = {"A": range(4), "B": (1, 2, 4), "C": (False, True), "D": (-1, 0.5, 2)}
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, deadline=None)
 @given(texts=st.lists(CONDITIONS, min_size=1, max_size=3))
-def test_any_conditions_agree_with_brute_force(texts: list[str], way: str) -> None:
+def test_any_conditions_agree_with_brute_force(texts: list[str]) -> None:
     try:
         expected = brute_force(NUMBERS, texts, {"m": 3})
-        solutions = solve(NUMBERS, texts, m=3)
     except ExpressionError:
         return
-    assert set(listed(solutions)) >= expected
-    if not solutions.left_out:
-        assert len(listed(solutions)) == len(expected)
+    for way in WAYS:
+        with solved_by(way):
+            try:
+                solutions = solve(NUMBERS, texts, m=3)
+            except ExpressionError:
+                continue
+            found = listed(solutions)
+        assert set(found) >= expected, way
+        assert solutions.left_out or len(found) == len(expected), way
 
 
 @settings(max_examples=300, deadline=None)
@@ -251,12 +264,14 @@ def test_equal_chains_of_constraints_give_distinct_solutions() -> None:
     assert agrees_with_brute_force(domains, [f"P{i} <= P{i + 1}" for i in range(4)])
 
 
+@pytest.mark.parametrize("way", WAYS)
 def test_indices_and_draws_are_the_same_solutions(way: str) -> None:
     domains: Domains = {"A": range(1, 9), "B": (1, 2, 4), "C": ("x", "y"), "D": range(3)}
-    solutions = solve(domains, ["A % B == 0", "C == 'x' or A * D > 4"])
-    places = solutions.places(range(solutions.count))
+    with solved_by(way):
+        solutions = solve(domains, ["A % B == 0", "C == 'x' or A * D > 4"])
+        places = solutions.places(range(solutions.count))
+        drawn = Counter(map(tuple, solutions.draw(np.random.default_rng(1), 5000).tolist()))
     assert len(set(map(tuple, places.tolist()))) == solutions.count
-    drawn = Counter(map(tuple, solutions.draw(np.random.default_rng(1), 5000).tolist()))
     assert set(drawn) == set(map(tuple, places.tolist()))
     assert chisquare(list(drawn.values())).pvalue > 1e-3
 

@@ -94,9 +94,35 @@ def of_part(folder: Path, part: str) -> list[tuple[int, int]]:
         ).fetchall()
 
 
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A validation that has ended: where, of which measurer, and what came of it."""
+
+    folder: Path
+    measurer: FormulaMeasurer
+    found: Validation
+
+
+@pytest.fixture(scope="module")
+def of_noise(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """120 samples of what no tree can predict."""
+    folder, measurer = tmp_path_factory.mktemp("noise"), FormulaMeasurer(noise_s)
+    return Finished(folder, measurer, validation(folder, measurer, test_limit=40))
+
+
+FEW = 40
+
+
+@pytest.fixture
+def few_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer than are usual, where it is not asked how many."""
+    monkeypatch.setattr("harness.validation.RESERVED", FEW)
+
+
 # ------------------------------------------------------------------------------- the tree
 
 
+@pytest.mark.usefixtures("few_reserved")
 def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
     found = validation(tmp_path, FormulaMeasurer(steps_s), target=0.01)
     last = found.curve[-1]
@@ -106,24 +132,12 @@ def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
     assert [point.samples for point in found.curve] == list(range(20, last.samples + 1, 20))
 
 
-def test_noise_is_not_claimed_to_be_predicted(tmp_path: Path) -> None:
-    found = validation(tmp_path, FormulaMeasurer(noise_s))
-    assert found.ended == "The limit of 300 samples was spent before the target was reached."
+def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
+    found = of_noise.found
+    assert found.ended == "The limit of 120 samples was spent before the target was reached."
     assert found.may_go_on
     assert min(point.error.median for point in found.curve) > 0.4
-    assert [point.samples for point in found.curve] == [
-        20,
-        40,
-        60,
-        80,
-        100,
-        120,
-        140,
-        160,
-        200,
-        240,
-        300,
-    ]
+    assert [point.samples for point in found.curve] == [20, 40, 60, 80, 100, 120]
 
 
 def pair(n: int, layout: str, time_s: float) -> Measurement:
@@ -166,11 +180,12 @@ def test_the_error_is_relative_and_told_with_its_interval() -> None:
 # ------------------------------------------------------------------------------ the draws
 
 
-def test_reserved_samples_are_as_many_as_published_and_none_is_trained_on(tmp_path: Path) -> None:
-    found = validation(tmp_path, FormulaMeasurer(noise_s))
-    reserved, training = of_part(tmp_path, "reserved"), of_part(tmp_path, "training")
-    assert found.reserved == RESERVED == len(set(reserved))
-    assert len(set(training)) == len(training) == 300
+def test_reserved_samples_are_as_many_as_published_and_none_is_trained_on(
+    of_noise: Finished,
+) -> None:
+    reserved, training = (of_part(of_noise.folder, part) for part in ("reserved", "training"))
+    assert of_noise.found.reserved == RESERVED == len(set(reserved))
+    assert len(set(training)) == len(training) == 120
     assert not set(reserved) & set(training)
 
 
@@ -178,9 +193,13 @@ def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations() -> None:
     """3,000 draws of 6,000 pairs, a third of them of the small input: its share is 1,000 +- 18
     (hypergeometric); five standard deviations are allowed."""
     small, large = Input({"n": 1}), Input({"n": 2})
+    pairs = {
+        given: [recorded(noise_s, given, Config({"A": place})) for place in range(count)]
+        for given, count in ((small, 2000), (large, 4000))
+    }
 
     def draw(given: Input, draws: int) -> list[Measurement]:
-        return [recorded(noise_s, given, Config({"A": place})) for place in range(draws)]
+        return pairs[given][:draws]
 
     stream = PairStream({small: 2000, large: 4000}, draw, lambda _: True, random.Random(0))
     taken = Counter(m.input for _ in range(30) for m in stream.take(100))
@@ -235,38 +254,35 @@ class Failing(FormulaMeasurer):
         return super().measure(space, given, config, best_s)
 
 
+@pytest.mark.usefixtures("few_reserved")
 def test_failures_count_as_samples_but_teach_nothing_and_refusals_do_not_count(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "wrong").mkdir()
     (tmp_path / "refused").mkdir()
-    wrong = validation(tmp_path / "wrong", Failing(Outcome.WRONG_RESULT), test_limit=20)
-    refused = validation(tmp_path / "refused", Failing(Outcome.LAUNCH_FAILED), test_limit=20)
-    assert wrong.curve[-1].samples == refused.curve[-1].samples == 60
+    wrong = validation(tmp_path / "wrong", Failing(Outcome.WRONG_RESULT), test_limit=10)
+    refused = validation(tmp_path / "refused", Failing(Outcome.LAUNCH_FAILED), test_limit=10)
+    assert wrong.curve[-1].samples == refused.curve[-1].samples == 30
     assert wrong.curve[-1].failed > 0
     assert refused.curve[-1].failed == 0
-    assert wrong.reserved == refused.reserved == RESERVED
-    assert len(of_part(tmp_path / "wrong", "training")) == 60
-    assert len(of_part(tmp_path / "refused", "training")) > 60
+    assert wrong.reserved == refused.reserved == FEW
+    assert len(of_part(tmp_path / "wrong", "training")) == 30
+    assert len(of_part(tmp_path / "refused", "training")) > 30
 
 
-def test_a_validation_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "cut").mkdir()
-    whole, cut, rest = (
-        FormulaMeasurer(noise_s),
-        FormulaMeasurer(noise_s, 270),
-        FormulaMeasurer(noise_s),
-    )
-    expected = validation(tmp_path / "whole", whole, test_limit=40)
+def test_a_validation_that_was_killed_goes_on_where_it_stopped(
+    of_noise: Finished, tmp_path: Path
+) -> None:
+    cut, rest = FormulaMeasurer(noise_s, 270), FormulaMeasurer(noise_s)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", cut, test_limit=40)
-    campaign, _ = run(tmp_path / "cut", rest, test_limit=40)
-    assert cut.asked + rest.asked == whole.asked
-    assert campaign.validation == expected
+        run(tmp_path, cut, test_limit=40)
+    campaign, _ = run(tmp_path, rest, test_limit=40)
+    assert cut.asked + rest.asked == of_noise.measurer.asked
+    assert campaign.validation == of_noise.found
     assert campaign.replayed == 270
 
 
+@pytest.mark.usefixtures("few_reserved")
 def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path: Path) -> None:
     first, second = FormulaMeasurer(noise_s), FormulaMeasurer(noise_s)
     before = validation(tmp_path, first, test_limit=20)
@@ -276,10 +292,10 @@ def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path: Path) -> No
 
 
 def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path: Path) -> None:
-    smaller = SPACE.replace("max: 20", "max: 8")
+    smaller = SPACE.replace("max: 20", "max: 2")
     found = validation(tmp_path, FormulaMeasurer(noise_s), text=smaller, test_limit=10_000)
     assert found.ended == "Every legal pair was sampled before the target was reached."
-    assert found.curve[-1].samples == 3 * 7 * 8 * 3 - RESERVED
+    assert found.curve[-1].samples == found.reserved == 3 * 7 * 2 * 3 // 2
     assert not found.may_go_on
 
 
@@ -292,7 +308,8 @@ def test_time_that_is_up_is_told(tmp_path: Path) -> None:
 class Sampled:
     """A sampler in memory: every configuration takes as long as a rule says."""
 
-    def __init__(self, outcome: Outcome = Outcome.OK) -> None:
+    def __init__(self, outcome: Outcome = Outcome.OK, configs: int = 100) -> None:
+        self._configs = [Config({"A": a}) for a in range(configs)]
         self.columns = PairColumns([Parameter("A", "integer", range(1000), "source", 0)], INPUTS)
         self._outcome = outcome
 
@@ -303,7 +320,7 @@ class Sampled:
         return False
 
     def draw_samples(self, part: Any, given: Input, draws: int, held_out: Any) -> Any:
-        free = [c for c in (Config({"A": a}) for a in range(100)) if c not in held_out]
+        free = [config for config in self._configs if config not in held_out]
         found = [recorded(noise_s, given, config) for config in free[:draws]]
         if self._outcome is Outcome.OK:
             return found
@@ -317,6 +334,12 @@ INPUTS = [Input({"n": 1}), Input({"n": 2})]
 
 def counts(each: int) -> Mapping[Input, float]:
     return dict.fromkeys(INPUTS, each)
+
+
+def test_later_more_samples_are_added_at_a_time() -> None:
+    found = validate(Sampled(configs=500), counts(500), Goal(1e-9, 300))
+    steps = [20, 40, 60, 80, 100, 120, 140, 160, 200, 240, 300]
+    assert [point.samples for point in found.curve] == steps
 
 
 def test_a_small_space_reserves_half_of_its_pairs_and_says_so() -> None:

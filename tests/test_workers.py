@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.backends.choose import choose
+from harness.backends.choose import Backend
 from harness.backends.replay import Recording, ReplayMeasurer
 from harness.errors import HostModuleError
 from harness.records import Environment, Input, Measurement, Outcome, StopReason, Timing
@@ -26,11 +26,10 @@ def faults() -> Spec:
     return load_spec(FAULTS / "faults.yaml")
 
 
-@pytest.fixture(scope="module")
-def local(faults: Spec) -> Iterator[LocalMeasurer]:
-    measurer = LocalMeasurer(faults, choose("opencl"))
-    yield measurer
-    measurer.close()
+@pytest.fixture
+def local(faults: Spec, opencl: Backend) -> Iterator[LocalMeasurer]:
+    with contextlib.closing(LocalMeasurer(faults, opencl)) as measurer:
+        yield measurer
 
 
 @pytest.fixture
@@ -183,14 +182,11 @@ def test_interleaved_measurement_that_crashes_is_a_failure_of_that_one_alone(
 
 
 def test_interleaved_measurement_that_hangs_leaves_the_only_other_one_measured(
-    faults: Spec, local: LocalMeasurer
+    faults: Spec, opencl: Backend
 ) -> None:
     configs = [fault("hang"), fault("none")]
-    hasty = LocalMeasurer(faults.with_measure({"timeout_s": 1}), choose("opencl"))
-    try:
-        found = hasty.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
-    finally:
-        hasty.close()
+    with contextlib.closing(LocalMeasurer(faults.with_measure({"timeout_s": 1}), opencl)) as hasty:
+        found = hasty.measure_interleaved(space_of(faults, hasty), GIVEN, configs, rounds=2)
     assert [m.outcome for m in found] == [Outcome.TIMEOUT, Outcome.OK]
 
 
@@ -208,7 +204,9 @@ FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> Iterator[Callable[..., tuple[LocalMeasurer, Space]]]:
+def fake(
+    tmp_path: Path, fake_processes: None
+) -> Iterator[Callable[..., tuple[LocalMeasurer, Space]]]:
     """Opens measurers of a fake device with these traits, and closes them."""
     # The path makes the source another one for each test: nothing is in the cache.
     (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")

@@ -21,7 +21,7 @@ from harness.records import (
     Measurement,
     Outcome,
 )
-from harness.results import Campaign, campaigns, read_measurements, reading
+from harness.results import SEARCHED, Campaign, campaigns, read_measurements, reading
 from harness.space import Space
 from harness.spec import Spec
 
@@ -119,7 +119,7 @@ def _from_database(path: Path, spec: Spec) -> Recording:
     """The campaign of this program that was begun last."""
     with reading(str(path)) as engine, engine.connect() as connection:
         found = _campaign(path, campaigns(connection), spec)
-        rows = read_measurements(connection, found.key, stages=("search", "cross"))
+        rows = read_measurements(connection, found.key, stages=SEARCHED)
     recorded = [row.measurement for row in rows]
     compiler = _compiler(path, recorded, spec)
     tuned = {parameter.name for parameter in spec.tuned_for(compiler)}

@@ -1,5 +1,5 @@
 """A whole tuning command: search every input, try winners everywhere, re-measure finalists."""
 
-from harness.campaign.campaign import Campaign
+from harness.campaign.campaign import Campaign, Stages
 
-__all__ = ["Campaign"]
+__all__ = ["Campaign", "Stages"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from harness.analysis import InputReport
 from harness.campaign.finals import cross_measure, final_reports
+from harness.campaign.reducing import reduce_winners
 from harness.campaign.sampling import Sampling
 from harness.campaign.searching import Searching
 from harness.campaign.state import State
+from harness.effects.minimal import Reduction
 from harness.progress import Display
 from harness.recordings.recorded import Recorded
 from harness.records import Config, Input, Measurement
@@ -18,6 +21,15 @@ from harness.space import Space
 from harness.spec import Spec
 from harness.validation import Validation, describe_validation
 from harness.workers import Measurer
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What follows the search: every winner on every input, and what of a winner's flags is
+    needed."""
+
+    cross: bool = True
+    reduce: bool = True
 
 
 class Campaign:
@@ -33,6 +45,7 @@ class Campaign:
         fresh: bool = False,
         target: float | None = None,
         taught_by: Sequence[Recorded] = (),
+        stages: Stages | None = None,
     ) -> None:
         """`fresh` begins a new campaign: nothing that was measured before is used again.
         Recordings that a search is `taught_by` are of the same kernel on other devices.
@@ -48,6 +61,8 @@ class Campaign:
         self._searching = self.searching(self.state)
         self.sampling = Sampling(self.state)
         self.validation: Validation | None = None
+        self.stages = stages or Stages()
+        self.reductions: Mapping[Input, Reduction] = {}
 
     def space(self, given: Input) -> Space:
         """The legal configurations of an input on the measurer's device."""
@@ -79,9 +94,12 @@ class Campaign:
             self._searching.run()
         else:
             self.validation = self.sampling.run(self._target)
-        if not self.state.is_time_up():
+        if self.stages.cross and not self.state.is_time_up():
             cross_measure(self.state)
-        return final_reports(self.state)
+        reports = final_reports(self.state)
+        if self.stages.reduce:
+            self.reductions = reduce_winners(self.state, reports)
+        return reports
 
     # ------------------------------------------------------------ what it came to
 

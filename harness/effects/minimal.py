@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -114,6 +114,32 @@ def reduce(
         steps.append(Step(name, shown(winner[name]), Verdict.PUT_BACK, ratio))
         ratio = None
     return Reduction(winner, here, default, tuple(steps), ratio)
+
+
+def without_flags(winner: Config, default: Config, flags: Sequence[str]) -> Config:
+    """The winner with its flags at their defaults: what is set back is flags alone."""
+    return Config({**winner, **{name: default[name] for name in flags if name in default}})
+
+
+def again(
+    known: Mapping[tuple[Config, ...], Sequence[Measurement]],
+    default: Config,
+    flags: Sequence[str],
+) -> Reduction | None:
+    """The reduction that was measured: `known` are turns of a winner and a part of it, of the
+    last winner in them; None where it was not measured to its end."""
+    if not known:
+        return None
+    winner = list(known)[-1][0]
+    present = {pair[1] for pair in known if pair[0] == winner}
+
+    def recall(configs: Sequence[Config]) -> Sequence[Measurement]:
+        return known[tuple(configs)]
+
+    def legal(config: Config) -> Config | None:
+        return config if config in present else None
+
+    return reduce(winner, without_flags(winner, default, flags), recall, legal)
 
 
 def _set(config: Config, default: Config) -> Iterator[str]:

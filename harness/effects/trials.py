@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.records import Value
+from harness.results import SEARCHED
 from harness.tables import Results
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def trials(results: Results) -> Trials:
     there are many of few configurations. Only what varies is a feature or a parameter."""
     import pandas as pd  # here: it takes half a second to load
 
-    rows = [row for row in results.rows if row.stage != "final"]
+    rows = [row for row in results.rows if row.stage in SEARCHED]
     found = [row.measurement for row in rows]
     features = _columns([m.input for m in found])
     parameters = _columns([m.config for m in found])

@@ -1,1 +1,27 @@
-"""python -m harness.report DATABASE -o FILE: one self-contained HTML page of what was measured."""
+"""One self-contained HTML page of what results databases hold."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.tables import Results
+
+
+def write_report(path: Path, found: Sequence[Results]) -> None:
+    """Write the page whole or not at all. Raises UsageError where nothing was measured, or that
+    says why it cannot be written."""
+    from harness.report.page import page  # here: it takes seconds to load
+
+    text = page(found, datetime.datetime.now(datetime.timezone.utc))
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from harness.command import run_command
 from harness.display import make_console
-from harness.errors import UsageError
+from harness.report import write_report
 from harness.tables import read_results
 
 
@@ -38,22 +37,9 @@ def _page(text: str) -> Path:
 
 
 def _report(args: argparse.Namespace) -> int:
-    from harness.report.page import page  # here: it takes seconds to load
-
-    found = read_results(args.database, args.space)
-    write(args.output, page(found, datetime.datetime.now(datetime.timezone.utc)))
+    write_report(args.output, read_results(args.database, args.space))
     make_console().print(Text(f"{args.output}: the report"), soft_wrap=True)
     return 0
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all; raises UsageError that says why it cannot be."""
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
 if __name__ == "__main__":

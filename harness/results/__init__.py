@@ -4,10 +4,20 @@ from harness.results.connect import reading, writing
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
 from harness.results.place import shown_place, sqlite_path
-from harness.results.read import Campaign, Key, Row, campaigns, last_turn, read_measurements
+from harness.results.read import (
+    SEARCHED,
+    Campaign,
+    Key,
+    Row,
+    campaigns,
+    last_turn,
+    read_measurements,
+    turns,
+)
 from harness.results.store import RunPlan, Store, Stored
 
 __all__ = [
+    "SEARCHED",
     "Added",
     "Campaign",
     "Key",
@@ -24,5 +34,6 @@ __all__ = [
     "reading",
     "shown_place",
     "sqlite_path",
+    "turns",
     "writing",
 ]

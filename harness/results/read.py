@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, null, select
@@ -19,12 +20,16 @@ from harness.records import (
     Outcome,
     StopReason,
     Timing,
+    Value,
     WorstElement,
 )
 from harness.results import schema
 from harness.results.connect import has_column, has_table, place_of
 
-STAGES = ("search", "cross", "final")
+SEARCHED = ("search", "cross")
+"""The stages of what was searched, or measured across inputs: each configuration once."""
+
+STAGES = (*SEARCHED, "final", "reduced")
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,8 @@ class Campaign:
     default: Config
     roles: Mapping[str, str]
     constraints: tuple[str, ...] = ()
+    baselines: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """By name, what each sets beside the default."""
 
 
 @contextmanager
@@ -84,7 +91,7 @@ def campaigns(connection: Connection) -> list[Campaign]:
     Raises ResultsError where the database is damaged.
     """
     query = (
-        select(schema.spaces, schema.environments, schema.runs.c.campaign)
+        select(schema.spaces, schema.environments, schema.runs.c.campaign, schema.runs.c.notes)
         .select_from(schema.runs.join(schema.spaces).join(schema.environments))
         .order_by(schema.runs.c.started_at.desc(), schema.runs.c.id.desc())
     )
@@ -108,6 +115,10 @@ def _campaign(key: Key, row: Mapping[Any, Any]) -> Campaign:
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
         tuple(row["constraints"]),
+        {
+            str(name): dict(values)
+            for name, values in json.loads(row["notes"].get("baselines", "{}")).items()
+        },
     )
 
 
@@ -131,6 +142,15 @@ def last_turn(rows: Iterable[Row]) -> list[Measurement]:
     what was measured so may be compared so."""
     finals = [row for row in rows if row.stage == "final"]
     return [row.measurement for row in finals if row.turn == finals[-1].turn]
+
+
+def turns(rows: Iterable[Row]) -> dict[tuple[Config, ...], list[Measurement]]:
+    """Measurements that were sampled in turn, by their configurations; the last ones of equal
+    turns."""
+    found: dict[str, list[Measurement]] = {}
+    for row in rows:
+        found.setdefault(row.turn or row.uuid, []).append(row.measurement)
+    return {tuple(m.config for m in turn): turn for turn in found.values()}
 
 
 def _row(

@@ -151,7 +151,7 @@ measurements = Table(
     Column("input_id", ForeignKey("inputs.id"), nullable=False),
     Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
     Column("build_id", ForeignKey("builds.id")),
-    Column("stage", String(16), nullable=False),  # search, cross, final
+    Column("stage", String(16), nullable=False),  # search, cross, final, reduced
     Column("outcome", String(16), nullable=False),
     Column("median_s", Float),  # null unless the outcome is ok; so are the next four
     Column("mean_s", Float),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from harness.results.inserting import (
     insert_keyed,
     insert_rows,
 )
-from harness.results.read import Key, last_turn, read_measurements
+from harness.results.read import SEARCHED, Key, last_turn, read_measurements, turns
 from harness.results.rows import (
     build_row,
     environment_row,
@@ -159,7 +160,7 @@ class Store:
             "started_at": now(),
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
-            "notes": dict(notes),
+            "notes": {**notes, **_noted_baselines(plan.spec)},
         }
         (run_id,) = self._insert(schema.runs, [row])
         return Begun(run_id, tuple(seeds), None)
@@ -212,12 +213,20 @@ class Store:
     def known(self, plan: RunPlan) -> dict[Config, Stored]:
         """What was measured before and need not be again: same program, environment, input
         and campaign, whatever the ranges, the technique or the seed were."""
-        rows = read_measurements(self._connection, plan.key, stages=("search", "cross"))
+        rows = read_measurements(self._connection, plan.key, stages=SEARCHED)
         return {row.measurement.config: Stored(row.id, row.measurement) for row in rows}
 
     def finals(self, plan: RunPlan) -> list[Measurement]:
         """What was last measured in turn on this input."""
         return last_turn(read_measurements(self._connection, plan.key, stages=("final",)))
+
+    def reduced(self, plan: RunPlan) -> dict[tuple[Config, ...], list[Measurement]]:
+        """What was measured in turn to find out what of a winner is needed on this input."""
+        return turns(read_measurements(self._connection, plan.key, stages=("reduced",)))
+
+    def add_reduced(self, run_id: int, plan: RunPlan, found: Sequence[Measurement]) -> None:
+        """Append measurements that were sampled in turn, of a winner and a part of it."""
+        self.add_measurements(run_id, plan, "reduced", found, turn=uuid.uuid4().hex)
 
     def add_finals(self, run_id: int, plan: RunPlan, finals: Sequence[Measurement]) -> None:
         """Append measurements that were sampled in turn; commit() makes them durable."""
@@ -352,3 +361,10 @@ class Store:
     @property
     def _connection(self) -> Connection:
         return self.session.connection()
+
+
+def _noted_baselines(spec: Spec) -> dict[str, str]:
+    """The named baselines as a note of the run, so that a report can name them."""
+    if not spec.baselines:
+        return {}
+    return {"baselines": json.dumps({b.name: dict(b.values) for b in spec.baselines})}

@@ -6,12 +6,13 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from harness.backends.replay import ReplayMeasurer, read_recording
-from harness.campaign import Campaign
+from harness.campaign import Campaign, Stages
 from harness.display import ProgressDisplay, make_console
 from harness.measurers import open_measurer
 from harness.recordings.campaign import RecordedCampaign, describe_recording
@@ -21,7 +22,7 @@ from harness.results import Store, writing
 from harness.search import make_opentuner_tables, techniques
 from harness.spec import Spec
 from harness.tune.asked import Asked, read_asked
-from harness.tune.telling import next_step, print_across, print_result
+from harness.tune.telling import campaign_results, next_step, print_across, print_result
 from harness.workers import Measurer
 
 
@@ -39,10 +40,11 @@ def tune(args: argparse.Namespace) -> int:
         options = dataclasses.replace(asked.options, seeds=seeds)
         with ProgressDisplay(console, args.quiet) as display:
             given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
+            after = (asked.teachers, Stages(not args.no_cross, not args.no_reduce))
             campaign = (
-                RecordedCampaign(asked.recorded, *given, asked.teachers)
+                RecordedCampaign(asked.recorded, *given, *after)
                 if asked.recorded
-                else Campaign(*given, asked.teachers)
+                else Campaign(*given, *after)
             )
             campaign.check_seeds()
             _tell_teachers(campaign, asked, args.quiet, console)
@@ -50,11 +52,23 @@ def tune(args: argparse.Namespace) -> int:
         print_result(console, campaign, reports, measurer)
         if len(asked.spec.inputs) > 1 or asked.recorded is None:
             print_across(console, campaign, store, asked.place, args.space)
+        if args.report is not None:
+            _report(args.report, campaign, store, asked.place, console)
         told = next_step(campaign, args, asked.place, reports)
         console.print(Text(told), soft_wrap=True)
         store.sessions.remove()
     failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
     return 1 if failed else 0
+
+
+def _report(path: Path, campaign: Campaign, store: Store, place: str, console: Console) -> None:
+    """The report of this campaign as a page."""
+    from harness.report import write_report  # here, since it loads what draws
+
+    results = campaign_results(campaign, store, place)
+    if results is not None:
+        write_report(path, [results])
+        console.print(Text(f"{path}: the report"), soft_wrap=True)
 
 
 def _tell_teachers(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -14,10 +15,15 @@ from rich.text import Text
 from harness.analysis import InputReport, describe_failures
 from harness.campaign import Campaign
 from harness.display import baselines_table, inputs_table
+from harness.effects.minimal import Reduction
 from harness.options import kept_options
 from harness.recordings.campaign import RecordedCampaign
+from harness.records import Input
 from harness.results import Store, shown_place, sqlite_path
 from harness.workers import Measurer
+
+if TYPE_CHECKING:
+    from harness.tables import Results
 
 
 def print_result(
@@ -36,6 +42,8 @@ def print_result(
         if beside is not None:
             console.print(beside)
     console.print()
+    if campaign.reductions:
+        console.print(Text("\n".join([*reduction_lines(campaign.reductions), ""])), soft_wrap=True)
     if campaign.replayed:
         anew = "asks the recording" if measurer.is_replay else "measures"
         told = f"{campaign.replayed} tests were answered from the database; --fresh {anew} anew."
@@ -46,6 +54,12 @@ def print_result(
             console.print(Text("\n".join([*part, ""])), soft_wrap=True)
 
 
+def reduction_lines(found: Mapping[Input, Reduction]) -> Iterator[str]:
+    """What of each winner's flags is needed."""
+    yield "Flags that the winners need, each dropped as long as the time stays within noise:"
+    yield from (f"    {given}: {reduction}" for given, reduction in found.items())
+
+
 def print_across(
     console: Console, campaign: Campaign, store: Store, place: str, space: Path | None
 ) -> None:
@@ -53,10 +67,8 @@ def print_across(
     # Here, since they load pandas and scikit-learn, which a search need not wait for.
     from harness.dispatching.study import QUICK
     from harness.dispatching.telling import print_across
-    from harness.tables import results_of
 
-    key = dataclasses.replace(campaign.plan(campaign.spec.inputs[0]).key, given=None)
-    results = results_of(store, key, place)
+    results = campaign_results(campaign, store, place)
     if results is None:
         return
     is_better = print_across(console, results.matrix(), QUICK)
@@ -65,6 +77,14 @@ def print_across(
         told = shlex.join([*command, "--spec", str(space)])
         console.print(Text(f"To write the choice by input as code: {told}"), soft_wrap=True)
     console.print()
+
+
+def campaign_results(campaign: Campaign, store: Store, place: str) -> Results | None:
+    """What the database holds of a campaign; None where it has not begun."""
+    from harness.tables import results_of  # here, since it loads pandas
+
+    key = dataclasses.replace(campaign.plan(campaign.spec.inputs[0]).key, given=None)
+    return results_of(store, key, place)
 
 
 def _shown(place: str) -> str:

@@ -33,7 +33,7 @@ kernel SIZED void faults(global float *x, global float *y, global int *z, global
     barrier(CLK_LOCAL_MEM_FENCE);
     x[i] = big[get_local_id(0)];
 #elif FAULT == hang
-    for (volatile int forever = 1; forever;) {}
+    for (volatile int forever = 1; forever && i == 0;) {}
 #elif FAULT == null_write
     *(volatile global int *)0 = 1;
 #elif FAULT == trap

@@ -1,0 +1,63 @@
+"""After the finals: which of a winner's flags are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.analysis import InputReport
+from harness.campaign.state import State
+from harness.effects.minimal import Reduction, reduce, without_flags
+from harness.records import Config, Input, Measurement
+
+_ROUNDS = 10  # at least; of the winner and of what may be left of it
+
+
+def reduce_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, Reduction]:
+    """Of each input whose winner sets flags, the smallest set of them that is as fast.
+
+    What is measured is kept; the same pairs are not measured twice. Nothing is done for
+    recordings, where times of what was not recorded cannot be known.
+    """
+    flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
+    wanted = [] if state.measurer.is_replay else [r for r in reports if _sets(r, flags)]
+    state.display.begin_stage("flags that the winners need", len(wanted))
+    found = {}
+    for report in wanted:
+        if state.is_time_up():
+            break
+        with state.telling(report.given):
+            found[report.given] = _reduced(state, report, flags)
+        state.display.step(str(report.given))
+    return found
+
+
+def _sets(report: InputReport, flags: Sequence[str]) -> bool:
+    """Whether the winner sets two flags or more, and was measured again beside the default."""
+    best, default = report.best, report.baseline
+    if best is None or default is None or report.speedup is None:
+        return False
+    return sum(best.config[name] != default.config[name] for name in flags) > 1
+
+
+def _reduced(state: State, report: InputReport, flags: Sequence[str]) -> Reduction:
+    given, plan, space = report.given, state.plan(report.given), state.space(report.given)
+    known = state.store.reduced(plan)
+    rounds = max(_ROUNDS, state.spec.measure.repeats)
+    assert report.best is not None
+
+    def measure_in_turn(configs: Sequence[Config]) -> Sequence[Measurement]:
+        pair = tuple(configs)
+        if pair not in known:
+            found = state.measurer.measure_interleaved(space, given, configs, rounds)
+            state.store.add_reduced(state.runs[given], plan, found)
+            state.store.commit()
+            known[pair] = found
+        return known[pair]
+
+    def legal(config: Config) -> Config | None:
+        canonical = space.canonical(config)
+        return canonical if space.is_legal(canonical) else None
+
+    winner = report.best.config
+    bare = without_flags(winner, space.default, flags)
+    return reduce(winner, bare, measure_in_turn, legal, (), state.spec.measure.confidence)
