@@ -81,7 +81,8 @@ def main() -> int:
 def _measure(args: argparse.Namespace) -> int:
     """Tune, print the table, and end with the JSON object."""
     paths = [ROOT / "spaces" / f"{name}.yaml" for name in args.kernel]
-    specs = [load_spec(path) for path in paths or sorted((ROOT / "spaces").glob("*.yaml"))]
+    found = map(load_spec, paths or sorted((ROOT / "spaces").glob("*.yaml")))
+    specs = [spec for spec in found if paths or _is_of_suite(spec)]
     backend = choose(args.backend)
     with closing(LocalMeasurer(specs[0], backend)) as measurer:
         where = str(measurer.environment)
@@ -97,6 +98,11 @@ def _measure(args: argparse.Namespace) -> int:
     print("\n".join(row.markdown() for row in rows))
     print(json.dumps({"device": where, "kernels": [_figures(row) for row in rows]}))
     return 0
+
+
+def _is_of_suite(spec: Spec) -> bool:
+    """Programs, and kernels that stand in `spaces` a second time with flags, are not."""
+    return spec.program is None and not spec.named_flags
 
 
 def _parser() -> argparse.ArgumentParser:

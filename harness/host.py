@@ -70,9 +70,7 @@ class WatchedConfig(Mapping[str, Value]):
         self._asked = asked
 
     def __getitem__(self, name: str) -> Value:
-        self._asked.add(
-            str(name)
-        )  # also where there is none: another configuration may have one
+        self._asked.add(str(name))  # also where there is none: another configuration may have one
         return self._config[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -119,17 +117,13 @@ class Case:
         with _as_launch_failed():
             yield from self.host.launches(self.arguments, config, functions, asked)
 
-    def arranged(
-        self, config: Config, asked: set[str] | None = None
-    ) -> dict[str, Array]:
+    def arranged(self, config: Config, asked: set[str] | None = None) -> dict[str, Array]:
         """The arrays that lie otherwise under this configuration; raises LaunchFailed. The
         parameters that the module asks for are added to `asked`."""
         if self.host is None:
             return {}
         with _as_launch_failed():
-            return self.host.arrange(
-                self.arguments, config, frozenset(self.expected), asked
-            )
+            return self.host.arrange(self.arguments, config, frozenset(self.expected), asked)
 
     def observed(self, config: Config) -> dict[str, float]:
         """What the host module tells of a configuration beside its time; raises LaunchFailed."""
@@ -138,9 +132,7 @@ class Case:
         with _as_launch_failed():
             return self.host.observe(config)
 
-    def to_place(
-        self, arranged: Mapping[str, Array], in_turn: bool
-    ) -> dict[str, Array]:
+    def to_place(self, arranged: Mapping[str, Array], in_turn: bool) -> dict[str, Array]:
         """What must be written for the device to hold this arrangement and no other.
 
         Configurations that take turns all write whatever one of them arranges, before each
@@ -229,30 +221,20 @@ class HostModule:
     ) -> Steps:
         """What launches() gives, step by step, each checked before it is taken."""
         where = f"with ({config})"
-        steps = self._called(
-            "launches", where, dict(arguments), _watched(config, asked)
-        )
+        steps = self._called("launches", where, dict(arguments), _watched(config, asked))
         if not isinstance(steps, Iterable):
             kind = type(steps).__name__
-            raise self._fault(
-                f"launches() must yield Launch and Read objects, but got {kind}"
-            )
+            raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
         iterator = iter(steps)
         answer: Array | None = None
         launched = False
         while True:
             try:
-                step = (
-                    iterator.send(answer)
-                    if isinstance(iterator, Generator)
-                    else next(iterator)
-                )
+                step = iterator.send(answer) if isinstance(iterator, Generator) else next(iterator)
             except StopIteration:
                 break
             except (Exception, SystemExit) as error:
-                raise self._fault(
-                    f"launches() raised {self._told(error)} {where}"
-                ) from error
+                raise self._fault(f"launches() raised {self._told(error)} {where}") from error
             self._check_step(step, arguments, functions)
             launched = launched or isinstance(step, Launch)
             answer = yield step
@@ -272,9 +254,7 @@ class HostModule:
         where = f"with ({config})"
         found = self._called("arrange", where, dict(arguments), _watched(config, asked))
         if not isinstance(found, dict):
-            raise self._fault(
-                f"arrange() must return a dict, but got {type(found).__name__}"
-            )
+            raise self._fault(f"arrange() must return a dict, but got {type(found).__name__}")
         return {
             name: self._arranged(name, array, arguments.get(name), outputs)
             for name, array in found.items()
@@ -286,14 +266,10 @@ class HostModule:
             return {}
         found = self._called("observe", f"with ({config})", _watched(config, None))
         if not isinstance(found, dict):
-            raise self._fault(
-                f"observe() must return a dict, but got {type(found).__name__}"
-            )
+            raise self._fault(f"observe() must return a dict, but got {type(found).__name__}")
         for name, value in found.items():
             if type(value) not in (int, float) or not math.isfinite(value):
-                raise self._fault(
-                    f"observe() gives `{name}` as {value!r}; use finite numbers"
-                )
+                raise self._fault(f"observe() gives `{name}` as {value!r}; use finite numbers")
         return {str(name): float(value) for name, value in found.items()}
 
     # ------------------------------------------------------------- calling the module
@@ -356,22 +332,16 @@ class HostModule:
                 f"{function}() gives `{name}` the dtype {value.dtype}, which no kernel reads; "
                 "use numbers, or structures of numbers, in the machine's byte order"
             )
-        if isinstance(value, np.ndarray) and (
-            value.size == 0 or not value.flags.c_contiguous
-        ):
+        if isinstance(value, np.ndarray) and (value.size == 0 or not value.flags.c_contiguous):
             raise self._fault(
                 f"{function}() gives `{name}` as an array that is empty or not contiguous; pass a "
                 "C-contiguous copy (np.ascontiguousarray)"
             )
 
-    def _check_expected(
-        self, name: str, expected: Array, arguments: Mapping[str, Any]
-    ) -> None:
+    def _check_expected(self, name: str, expected: Array, arguments: Mapping[str, Any]) -> None:
         argument = arguments.get(name)
         if not isinstance(argument, np.ndarray):
-            there = ", ".join(
-                k for k, v in arguments.items() if isinstance(v, np.ndarray)
-            )
+            there = ", ".join(k for k, v in arguments.items() if isinstance(v, np.ndarray))
             raise self._fault(
                 f"reference() gives `{name}`, which is no array argument; there are {there}"
             )
@@ -389,9 +359,7 @@ class HostModule:
     def _inout(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         names = getattr(self._module, "INOUT", ())
         if not isinstance(names, (tuple, list)):
-            raise self._fault(
-                f'INOUT must be a tuple such as ("y",), but got {names!r}'
-            )
+            raise self._fault(f'INOUT must be a tuple such as ("y",), but got {names!r}')
         for name in names:
             if not isinstance(arguments.get(name), np.ndarray):
                 raise self._fault(f"INOUT names `{name}`, which is no array argument")
@@ -405,24 +373,18 @@ class HostModule:
             if step.function not in functions:
                 there = f"kernel.function of the space lists {', '.join(functions)}"
                 raise self._fault(f"launches() launches `{step.function}`, but {there}")
-            named = [
-                given for given in step.arguments if not isinstance(given, np.generic)
-            ]
+            named = [given for given in step.arguments if not isinstance(given, np.generic)]
         elif isinstance(step, Read):
             named = [step.name]
             if not isinstance(arguments.get(step.name, np.empty(0)), np.ndarray):
                 raise self._fault(f"launches() reads `{step.name}`, which is no array")
         else:
             kind = type(step).__name__
-            raise self._fault(
-                f"launches() must yield Launch and Read objects, but got {kind}"
-            )
+            raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
         for name in named:
             if name not in arguments:
                 there = ", ".join(arguments)
-                raise self._fault(
-                    f"launches() names `{name}`, but the arguments are {there}"
-                )
+                raise self._fault(f"launches() names `{name}`, but the arguments are {there}")
 
     def _arranged(
         self,

@@ -37,9 +37,7 @@ class Source:
         """Whether the word stands in the source or its includes, or names a pragma's loop."""
         pattern = re.compile(rf"\b{re.escape(word)}\b")
         texts = (self.text, *self.includes.values())
-        return word in self._unrolls.values() or any(
-            pattern.search(text) for text in texts
-        )
+        return word in self._unrolls.values() or any(pattern.search(text) for text in texts)
 
     def why_fixed(self, word: str) -> str | None:
         """Why a parameter of this name could not be set: an included file, which reaches the
@@ -79,9 +77,7 @@ class Source:
 
     def _tuned(self, macros: Mapping[str, Value]) -> str:
         parts, position = [], 0
-        for start, end, text in sorted(
-            [*self._edits(macros), *self._ruled_out(macros)]
-        ):
+        for start, end, text in sorted([*self._edits(macros), *self._ruled_out(macros)]):
             parts += [self.text[position:start], text]
             position = end
         return "".join([*parts, self.text[position:]])
@@ -97,11 +93,7 @@ class Source:
                 told = f"#pragma unroll {_literal(factor)}" if factor else ""
                 yield directive.start, directive.end, told + lines
                 # Between a pragma and what it stands above, constraints may stand.
-                waits = (
-                    directive.word == "constraint"
-                    and directive.adjoins
-                    and replaces_next
-                )
+                waits = directive.word == "constraint" and directive.adjoins and replaces_next
                 replaces_next = factor is not None or waits
             elif replaces_next and directive.adjoins and is_unroll(directive):
                 yield directive.start, directive.end, lines
@@ -115,18 +107,10 @@ class Source:
     def _ruled_out(self, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
         """Includes in branches that the parameters alone decide against, as empty lines: of a
         thousand variants, one a file, a build reads one."""
-        numbers = {
-            name: int(v) for name, v in macros.items() if isinstance(v, (bool, int))
-        }
-        groups: list[
-            tuple[bool | None, bool | None]
-        ] = []  # a branch was taken; this one is
+        numbers = {name: int(v) for name, v in macros.items() if isinstance(v, (bool, int))}
+        groups: list[tuple[bool | None, bool | None]] = []  # a branch was taken; this one is
         for directive in self._directives:
-            holds = (
-                decide(directive.text, numbers, {})
-                if directive.name in _DECIDED
-                else None
-            )
+            holds = decide(directive.text, numbers, {}) if directive.name in _DECIDED else None
             if directive.name in ("if", "ifdef", "ifndef"):
                 groups.append((holds, holds))
             elif directive.name in ("elif", "else") and groups:
@@ -136,9 +120,7 @@ class Source:
                 groups[-1] = (live if taken is False else taken, live)
             elif directive.name == "endif" and groups:
                 groups.pop()
-            elif directive.name == "include" and any(
-                live is False for _, live in groups
-            ):
+            elif directive.name == "include" and any(live is False for _, live in groups):
                 yield directive.start, directive.end, ""
 
     def _value_edit(self, directive: Directive, literal: str) -> tuple[int, int, str]:
@@ -208,7 +190,5 @@ def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"is not UTF-8 text (line {line}, byte {error.start})"
-        ) from None
+        raise ValueError(f"is not UTF-8 text (line {line}, byte {error.start})") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from harness.records import Value
 from harness.results import SEARCHED
-from harness.tables import Results
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # harness.tables tells reductions, which are of this package
     import pandas as pd
+
+    from harness.tables import Results
 
 UNBIASED = ("Designed", "UniformRandom")
 """Techniques whose samples statistics over parameters may rest on: they ask for what tells most,

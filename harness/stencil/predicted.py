@@ -13,6 +13,7 @@ import pandas as pd
 
 from harness.errors import UsageError
 from harness.records import Config, Environment, Input, Measurement
+from harness.results import sqlite_path
 from harness.stencil.features import FEATURES
 from harness.stencil.model import relative_forest, table_of
 from harness.tables import Results, read_results
@@ -100,6 +101,9 @@ def read_teacher(place: str, space: Path) -> Teacher:
             f"{space} is no stencil's space: there is no {points.name} beside it; "
             "python -m harness.stencil explore writes both"
         )
+    path = sqlite_path(place)
+    if path is not None and not path.exists():
+        return Teacher(space, ())
     try:
         return Teacher(space, tuple(read_results([place])))
     except UsageError:  # no results yet

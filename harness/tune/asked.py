@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.campaign.searching import check_seeds_used
 from harness.errors import ExpressionError, UsageError
@@ -26,6 +26,12 @@ from harness.results import sqlite_path
 from harness.search import SearchOptions, resolve_techniques, taught_techniques
 from harness.spec import Spec, load_spec
 from harness.spec.model import Search
+
+if TYPE_CHECKING:
+    from harness.stencil.predicted import Teacher
+
+PREDICTED = "Predicted"
+"""A stencil's space in the order of a predictor that other stencils taught, then `auto`."""
 
 _PARALLEL_BUILDS = 4
 
@@ -43,6 +49,7 @@ class Asked:
     seeds: tuple[Mapping[str, Any], ...]
     options: SearchOptions
     place: str
+    predictor: Teacher | None = None
 
     def seeds_for(self, compiler: str | None) -> tuple[Config, ...]:
         """The seeds; parameters that they leave out keep their defaults."""
@@ -54,8 +61,7 @@ def read_asked(args: argparse.Namespace) -> Asked:
     """Raises UsageError, and what reading a space or a recording raises."""
     seeds = tuple(map(_read_seed, args.seed_configuration))
     _check_condition(args.inputs)
-    if args.technique:
-        resolve_techniques(args.technique)
+    resolve_techniques([name for name in args.technique or () if name != PREDICTED])
     replayed = [] if args.replay is None else [args.replay]
     files = sources([*replayed, *args.warm_start], args.mapping)
     loaded = None if args.space is None else load_spec(args.space)
@@ -64,6 +70,7 @@ def read_asked(args: argparse.Namespace) -> Asked:
     _check_taught(args, techniques)
     place = args.database or _default_place(args, loaded)
     _check_place(args, place)
+    predictor = _teacher(args, place)
     recorded = files[0].read() if replayed else None
     whole = recorded_spec(recorded) if recorded else loaded
     assert whole is not None  # one of them is given
@@ -71,7 +78,7 @@ def read_asked(args: argparse.Namespace) -> Asked:
     spec = whole if args.inputs is None else select_inputs(whole, args.inputs)
     teachers = tuple(source.read() for source in files[len(replayed) :])
     options = search_options(spec, args, techniques)
-    return Asked(whole, spec, recorded, teachers, seeds, options, place)
+    return Asked(whole, spec, recorded, teachers, seeds, options, place, predictor)
 
 
 def _read_seed(path: Path) -> Mapping[str, Any]:
@@ -97,10 +104,23 @@ def _check_condition(condition: str | None) -> None:
 
 
 def _techniques(args: argparse.Namespace, search: Search) -> tuple[str, ...]:
-    """The techniques that were asked for; a validation samples uniformly."""
+    """The techniques that were asked for; a validation samples uniformly. What PREDICTED starts,
+    the default one goes on with."""
     if args.validate is not None:
         return resolve_techniques(["UniformRandom"])
-    return resolve_techniques(args.technique or [search.technique])
+    named = args.technique or [search.technique]
+    return resolve_techniques(list(dict.fromkeys("auto" if n == PREDICTED else n for n in named)))
+
+
+def _teacher(args: argparse.Namespace, place: str) -> Teacher | None:
+    """What orders a stencil's space, where that is asked for."""
+    if PREDICTED not in (args.technique or []):
+        return None
+    if args.space is None or args.validate is not None:
+        raise UsageError(f"--technique {PREDICTED} orders the space of a stencil, to search it")
+    from harness.stencil.predicted import read_teacher  # here: it loads pandas
+
+    return read_teacher(place, args.space)
 
 
 def _check_taught(args: argparse.Namespace, techniques: Sequence[str]) -> None:

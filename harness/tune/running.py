@@ -14,14 +14,15 @@ from rich.text import Text
 from harness.backends.replay import ReplayMeasurer, read_recording
 from harness.campaign import Campaign, Stages
 from harness.display import ProgressDisplay, make_console
-from harness.measurers import open_measurer
+from harness.measurers import fitted_to, open_measurer
 from harness.recordings.campaign import RecordedCampaign, describe_recording
 from harness.recordings.recorded import Recorded
 from harness.recordings.stand_in import recording_of
+from harness.records import Config
 from harness.results import Store, writing
 from harness.search import make_opentuner_tables, techniques
 from harness.spec import Spec
-from harness.tune.asked import Asked, read_asked
+from harness.tune.asked import PREDICTED, Asked, read_asked
 from harness.tune.telling import campaign_results, next_step, print_across, print_result
 from harness.workers import Measurer
 
@@ -29,14 +30,17 @@ from harness.workers import Measurer
 def tune(args: argparse.Namespace) -> int:
     """Tune; returns the exit code: 1 where nothing worked on an input that was measured."""
     if args.list_techniques:
-        print("\n".join(techniques()))
+        print("\n".join(sorted([*techniques(), PREDICTED])))
         return 0
     asked = read_asked(args)
     console = make_console()
     with writing(asked.place) as engine, _opened(asked, args, console) as measurer:
+        asked = dataclasses.replace(asked, spec=fitted_to(asked.spec, measurer))
+        for notice in () if args.quiet else asked.spec.notices:
+            console.print(Text(f"note: {notice}"), soft_wrap=True)
         store = Store(engine)
         make_opentuner_tables(store)
-        seeds = asked.seeds_for(measurer.compiler)
+        seeds = asked.seeds_for(measurer.compiler) + _predicted(asked, measurer, console)
         options = dataclasses.replace(asked.options, seeds=seeds)
         with ProgressDisplay(console, args.quiet) as display:
             given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
@@ -59,6 +63,19 @@ def tune(args: argparse.Namespace) -> int:
         store.sessions.remove()
     failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
     return 1 if failed else 0
+
+
+def _predicted(asked: Asked, measurer: Measurer, console: Console) -> tuple[Config, ...]:
+    """The points that a predictor expects to be fast, for half of the tests; none without it."""
+    if asked.predictor is None:
+        return ()
+    order = asked.predictor.order(measurer.environment)
+    if order is None:
+        told = f"no other stencil was tuned in {asked.place} on this device: auto instead"
+    else:
+        told = order.told
+    console.print(Text(f"{PREDICTED}: {told}"), soft_wrap=True)
+    return () if order is None else order.configs[: max(1, asked.options.test_limit // 2)]
 
 
 def _report(path: Path, campaign: Campaign, store: Store, place: str, console: Console) -> None:
