@@ -14,12 +14,12 @@ from benchmarks.transfer_figures import ESTABLISHED, Told, Tuned, groups, mean, 
 Compared = Mapping[str, Tuned]
 """By how they were searched: alone, taught."""
 
-LEGEND = (
-    "input: its place in the order; alone: as if it were the first; taught: by those before it; "
-    "near: within 5 % of the input's optimum, and one more than the budget where a search never "
-    "came there; after N: mean fraction of the optimum after N tests; in brackets the 95 % "
-    "interval, orders and their inputs drawn anew"
-)
+LEGEND = """\
+input: its place in the order; alone: searched as if it were the first; taught: by those before it
+tests to near: median tests to come within 5 % of the input's optimum, one more than the budget where \
+a search never did; mean: the same as a mean
+after N: fraction of the optimum after N tests, 1 is the optimum; mean over orders and their inputs
+in brackets: the 95 % interval, orders and their inputs drawn anew"""
 
 
 def table(compared: Compared) -> Table:
