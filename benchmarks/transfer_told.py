@@ -16,8 +16,8 @@ Compared = Mapping[str, Tuned]
 
 LEGEND = """\
 input: its place in the order; alone: searched as if it were the first; taught: by those before it
-tests to near: median tests to come within 5 % of the input's optimum, one more than the budget where \
-a search never did; mean: the same as a mean
+tests to near: median tests to come within 5 % of the optimum, or one more than the budget
+mean: the mean of the same tests
 after N: fraction of the optimum after N tests, 1 is the optimum; mean over orders and their inputs
 in brackets: the 95 % interval, orders and their inputs drawn anew"""
 
