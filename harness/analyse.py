@@ -14,7 +14,8 @@ from harness.analysis import describe_failures, report_input
 from harness.command import run_command
 from harness.dispatching.study import choosers
 from harness.dispatching.telling import print_across
-from harness.display import inputs_table, make_console
+from harness.display import baselines_table, inputs_table, make_console
+from harness.effects.telling import reduction_lines
 from harness.errors import UsageError
 from harness.results import shown_place
 from harness.tables import Results, read_results
@@ -137,16 +138,24 @@ def _print(console: Console, results: Results, title: str, args: argparse.Namesp
         console.print(Text(f"{title}: holds no measurements yet"), soft_wrap=True)
         return
     reports = [
-        report_input(given, known, results.finals.get(given, ()), default, legal=None)
+        report_input(
+            given, known, results.finals.get(given, ()), default, None, baselines=results.baselines
+        )
         for given, known in measured.items()
     ]
     console.print(inputs_table(reports, title, default))
+    beside = baselines_table(reports)
+    if beside is not None:
+        console.print(beside)
     console.print()
     failures = list(describe_failures(measured))
     for line in [*failures, *([""] if failures else [])]:
         console.print(Text(line), soft_wrap=True)
     from harness.explained import print_effects, print_explained  # here: it takes a second to load
 
+    if results.reductions:
+        lines = [*reduction_lines(results.reductions), ""]
+        console.print(Text("\n".join(lines)), soft_wrap=True)
     print_effects(console, results)
     print_explained(console, results, args)
     console.print()

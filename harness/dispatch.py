@@ -51,7 +51,8 @@ def _parser() -> argparse.ArgumentParser:
         "--choice",
         choices=("auto", *DISPATCHERS),
         default="auto",
-        help="one tree, or an ensemble of trees; auto is the tree unless the other clearly wins",
+        help="one tree, one distilled from an ensemble, or the ensemble; auto is the first of "
+        "these that surely beats one configuration for all, unless another surely beats it",
     )
     parser.add_argument("--arch", metavar="SM", help="of CUDA's cubins (default what was tuned)")
     parser.add_argument(
@@ -73,10 +74,11 @@ def _dispatch(args: argparse.Namespace) -> int:
     console.print(verdict_table(found, learnt))
     console.print(Text(f"\n{sentence(found, name)}"), soft_wrap=True)
     if not found.gain(name).is_better and not args.force:
+        static = found.matrix.candidates[learnt[name].portfolio[0]]
         console.print(
             Text(
                 f"Nothing is written: {args.output} would choose no better than one configuration "
-                f"for all, ({found.matrix.candidates[learnt[name].static[0]]}). Tune more inputs, "
+                f"for all, ({static}). Tune more inputs, "
                 "or write it all the same with --force."
             ),
             soft_wrap=True,

@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -61,6 +62,7 @@ def format_timing(timing: Timing) -> str:
     return f"{_median(timing)} ({timing.count} {samples})"
 
 
+@lru_cache(maxsize=1)  # the best so far is told after each test
 def _median(timing: Timing) -> str:
     """The median, and how well it is known where there is more than one sample."""
     if timing.count == 1:

@@ -20,7 +20,7 @@ from harness.dispatching.published import candidate_table
 from harness.dispatching.study import judgeable
 from harness.errors import UsageError
 from harness.results import SEARCHED
-from harness.starchart import Accuracy, Growth, Target, Tree, cross_validate, grow, pool
+from harness.starchart import Accuracy, Growth, Target, Tree, axes_of, cross_validate, grow, pool
 from harness.starchart.axes import is_numeric, must_have, numbers, values_of
 from harness.stargazer import fit_linear
 from harness.tables import Results
@@ -135,17 +135,17 @@ def explain(found: Samples, target: Target) -> Explanation:
             f"{len(usable)} samples with a {target.column} and {len(found.parameters)} parameters "
             f"that vary are too few to explain it: {FEWEST_SAMPLES} and 1 are needed"
         )
-    names = list(found.parameters)
+    axes = axes_of(usable, found.parameters)  # of all, so that a fold may lack a word
     return Explanation(
-        grow(usable, target, names),
+        grow(usable, target, axes),
         cross_validate(
-            lambda part: grow(part, target, names, Growth(folds=_FOLDS)),
+            lambda part: grow(part, target, axes, Growth(folds=_FOLDS)),
             usable,
             target.column,
             _FOLDS,
         ),
         cross_validate(
-            lambda part: fit_linear(part, target.column, names), usable, target.column, _FOLDS
+            lambda part: fit_linear(part, target.column, axes), usable, target.column, _FOLDS
         ),
         int(usable["uniform"].sum()),
     )

@@ -164,7 +164,8 @@ class Results:
         everywhere = [
             c for c in next(iter(known.values()), {}) if all(c in r for r in known.values())
         ]
-        everywhere.sort(key=lambda c: _mean_log_slowdown(known, c))
+        least = {given: _least(row) for given, row in known.items()}
+        everywhere.sort(key=lambda c: _mean_log_slowdown(known, least, c))
         distinct: dict[tuple[float, ...], Config] = {}
         for config in [self.default, *winners, *everywhere[:MOST_CANDIDATES]]:
             column = tuple(_time_s(row.get(config)) for row in known.values())
@@ -197,8 +198,10 @@ def _least(row: Measured) -> float:
     return min((m.time_s for m in row.values()), default=math.inf)
 
 
-def _mean_log_slowdown(known: Mapping[Input, Measured], config: Config) -> float:
-    ratios = [row[config].time_s / _least(row) for row in known.values()]
+def _mean_log_slowdown(
+    known: Mapping[Input, Measured], least: Mapping[Input, float], config: Config
+) -> float:
+    ratios = [row[config].time_s / least[given] for given, row in known.items()]
     return math.inf if math.inf in ratios else math.fsum(map(math.log, ratios)) / len(ratios)
 
 

@@ -45,6 +45,7 @@ COLUMNS = (
     Column(Kind.RATIO, ("n", "s")),  # s may be zero
     Column(Kind.EQUALS, ("t",), "half"),
     Column(Kind.EQUALS, ("n",), 7),
+    Column(Kind.TWOS, ("m",)),
 )
 
 GUARDS = (

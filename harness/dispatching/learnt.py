@@ -43,11 +43,6 @@ class Learnt:
     portfolio: tuple[int, ...]
     choice: Choice
 
-    @property
-    def static(self) -> tuple[int, ...]:
-        """The best single candidate, and who stands in for it where it does not apply."""
-        return self.portfolio
-
     def places(self, features: pd.DataFrame, applies: Flags) -> Places:
         """The chosen candidates, as `Chosen.places` tells; -1 where none of the portfolio applies,
         as the program has it."""

@@ -32,8 +32,8 @@ def choosers(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Chooser]:
     return [Default(), STATIC, Nearest(), GAdapt(), Starchart(), *(DISPATCHERS[n] for n in names)]
 
 
-QUICK: Sequence[Chooser] = (Default(), STATIC, TreeChooser())
-"""The least that tells whether choosing by input is worth it."""
+QUICK: Sequence[Chooser] = (Default(), STATIC, *DISPATCHERS.values())
+"""What tells whether choosing by input is worth it, without the published models."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,10 @@ class Study:
 
     @cached_property
     def best(self) -> str:
-        """The dispatcher to ship: the cheapest to run that no other one clearly beats."""
-        chosen, *others = self.dispatchers
+        """The dispatcher to ship: of those that surely beat the best static configuration, or of
+        all where none does, the cheapest to run that no other one clearly beats."""
+        worth = [name for name in self.dispatchers if self.gain(name).is_better]
+        chosen, *others = worth or self.dispatchers
         for other in others:
             if compare(self.judged[other], self.judged[chosen]).is_better:
                 chosen = other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -122,7 +123,7 @@ def without_flags(winner: Config, default: Config, flags: Sequence[str]) -> Conf
 
 
 def again(
-    known: Mapping[tuple[Config, ...], Sequence[Measurement]],
+    known: Mapping[tuple[Config, ...], Sequence[Sequence[Measurement]]],
     default: Config,
     flags: Sequence[str],
 ) -> Reduction | None:
@@ -133,13 +134,20 @@ def again(
     winner = list(known)[-1][0]
     present = {pair[1] for pair in known if pair[0] == winner}
 
+    used = Counter[tuple[Config, ...]]()
+
     def recall(configs: Sequence[Config]) -> Sequence[Measurement]:
-        return known[tuple(configs)]
+        pair = tuple(configs)
+        used[pair] += 1
+        return known[pair][used[pair] - 1]
 
     def legal(config: Config) -> Config | None:
         return config if config in present else None
 
-    return reduce(winner, without_flags(winner, default, flags), recall, legal)
+    try:
+        return reduce(winner, without_flags(winner, default, flags), recall, legal)
+    except IndexError:
+        return None  # interrupted before the last look
 
 
 def _set(config: Config, default: Config) -> Iterator[str]:

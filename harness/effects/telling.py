@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis import headline, reason
 from harness.effects.failures import Cause
+from harness.effects.minimal import Reduction
 from harness.effects.times import Effect, Effects
 from harness.effects.trials import Trials
-from harness.records import Outcome
+from harness.records import Input, Outcome
 
 MOST_EFFECTS = 24
 """Lines of first-order effects, and of pairs, each."""
@@ -101,3 +102,9 @@ def _too_few(found: Effects, space: str) -> Iterator[str]:
         f"    python -m harness.tune spaces/{space}.yaml --technique Designed "
         f"--test-limit {found.fewest}"
     )
+
+
+def reduction_lines(found: Mapping[Input, Reduction]) -> Iterator[str]:
+    """What of each winner's flags is needed."""
+    yield "Flags that the winners need, each dropped as long as the time stays within noise:"
+    yield from (f"    {given}: {reduction}" for given, reduction in found.items())

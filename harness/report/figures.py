@@ -124,17 +124,21 @@ def boxes(results: Results, reports: Sequence[InputReport]) -> list[Boxes]:
     judged = [r for r in reports if r.speedup and r.best and r.baseline and r.baseline.timing]
     judged.sort(key=lambda r: r.speedup.value if r.speedup else 0.0, reverse=True)
     return [
-        Boxes(name_of(report.given), tuple(_boxes(report)))
+        Boxes(name_of(report.given), tuple(_boxes(report, results)))
         for report in _spread(judged, MOST_BOXES)
     ]
 
 
-def _boxes(report: InputReport) -> list[Box]:
+def _boxes(report: InputReport, results: Results) -> list[Box]:
     best, baseline = report.best, report.baseline
     assert best is not None
     assert baseline is not None
     assert baseline.timing is not None
-    roles = [("default", baseline)] + ([("tuned", best)] if best.config != baseline.config else [])
+    in_turn = {m.config: m for m in results.finals.get(report.given, ())}
+    named = [(n, in_turn[c]) for n, c in results.baselines.items() if c in in_turn]
+    beside = [(name, m) for name, m in named if m.timing]
+    roles = [("default", baseline), *beside]
+    roles += [("tuned", best)] if best.config != baseline.config else []
     middle = baseline.timing.median_s
     return [Box(role, m.config, _samples(m) / middle) for role, m in roles]
 

@@ -17,6 +17,7 @@ from harness.dispatching.study import Study, choosers, sentence, study
 from harness.dispatching.telling import tree_lines, verdict_lines
 from harness.display import format_ratio, format_timing
 from harness.effects import Effects, Trials, causes, effects_on_time, telling, trials
+from harness.effects.telling import reduction_lines
 from harness.errors import UsageError
 from harness.explanation import Explanation, explain, samples
 from harness.report import figures, plots
@@ -50,7 +51,14 @@ class Findings:
     def __post_init__(self) -> None:
         results = self.results
         reports = [
-            report_input(given, known, results.finals.get(given, ()), results.default, legal=None)
+            report_input(
+                given,
+                known,
+                results.finals.get(given, ()),
+                results.default,
+                None,
+                baselines=results.baselines,
+            )
             for given, known in results.measured.items()
         ]
         object.__setattr__(self, "reports", reports)
@@ -191,8 +199,13 @@ def _boxes(findings: Findings) -> Section | None:
         return None
     shown = f"{len(found)} of {len(findings.reports)} inputs" if len(found) > 1 else "the input"
     text = f"Samples of {shown}, measured in turn; boxes over the quartiles."
+    reductions = findings.results.reductions
     return Section(
-        "boxes", "Tuned against the default", (text,), plots.tuned_against_baselines(found)
+        "boxes",
+        "Tuned against the baselines",
+        (text,),
+        plots.tuned_against_baselines(found),
+        lines=tuple(reduction_lines(reductions)) if reductions else (),
     )
 
 

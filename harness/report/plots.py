@@ -131,11 +131,11 @@ def tuned_against_baselines(found: Sequence[Boxes]) -> str:
     """Boxes over the quartiles with whiskers to 1.5 times their distance."""
 
     def paint(axes: Axes) -> None:
-        place, labels, places = 0.0, [], []
+        place, labels, places = 0.0, list[str](), list[float]()
         for one in found:
-            labels.append(one.label)
-            places.append(place + (len(one.boxes) - 1) / 2)
-            for box in one.boxes:
+            for number, box in enumerate(one.boxes):
+                labels.append(f"{one.label}   {box.role}" if number == 0 else box.role)
+                places.append(place)
                 colour = _ACCENT if box.role == "tuned" else _SECOND
                 axes.boxplot(
                     [box.ratios],

@@ -144,13 +144,19 @@ def last_turn(rows: Iterable[Row]) -> list[Measurement]:
     return [row.measurement for row in finals if row.turn == finals[-1].turn]
 
 
-def turns(rows: Iterable[Row]) -> dict[tuple[Config, ...], list[Measurement]]:
-    """Measurements that were sampled in turn, by their configurations; the last ones of equal
-    turns."""
+Turns = dict[tuple[Config, ...], list[list[Measurement]]]
+"""Measurements that were sampled in turn, by their configurations; oldest first."""
+
+
+def turns(rows: Iterable[Row]) -> Turns:
+    """Those of one input."""
     found: dict[str, list[Measurement]] = {}
     for row in rows:
         found.setdefault(row.turn or row.uuid, []).append(row.measurement)
-    return {tuple(m.config for m in turn): turn for turn in found.values()}
+    grouped: Turns = {}
+    for turn in found.values():
+        grouped.setdefault(tuple(m.config for m in turn), []).append(turn)
+    return grouped
 
 
 def _row(

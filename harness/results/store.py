@@ -33,7 +33,7 @@ from harness.results.inserting import (
     insert_keyed,
     insert_rows,
 )
-from harness.results.read import SEARCHED, Key, last_turn, read_measurements, turns
+from harness.results.read import SEARCHED, Key, Turns, last_turn, read_measurements, turns
 from harness.results.rows import (
     build_row,
     environment_row,
@@ -220,7 +220,7 @@ class Store:
         """What was last measured in turn on this input."""
         return last_turn(read_measurements(self._connection, plan.key, stages=("final",)))
 
-    def reduced(self, plan: RunPlan) -> dict[tuple[Config, ...], list[Measurement]]:
+    def reduced(self, plan: RunPlan) -> Turns:
         """What was measured in turn to find out what of a winner is needed on this input."""
         return turns(read_measurements(self._connection, plan.key, stages=("reduced",)))
 

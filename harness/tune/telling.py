@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,9 @@ from rich.text import Text
 from harness.analysis import InputReport, describe_failures
 from harness.campaign import Campaign
 from harness.display import baselines_table, inputs_table
-from harness.effects.minimal import Reduction
+from harness.effects.telling import reduction_lines
 from harness.options import kept_options
 from harness.recordings.campaign import RecordedCampaign
-from harness.records import Input
 from harness.results import Store, shown_place, sqlite_path
 from harness.workers import Measurer
 
@@ -52,12 +51,6 @@ def print_result(
     for part in (list(campaign.describe_tests()), list(describe_failures(campaign.measured()))):
         if part:
             console.print(Text("\n".join([*part, ""])), soft_wrap=True)
-
-
-def reduction_lines(found: Mapping[Input, Reduction]) -> Iterator[str]:
-    """What of each winner's flags is needed."""
-    yield "Flags that the winners need, each dropped as long as the time stays within noise:"
-    yield from (f"    {given}: {reduction}" for given, reduction in found.items())
 
 
 def print_across(
