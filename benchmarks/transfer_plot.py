@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def draw(path: Path, found: Mapping[str, Mapping[str, Tuned]]) -> None:
     size = (len(found) * _PANEL[0], 2 * _PANEL[1] + _LEGEND)
     figure, grid = pyplot.subplots(2, len(found), figsize=size, squeeze=False, layout="constrained")
     for (name, compared), above, below in zip(found.items(), *grid, strict=True):
-        above.set_title(_short(name), fontsize=9)
+        above.set_title(textwrap.fill(name, _TITLE_WIDTH), fontsize=9)
         for search, tuned in compared.items():
             _by_ordinal(above, search, tuned)
         _courses(below, compared)
@@ -34,10 +35,6 @@ def draw(path: Path, found: Mapping[str, Mapping[str, Tuned]]) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _TITLE_WIDTH else f"{name[: _TITLE_WIDTH - 3]}..."
 
 
 def _by_ordinal(panel: Any, search: str, tuned: Tuned) -> None:

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from harness.dispatching.learnt import Learnt, make_learnt
 from harness.dispatching.lesson import Lesson, centred, telling_columns
 from harness.dispatching.matrix import Array, Matrix
-from harness.dispatching.program import EnsembleChoice, Leaf, Node, Split
+from harness.dispatching.program import EnsembleChoice, Leaf, Node, Split, TreeChoice
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -39,6 +39,9 @@ class EnsembleChooser:
         columns, values = telling_columns(matrix, _MOST_COLUMNS, seed)
         lesson = Lesson(matrix, values)
         members = lesson.members(len(lesson.portfolio))
+        if not columns:  # all inputs look alike: there is nothing to choose by
+            leaf = Leaf(order=tuple(range(len(members))), rows=len(values))
+            return make_learnt(lesson, columns, members, TreeChoice(leaf))
         choice = fit_ensemble(values, centred(lesson.logs[:, members]), seed)
         return make_learnt(lesson, columns, members, choice)
 
