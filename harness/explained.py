@@ -36,7 +36,11 @@ def print_explained(console: Console, results: Results, args: argparse.Namespace
     `args` are the command's. Raises UsageError for an unknown target or condition; where nothing
     special was asked for and there is too little to explain, that is told instead.
     """
-    found = samples(results)
+    try:
+        found = samples(results)
+    except UsageError as error:
+        console.print(Text(f"What the times depend on is not told: {error}"), soft_wrap=True)
+        return
     _print_samples(console, found, args)
     if args.target == SLOWDOWN:
         for line in _gadapt_lines(results):

@@ -62,7 +62,10 @@ class Samples:
 
 def samples(results: Results) -> Samples:
     """What the search measured and what was measured across inputs; not the finals, of which
-    there are many of few configurations."""
+    there are many of few configurations.
+
+    Raises UsageError where a parameter has the name of a column of what is measured.
+    """
     table = results.table()
     measured = table["measured"]
     works = measured["stage"].isin(SEARCHED) & (measured["outcome"] == "ok")
@@ -72,6 +75,9 @@ def samples(results: Results) -> Samples:
     given, config = table["input"][works], table["config"][works]
     parts = {**_columns(given), **_columns(config)}
     least = plain["time_s"].groupby([given[name] for name in given.columns]).transform("min")
+    taken = sorted(set(parts) & {SLOWDOWN, *map(str, plain.columns)})
+    if taken:
+        raise UsageError(f"a parameter or feature has the name of what is measured: {taken[0]}")
     flat = plain.assign(**{SLOWDOWN: plain["time_s"] / least}, **parts)
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
     return Samples(flat.reset_index(drop=True), varying)

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.dispatching.matrix import Matrix, make_matrix
-from harness.effects.minimal import Reduction, again
-from harness.errors import UsageError
+from harness.effects.minimal import Reduction
+from harness.errors import ResultsError, UsageError
 from harness.expression import Expression
 from harness.records import Config, Input, Measurement
 from harness.results import (
@@ -26,8 +26,8 @@ from harness.results import (
     last_turn,
     read_measurements,
     reading,
+    run_notes,
     shown_place,
-    turns,
 )
 from harness.timing import is_within_noise
 
@@ -47,6 +47,8 @@ class Results:
     campaign: Campaign
     places: tuple[str, ...]
     rows: tuple[Row, ...]
+    notes: Mapping[Input, Mapping[str, str]] = field(default_factory=dict)
+    """What was noted of the runs of each input."""
 
     @property
     def title(self) -> str:
@@ -92,14 +94,15 @@ class Results:
 
     @cached_property
     def reductions(self) -> Mapping[Input, Reduction]:
-        """Of each input what of its winner is needed, where that was measured."""
-        rows: dict[Input, list[Row]] = {}
-        for row in self.rows:
-            if row.stage == "reduced":
-                rows.setdefault(row.measurement.input, []).append(row)
-        flags = [name for name, role in self.campaign.roles.items() if role == "flag"]
-        found = {given: again(turns(known), self.default, flags) for given, known in rows.items()}
-        return {given: reduction for given, reduction in found.items() if reduction is not None}
+        """Of each input what of its winner's flags is needed, where that was measured.
+
+        Raises ResultsError where the database is damaged.
+        """
+        texts = {given: notes.get("reduced") for given, notes in self.notes.items()}
+        try:
+            return {given: Reduction.from_json(text) for given, text in texts.items() if text}
+        except (ValueError, TypeError, KeyError) as error:
+            raise ResultsError(f"{', '.join(self.places)} is damaged: {error!r}") from error
 
     @cached_property
     def constraints(self) -> tuple[str, ...]:
@@ -227,7 +230,12 @@ def results_of(store: Store, key: Key, place: str) -> Results | None:
     return (
         None
         if campaign is None
-        else Results(campaign, (place,), tuple(read_measurements(connection, key)))
+        else Results(
+            campaign,
+            (place,),
+            tuple(read_measurements(connection, key)),
+            run_notes(connection, key),
+        )
     )
 
 
@@ -240,7 +248,7 @@ def read_results(
     once. Without `all_campaigns` only the last campaign of each program and environment. Raises
     UsageError where nothing is left.
     """
-    found: dict[tuple[Key, str], list[tuple[str, Campaign, list[Row]]]] = {}
+    found: dict[tuple[Key, str], list[Results]] = {}
     held: set[str] = set()
     for place in places:
         with reading(place) as engine, engine.connect() as connection:
@@ -248,9 +256,9 @@ def read_results(
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
             for campaign in chosen if all_campaigns else _latest(chosen):
-                rows = read_measurements(connection, campaign.key)
+                rows = tuple(read_measurements(connection, campaign.key))
                 same = found.setdefault((campaign.key, campaign.space_name), [])
-                same.append((place, campaign, rows))
+                same.append(Results(campaign, (place,), rows, run_notes(connection, campaign.key)))
     if not found:
         raise UsageError(_nothing(places, space, held))
     return [_joined(parts) for parts in found.values()]
@@ -264,9 +272,14 @@ def _latest(found: Iterable[Campaign]) -> list[Campaign]:
     return list(latest.values())
 
 
-def _joined(parts: Sequence[tuple[str, Campaign, list[Row]]]) -> Results:
-    rows = {row.uuid: row for _, _, part in parts for row in part}
-    return Results(parts[0][1], tuple(place for place, _, _ in parts), tuple(rows.values()))
+def _joined(parts: Sequence[Results]) -> Results:
+    rows = {row.uuid: row for part in parts for row in part.rows}
+    notes: dict[Input, dict[str, str]] = {}
+    for part in parts:
+        for given, texts in part.notes.items():
+            notes.setdefault(given, {}).update(texts)
+    places = tuple(place for part in parts for place in part.places)
+    return Results(parts[0].campaign, places, tuple(rows.values()), notes)
 
 
 def _nothing(places: Sequence[str], space: str | None, held: Iterable[str]) -> str:

@@ -30,6 +30,8 @@ def cross_measure(state: State) -> None:
     ]
     state.display.begin_stage("default and winners on the other inputs", len(missing))
     for given, config in missing:
+        if state.is_time_up():
+            return
         with state.telling(given):
             _measure(state, given, config)
         state.display.step(str(given))

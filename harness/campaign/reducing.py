@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from harness.analysis import InputReport
 from harness.campaign.state import State
-from harness.effects.minimal import Reduction, reduce, without_flags
+from harness.effects.minimal import Reduction, WinnerFailed, reduce, without_flags
 from harness.records import Config, Input, Measurement
 
 _ROUNDS = 10  # at least; of the winner and of what may be left of it
@@ -27,7 +27,15 @@ def reduce_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
         if state.is_time_up():
             break
         with state.telling(report.given):
-            found[report.given] = _reduced(state, report, flags)
+            try:
+                reduction = _reduced(state, report, flags)
+            except WinnerFailed as error:
+                told = "the winner failed when it was measured again, and is not reduced"
+                state.display.warn(f"({report.given}): {told}: {error}")
+            else:
+                found[report.given] = reduction
+                state.store.note_run(state.runs[report.given], "reduced", reduction.as_json())
+                state.store.commit()
         state.display.step(str(report.given))
     return found
 
@@ -42,8 +50,12 @@ def _sets(report: InputReport, flags: Sequence[str]) -> bool:
 
 def _reduced(state: State, report: InputReport, flags: Sequence[str]) -> Reduction:
     given, plan, space = report.given, state.plan(report.given), state.space(report.given)
-    known, used = state.store.reduced(plan), Counter[tuple[Config, ...]]()
     rounds = max(_ROUNDS, state.spec.measure.repeats)
+    known = {
+        pair: [turn for turn in there if _is_of(turn, rounds)]
+        for pair, there in state.store.reduced(plan).items()
+    }
+    used = Counter[tuple[Config, ...]]()
     assert report.best is not None
 
     def measure_in_turn(configs: Sequence[Config]) -> Sequence[Measurement]:
@@ -64,3 +76,9 @@ def _reduced(state: State, report: InputReport, flags: Sequence[str]) -> Reducti
     winner = report.best.config
     bare = without_flags(winner, space.default, flags)
     return reduce(winner, bare, measure_in_turn, legal, (), state.spec.measure.confidence)
+
+
+def _is_of(turn: Sequence[Measurement], rounds: int) -> bool:
+    """Whether the winner was measured as often as is asked for now."""
+    timing = turn[0].timing
+    return timing is not None and timing.count == rounds

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,7 +25,7 @@ class Verdict(str, Enum):
     SLOWER = "slower without it"
     FAILED = "fails without it"
     ILLEGAL = "illegal without it"
-    PUT_BACK = "put back: slower without all that was dropped"
+    PUT_BACK = "put back: the rest was slower, or failed"
 
     def __str__(self) -> str:
         return self.value
@@ -61,6 +61,30 @@ class Reduction:
     steps: tuple[Step, ...]
     ratio: Ratio | None
 
+    def as_json(self) -> str:
+        """As `from_json` reads it again."""
+        return json.dumps(
+            {
+                "winner": dict(self.winner),
+                "config": dict(self.config),
+                "default": dict(self.default),
+                "steps": [[s.name, s.value, s.verdict.name, _numbers(s.ratio)] for s in self.steps],
+                "ratio": _numbers(self.ratio),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Reduction:
+        """Raises ValueError, TypeError or KeyError for what `as_json` did not write."""
+        told = json.loads(text)
+        return cls(
+            Config(told["winner"]),
+            Config(told["config"]),
+            Config(told["default"]),
+            tuple(Step(n, v, Verdict[w], _ratio(r)) for n, v, w, r in told["steps"]),
+            _ratio(told["ratio"]),
+        )
+
     @property
     def needed(self) -> tuple[str, ...]:
         """The parameters that are not at their default."""
@@ -73,6 +97,14 @@ class Reduction:
         if self.ratio is None:
             return told
         return f"{told}; {_interval(self.ratio)} of the winner's time"
+
+
+def _numbers(ratio: Ratio | None) -> tuple[float, float, float, int] | None:
+    return None if ratio is None else (ratio.value, ratio.low, ratio.high, ratio.count)
+
+
+def _ratio(numbers: tuple[float, float, float, int] | None) -> Ratio | None:
+    return None if numbers is None else Ratio(*numbers)
 
 
 def reduce(
@@ -122,32 +154,8 @@ def without_flags(winner: Config, default: Config, flags: Sequence[str]) -> Conf
     return Config({**winner, **{name: default[name] for name in flags if name in default}})
 
 
-def again(
-    known: Mapping[tuple[Config, ...], Sequence[Sequence[Measurement]]],
-    default: Config,
-    flags: Sequence[str],
-) -> Reduction | None:
-    """The reduction that was measured: `known` are turns of a winner and a part of it, of the
-    last winner in them; None where it was not measured to its end."""
-    if not known:
-        return None
-    winner = list(known)[-1][0]
-    present = {pair[1] for pair in known if pair[0] == winner}
-
-    used = Counter[tuple[Config, ...]]()
-
-    def recall(configs: Sequence[Config]) -> Sequence[Measurement]:
-        pair = tuple(configs)
-        used[pair] += 1
-        return known[pair][used[pair] - 1]
-
-    def legal(config: Config) -> Config | None:
-        return config if config in present else None
-
-    try:
-        return reduce(winner, without_flags(winner, default, flags), recall, legal)
-    except IndexError:
-        return None  # interrupted before the last look
+class WinnerFailed(Exception):
+    """The winner fails when it is measured again: there is nothing to compare with."""
 
 
 def _set(config: Config, default: Config) -> Iterator[str]:
@@ -189,11 +197,10 @@ class _Attempts:
         return Step(name, value, verdict, ratio), tried
 
     def ratio(self, tried: Config) -> Ratio | None:
-        """Its time over the winner's; None where it fails. Raises RuntimeError where the winner
-        itself fails: then there is nothing to compare with."""
+        """Its time over the winner's; None where it fails. Raises WinnerFailed."""
         beside, found = self.measure_in_turn([self.winner, tried])
         if beside.timing is None:
-            raise RuntimeError(f"the winner fails when it is measured again: {beside.message}")
+            raise WinnerFailed(beside.message)
         if found.timing is None:
             return None
         return time_ratio(found.timing, beside.timing, self.confidence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,10 @@ def write_report(path: Path, found: Sequence[Results]) -> None:
     from harness.report.page import page  # here: it takes seconds to load
 
     text = page(found, datetime.datetime.now(datetime.timezone.utc))
-    aside = path.with_name(f".{path.name}.part")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         aside.write_text(text, encoding="utf-8")
         aside.replace(path)
     except OSError as error:
+        aside.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None

@@ -94,7 +94,8 @@ def distribution(results: Results) -> Distribution:
     for known in results.measured.values():
         times = [m.time_s for m in known.values() if m.timing]
         failed += len(known) - len(times)
-        slowdowns += [time_s / min(times) for time_s in times]
+        least = min(times, default=math.inf)
+        slowdowns += [time_s / least for time_s in times]
     return Distribution(np.array(slowdowns), failed)
 
 
@@ -170,7 +171,7 @@ def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
     return [
         SpeedUp(name_of(r.given), r.speedup.value, r.speedup.low, r.speedup.high)
         for r in reports
-        if r.speedup
+        if r.speedup and math.isfinite(r.speedup.high)
     ]
 
 

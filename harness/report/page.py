@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -326,14 +327,15 @@ def _noise(findings: Findings) -> Section | None:
 
 
 def _again(results: Results) -> Section:
-    name, places = results.campaign.space_name, " ".join(map(shown_place, results.places))
-    return Section(
-        "commands",
-        "To reproduce it",
-        lines=(
-            f"python -m harness.tune spaces/{name}.yaml --fresh --database {places}",
-            f"python -m harness.analyse {places} --space {name}",
-            f"python -m harness.dispatch {places} --space {name} -o out/",
-            f"python -m harness.report {places} --space {name} -o {name}.html",
-        ),
-    )
+    name, places = results.campaign.space_name, list(map(shown_place, results.places))
+    of_space = [*places, "--space", name]
+    commands = [
+        ["analyse", *of_space],
+        ["dispatch", *of_space, "-o", "out/"],
+        ["report", *of_space, "-o", f"{name}.html"],
+    ]
+    if results.campaign.environment.backend != "replay":
+        for place in places:
+            commands.insert(0, ["tune", f"spaces/{name}.yaml", "--fresh", "--database", place])
+    lines = (shlex.join(["python", "-m", f"harness.{word}", *rest]) for word, *rest in commands)
+    return Section("commands", "To reproduce it", lines=tuple(lines))

@@ -31,6 +31,7 @@ _MOST_LINES = 60
 _CAP = 8.0  # slowdowns above are shown as this
 _SETTINGS = {
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a value may have dollar signs
     "svg.hashsalt": "harness",
     "font.size": 9,
     "text.color": _INK,

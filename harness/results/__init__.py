@@ -13,6 +13,7 @@ from harness.results.read import (
     campaigns,
     last_turn,
     read_measurements,
+    run_notes,
     turns,
 )
 from harness.results.store import RunPlan, Store, Stored
@@ -34,6 +35,7 @@ __all__ = [
     "merge_database",
     "read_measurements",
     "reading",
+    "run_notes",
     "shown_place",
     "sqlite_path",
     "turns",

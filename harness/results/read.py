@@ -137,6 +137,28 @@ def read_measurements(
         return [_row(row, samples, observed, asked) for row in connection.execute(query).mappings()]
 
 
+def run_notes(connection: Connection, key: Key) -> dict[Input, dict[str, str]]:
+    """What was noted of the runs of each input, the last one's first of equal names.
+
+    Raises ResultsError where the database is damaged.
+    """
+    query = (
+        select(schema.inputs.c.features, schema.runs.c.notes)
+        .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
+        .where(
+            schema.spaces.c.program_sha256 == key.program_sha256,
+            schema.environments.c.fingerprint == key.fingerprint,
+            schema.runs.c.campaign == key.campaign,
+        )
+        .order_by(schema.runs.c.id)
+    )
+    found: dict[Input, dict[str, str]] = {}
+    with refusing_damage(connection):
+        for features, notes in connection.execute(query):
+            found.setdefault(Input(features), {}).update(notes)
+    return found
+
+
 def last_turn(rows: Iterable[Row]) -> list[Measurement]:
     """Of the finals of one input, oldest first, those that were last sampled in turn: only
     what was measured so may be compared so."""

@@ -144,8 +144,9 @@ class Store:
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
+            noted = {**found.notes, **_noted_baselines(plan.spec)}
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
-            self._update_run(found.id, **changed)
+            self._update_run(found.id, notes=noted, **changed)
             return Begun(found.id, tuple(map(Config, found.seeds)), found.tuning_run_id)
         row = {
             **ids,
@@ -202,6 +203,12 @@ class Store:
         """Note how a run ended: complete or interrupted."""
         self._update_run(run_id, state=state, ended_at=now())
         self.commit()
+
+    def note_run(self, run_id: int, name: str, text: str) -> None:
+        """Keep a text with a run; commit() makes it durable."""
+        chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
+        notes = self._connection.execute(chosen).scalar_one()
+        self._update_run(run_id, notes={**notes, name: text})
 
     def _update_run(self, run_id: int, **values: object) -> None:
         self._connection.execute(

@@ -24,9 +24,9 @@ def check_line(args: argparse.Namespace) -> None:
         _check_file(option, path)
     if args.space is not None:
         _check_space(args.space)
-    log = args.results_log
-    if log is not None and not log.parent.is_dir():
-        raise UsageError(f"--results-log {log}: the folder {log.parent} does not exist; make it")
+    for option, path in (("--results-log", args.results_log), ("--report", args.report)):
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"{option} {path}: the folder {path.parent} does not exist; make it")
 
 
 def check_recordings(args: argparse.Namespace) -> None:
