@@ -77,8 +77,8 @@ def _dispatch(args: argparse.Namespace) -> int:
         static = found.matrix.candidates[learnt[name].portfolio[0]]
         console.print(
             Text(
-                f"Nothing is written: {args.output} would choose no better than one configuration "
-                f"for all, ({static}). Tune more inputs, "
+                f"Nothing is written to {args.output}: what was learnt chooses no better than one "
+                f"configuration for all, ({static}). Tune more inputs, "
                 "or write it all the same with --force."
             ),
             soft_wrap=True,

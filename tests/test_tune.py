@@ -188,7 +188,7 @@ def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_
 def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert tune.main(["--list-techniques"]) == 0
     listed = capsys.readouterr().out.split()
-    assert listed == sorted([*techniques(), "Predicted"])
+    assert listed == sorted([*techniques(), "auto", "Predicted"])
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,8 @@ def tuned_against_baselines(found: Sequence[Boxes]) -> str:
         axes.set_yticks(places, labels=labels)
         axes.set_ylim(place - 0.2, -0.8)
         axes.axvline(1, color=_FAINT, linewidth=0.6)
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
         axes.set_xlabel("time over the default's median; tuned in blue, others in orange")
 
     rows = sum(len(one.boxes) + 0.6 for one in found)

@@ -30,7 +30,7 @@ from harness.workers import Measurer
 def tune(args: argparse.Namespace) -> int:
     """Tune; returns the exit code: 1 where nothing worked on an input that was measured."""
     if args.list_techniques:
-        print("\n".join(sorted([*techniques(), PREDICTED])))
+        print("\n".join(sorted([*techniques(), "auto", PREDICTED])))
         return 0
     asked = read_asked(args)
     console = make_console()
