@@ -158,10 +158,17 @@ def test_a_mistake_in_the_command_is_told(
     ],
 )
 def test_a_mistake_in_a_stencil_is_told_with_its_line(
-    own: Path, old: str, new: str, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    own: Path,
+    old: str,
+    new: str,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own.write_text(OWN.replace(old, new))
-    code = main(["explore", str(own), "--size", "64", "--count", "5", "-o", str(tmp_path / "x")])
+    monkeypatch.chdir(own.parent)
+    code = main(["explore", own.name, "--size", "64", "--count", "5", "-o", str(tmp_path / "x")])
     assert code == 2
     assert told in capsys.readouterr().err
 

@@ -33,11 +33,8 @@ class Definition:
         try:
             found = self._function("expression")(size)
         except Exception as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            own = [frame.lineno for frame in frames if frame.filename == str(self.path)]
-            where = f"{self.path}:{own[-1]}" if own else f"{self.path}"
             told = str(error) if isinstance(error, StencilError) else repr(error)
-            raise StencilError(f"{where}: {told}") from error
+            raise StencilError(f"{_where(error, self.path)}: {told}") from error
         if not isinstance(found, Node):
             kind = type(found).__name__
             raise StencilError(f"{self.path}: expression() must give an expression, not a {kind}")
@@ -98,9 +95,13 @@ def _loaded(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        lines = [
-            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)
-        ]
-        where = f"{path}:{lines[-1]}" if lines else str(path)
-        raise StencilError(f"{where}: {type(error).__name__}: {error}") from error
+        told = f"{type(error).__name__}: {error}"
+        raise StencilError(f"{_where(error, path)}: {told}") from error
     return module
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """The file, and its line that the error came from; Python knows the file by its whole path."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path.absolute()]
+    return f"{path}:{lines[-1]}" if lines else str(path)
