@@ -113,12 +113,14 @@ def _analyse(args: argparse.Namespace) -> int:
     found = read_results(args.database, args.space, args.all_campaigns)
     if args.platforms and len(found) < 2:
         raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
+    from harness import explained  # here: it takes a second to load
+
+    explained.check_asked(found, args)
     for results, title in zip(found, _titles(found), strict=True):
         _print(console, results, title, args)
     if args.platforms:
-        from harness.explained import print_platforms  # here: it takes a second to load
-
-        print_platforms(console, found, args)
+        with console.status("one tree for all platforms"):
+            explained.print_platforms(console, found, args)
     return 0
 
 
@@ -151,15 +153,18 @@ def _print(console: Console, results: Results, title: str, args: argparse.Namesp
     failures = list(describe_failures(measured))
     for line in [*failures, *([""] if failures else [])]:
         console.print(Text(line), soft_wrap=True)
-    from harness.explained import print_effects, print_explained  # here: it takes a second to load
+    from harness import explained
 
     if results.reductions:
         lines = [*reduction_lines(results.reductions), ""]
         console.print(Text("\n".join(lines)), soft_wrap=True)
-    print_effects(console, results)
-    print_explained(console, results, args)
+    with console.status("what each parameter does to the time"):
+        explained.print_effects(console, results)
+    with console.status("what the times depend on"):
+        explained.print_explained(console, results, args)
     console.print()
-    print_across(console, results.matrix(), choosers())
+    with console.status("which configuration for which input, judged on inputs held out"):
+        print_across(console, results.matrix(), choosers())
     console.print()
 
 

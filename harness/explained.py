@@ -22,12 +22,41 @@ from harness.explanation import (
     pooled,
     samples,
 )
-from harness.starchart import Accuracy, Target, Tree, describe, draw, importance, settings_below
+from harness.starchart import (
+    Accuracy,
+    Target,
+    Tree,
+    condition_over,
+    describe,
+    draw,
+    importance,
+    settings_below,
+)
+from harness.starchart.axes import must_have
 from harness.tables import Results
 
 _MOST_LEFT_OUT = 24  # inputs that are left out one by one; of more, several at a time
 _PARTS = 10
 _MOST_SETTINGS = 20
+
+
+def check_asked(found: Sequence[Results], args: argparse.Namespace) -> None:
+    """Raises UsageError for a target, feature or condition that a table of samples has not."""
+    if not _is_asked(args):
+        return
+    for results in found:
+        if results.measured:
+            known = samples(results)
+            for name in (args.target, *(name for name, _ in args.below)):
+                _target(name, args.per, known)
+            if args.inside:
+                condition_over(known.table, args.inside)
+
+
+def _is_asked(args: argparse.Namespace) -> bool:
+    """Whether anything but what is always told."""
+    special = args.per or args.tree or args.picture or args.inside or args.below
+    return bool(args.target != SLOWDOWN or special)
 
 
 def print_explained(console: Console, results: Results, args: argparse.Namespace) -> None:
@@ -56,12 +85,12 @@ def print_effects(console: Console, results: Results) -> None:
         console.print(_plain_table(telling.FAILURES_HEAD, rows))
         _print_lines(console, [*telling.causes_lines(causes(found), failed=True), ""])
     if found.parameters:
-        _print_times(console, found, results.campaign.space_name)
+        _print_times(console, found, results)
 
 
-def _print_times(console: Console, found: Trials, space: str) -> None:
+def _print_times(console: Console, found: Trials, results: Results) -> None:
     told = effects_on_time(found)
-    _print_lines(console, telling.effects_lines(told, space))
+    _print_lines(console, telling.effects_lines(told, results))
     rows = telling.effects_rows(told)
     if rows:
         console.print(_plain_table(telling.EFFECTS_HEAD, rows))
@@ -92,7 +121,7 @@ def _print_samples(console: Console, found: Samples, args: argparse.Namespace) -
     try:
         told = explain(found, _target(args.target, args.per, found))
     except UsageError as error:
-        if args.target != SLOWDOWN or args.tree or args.picture or args.inside or args.below:
+        if _is_asked(args):
             raise
         console.print(Text(f"What the times depend on is not told: {error}"), soft_wrap=True)
         return
@@ -109,6 +138,7 @@ def _target(name: str, per: Sequence[str], found: Samples) -> Target:
     """A slowdown is a ratio, so that its logarithm is explained."""
     if name not in found.targets:
         raise UsageError(f"no target `{name}`; there are {', '.join(found.targets)}")
+    must_have(found.table, per)
     return Target(name, tuple(per), log=name == SLOWDOWN)
 
 
@@ -131,11 +161,12 @@ def _lines(told: Explanation, args: argparse.Namespace) -> Iterator[str]:
 
 
 def _drawn(told: Explanation) -> str:
-    if told.uniform == len(told.tree.samples):
-        return "drawn uniformly"
-    if told.uniform:
-        return f"{told.uniform:,} of them drawn uniformly, the others where a search looked"
-    return "none of them drawn uniformly, but where a search looked"
+    if told.unbiased == len(told.tree.samples):
+        return "all designed, drawn uniformly or the whole space"
+    if told.unbiased:
+        drawn = f"{told.unbiased:,} of them designed or drawn uniformly"
+        return f"{drawn}, the others where a search looked"
+    return "none of them designed or drawn uniformly, but where a search looked"
 
 
 def _shares(tree: Tree, inside: str | None = None) -> str:

@@ -42,7 +42,7 @@ _FOLDS = 5
 @dataclass(frozen=True)
 class Samples:
     """Measurements as a table: a row each that worked, columns of features, parameters, `time_s`,
-    `slowdown`, `uniform` and of what was observed. `parameters` includes the features that vary."""
+    `slowdown`, `unbiased` and of what was observed. `parameters` includes features that vary."""
 
     table: pd.DataFrame
     parameters: tuple[str, ...]
@@ -50,7 +50,7 @@ class Samples:
     @property
     def targets(self) -> list[str]:
         """The columns that can be explained."""
-        known = {*self.parameters, "uniform"}
+        known = {*self.parameters, "unbiased"}
         return [str(name) for name in self.table.columns if name not in known]
 
     def pick(self, most: int = MOST_SAMPLES, seed: int = 0) -> Samples:
@@ -124,8 +124,9 @@ class Explanation:
     tree: Tree
     accuracy: Accuracy
     linear: Accuracy
-    uniform: int
-    """Of the samples, how many were drawn uniformly; the others a search preferred."""
+    unbiased: int
+    """Of the samples, how many were designed, drawn uniformly, or all there is; the others a search
+    preferred."""
 
 
 def explain(found: Samples, target: Target) -> Explanation:
@@ -153,7 +154,7 @@ def explain(found: Samples, target: Target) -> Explanation:
         cross_validate(
             lambda part: fit_linear(part, target.column, axes), usable, target.column, _FOLDS
         ),
-        int(usable["uniform"].sum()),
+        int(usable["unbiased"].sum()),
     )
 
 

@@ -17,6 +17,7 @@ from harness.errors import ResultsError, UsageError
 from harness.expression import Expression
 from harness.records import Config, Input, Measurement
 from harness.results import (
+    EXHAUSTED,
     SEARCHED,
     Campaign,
     Key,
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 MOST_CANDIDATES = 200
 """Of a matrix; of more, those of the least mean slowdown, and the winners."""
+
+UNBIASED = ("Designed", "UniformRandom")
+"""Techniques whose samples statistics over parameters may rest on: they ask for what tells most,
+or for anything alike, whatever was measured before. A search asks for what it thinks is fast."""
 
 Measured = Mapping[Config, Measurement]
 
@@ -104,6 +109,19 @@ class Results:
         except (ValueError, TypeError, KeyError) as error:
             raise ResultsError(f"{', '.join(self.places)} is damaged: {error!r}") from error
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every legal configuration of every input was measured."""
+        return all(map(self._is_exhausted, self.measured))
+
+    def _is_exhausted(self, given: Input) -> bool:
+        return self.notes.get(given, {}).get(EXHAUSTED) == "yes"
+
+    def is_unbiased(self, row: Row) -> bool:
+        """Whether statistics over parameters may rest on a sample: it was designed or drawn
+        uniformly, or every legal configuration of its input was measured."""
+        return row.requestor in UNBIASED or self._is_exhausted(row.measurement.input)
+
     @cached_property
     def constraints(self) -> tuple[str, ...]:
         """The space's constraints over features and parameters. Those that name a number of the
@@ -118,18 +136,32 @@ class Results:
         the parameters, `measured` the rest.
 
         Of these `time_s` is the median, NaN unless the outcome is `ok`; `samples_s` are the raw
-        samples; `uniform` tells whether UniformRandom asked for it: alone in a run, it draws
-        without bias, as statistics over parameters want.
+        samples; `unbiased` tells whether statistics over parameters may rest on it.
         """
         import pandas as pd  # here: it takes half a second to load
 
         parts = {
             "input": pd.DataFrame([dict(row.measurement.input) for row in self.rows]),
             "config": pd.DataFrame([dict(row.measurement.config) for row in self.rows]),
-            "measured": pd.DataFrame([_told(row) for row in self.rows]),
+            "measured": pd.DataFrame([self._told(row) for row in self.rows]),
         }
         joined: pd.DataFrame = pd.concat(parts, axis=1)
         return joined
+
+    def _told(self, row: Row) -> dict[str, object]:
+        m = row.measurement
+        return {
+            "stage": row.stage,
+            "outcome": m.outcome.value,
+            "time_s": m.time_s if m.timing else math.nan,
+            "mean_s": m.timing.mean_s if m.timing else math.nan,
+            "std_s": m.timing.std_s if m.timing else math.nan,
+            "samples_s": m.timing.samples_s if m.timing else (),
+            "requestor": row.requestor,
+            "unbiased": self.is_unbiased(row),
+            "message": m.message,
+            **m.observed,
+        }
 
     def matrix(self) -> Matrix:
         """Times of the candidates on every input on which anything worked: the default, every
@@ -175,22 +207,6 @@ class Results:
             key = tuple(-1.0 if math.isnan(time_s) else time_s for time_s in column)
             distinct.setdefault(key, config)
         return list(distinct.values())
-
-
-def _told(row: Row) -> dict[str, object]:
-    m = row.measurement
-    return {
-        "stage": row.stage,
-        "outcome": m.outcome.value,
-        "time_s": m.time_s if m.timing else math.nan,
-        "mean_s": m.timing.mean_s if m.timing else math.nan,
-        "std_s": m.timing.std_s if m.timing else math.nan,
-        "samples_s": m.timing.samples_s if m.timing else (),
-        "requestor": row.requestor,
-        "uniform": row.requestor == "UniformRandom",
-        "message": m.message,
-        **m.observed,
-    }
 
 
 def _time_s(measurement: Measurement | None) -> float:

@@ -18,7 +18,6 @@ from harness.analyse import main
 from harness.effects import Trials, causes, effects_on_time, reduce
 from harness.effects.minimal import Verdict
 from harness.effects.regression import fit, within
-from harness.effects.telling import effects_lines
 from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.report.page import page
 from harness.search.techniques.designed import _Design
@@ -341,12 +340,29 @@ def test_analyse_tells_causes_and_effects(
     assert re.search("No effect beyond chance and half a percent: (BLOCK|TILE|CACHE), ", out)
 
 
-def test_without_unbiased_samples_it_is_told_what_to_run() -> None:
-    found = tried(slow)
-    biased = dataclasses.replace(found, ends=found.ends.assign(unbiased=False))
-    first, command = effects_lines(effects_on_time(biased), "flags")
-    assert "there are 0 configurations that a design or uniform draws asked for" in first
-    assert command.endswith("spaces/flags.yaml --technique Designed --test-limit 50")
+def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, place = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, place, FormulaMeasurer(flag_s), test_limit=12) as (run, _):
+        run.run()
+    assert main([str(place)]) == 0
+    out = capsys.readouterr().out
+    assert "there are 0 configurations that a design or uniform draws asked for" in out
+    command = r"spaces/flags.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
+    assert re.search(command, out)
+
+
+def test_a_space_that_was_measured_whole_needs_no_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, place = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, place, FormulaMeasurer(flag_s), test_limit=60) as (run, _):
+        run.run()
+    assert main([str(place)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "from 126 designed or uniform samples of 42 configurations" in out
+    assert "over 126 samples, all designed, drawn uniformly or the whole space" in out
 
 
 THIRTY = {f"F{number}": (False, True) if number % 2 else (1, 2, 4, 8) for number in range(30)}

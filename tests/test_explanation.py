@@ -74,13 +74,31 @@ def test_an_unknown_target_names_those_there_are(
     assert "no target `power_w`; there are time_s, slowdown" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--per", "m"], "the table has no column `m`; there are "),
+        (["--below", "watts=3"], "no target `watts`; there are time_s, slowdown"),
+        (["--inside", "BLOK > 3"], "the table has no column `BLOK`; did you mean BLOCK?"),
+        (["--inside", "BLOCK >"], "`BLOCK >`"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_told_before_anything_is_printed(
+    asked: list[str], told: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([place, *asked]) == 2
+    out, err = capsys.readouterr()
+    assert told in err
+    assert not out
+
+
 def test_the_command_tells_importance_settings_and_accuracy(
     place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["--tree", "2", "--inside", "n <= 32", "--below", "time_s=0.0002"]
     assert main([place, *asked, "--below", "slowdown=1.5"]) == 0
     out = capsys.readouterr().out
-    assert "over 42 samples, none of them drawn uniformly" in out
+    assert "over 42 samples, all designed, drawn uniformly or the whole space" in out
     assert "where n <= 32: BLOCK 100% of the squared error" in out
     assert "Settings with time_s <= 0.0002 and slowdown <= 1.5" in out
     assert re.search(r"n = 16, BLOCK = 16 +0\.00016 +1 +2 +2", out)

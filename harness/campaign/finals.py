@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.analysis import InputReport, choose_finalists, one_of_each_code, report_input
 from harness.campaign.state import State
 from harness.records import Config, Input, Measurement, Outcome, StopReason
-from harness.results import Stored
+from harness.results import EXHAUSTED, Stored
 from harness.space import Space
 
 _BESIDE_BASELINES = 20  # rounds, where winners are told against named baselines
@@ -72,6 +72,9 @@ def _final(state: State, given: Input) -> InputReport:
             finals = _interleaved(state, given, space, [*dict.fromkeys([*working, *beside])])
     confidence = state.spec.measure.confidence
     report = report_input(given, measured, finals, space.default, space.count, confidence, named)
+    if given in state.runs:
+        state.store.note_run(state.runs[given], EXHAUSTED, "yes" if report.is_exhausted else "no")
+        state.store.commit()
     return dataclasses.replace(report, note=_note(state, report))
 
 

@@ -7,10 +7,9 @@ from harness.effects import telling
 from harness.effects.failures import Cause, causes
 from harness.effects.minimal import Reduction, Step, Verdict, reduce
 from harness.effects.times import Effect, Effects, effects_on_time
-from harness.effects.trials import UNBIASED, Trials, trials
+from harness.effects.trials import Trials, trials
 
 __all__ = [
-    "UNBIASED",
     "Cause",
     "Effect",
     "Effects",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from harness.analysis import headline, reason
 from harness.effects.failures import Cause
@@ -10,6 +12,10 @@ from harness.effects.minimal import Reduction
 from harness.effects.times import Effect, Effects
 from harness.effects.trials import Trials
 from harness.records import Input, Outcome
+from harness.results import shown_place
+
+if TYPE_CHECKING:  # harness.tables tells reductions, which are of this package
+    from harness.tables import Results
 
 MOST_EFFECTS = 24
 """Lines of first-order effects, and of pairs, each."""
@@ -61,10 +67,10 @@ def effects_rows(found: Effects) -> list[tuple[str, ...]]:
     ]
 
 
-def effects_lines(found: Effects, space: str) -> Iterator[str]:
-    """What effects rest on, and what is not told; pairs, a line each."""
+def effects_lines(found: Effects, results: Results) -> Iterator[str]:
+    """What effects rest on, and what is not told."""
     if not found.is_enough:
-        yield from _too_few(found, space)
+        yield from _too_few(found, results)
         return
     yield (
         f"What each value does to the time, from {found.samples:,} designed or uniform samples of "
@@ -92,16 +98,23 @@ def pairs_lines(pairs: Sequence[Effect]) -> Iterator[str]:
         yield f"    {effect} of the time"
 
 
-def _too_few(found: Effects, space: str) -> Iterator[str]:
+def _too_few(found: Effects, results: Results) -> Iterator[str]:
+    if results.is_exhausted:
+        yield (
+            "What each value does to the time is not told: every legal configuration was measured, "
+            f"and {found.samples:,} samples that worked are too few for it."
+        )
+        return
+    command = ["python", "-m", "harness.tune", f"spaces/{results.campaign.space_name}.yaml"]
+    command += ["--technique", "Designed", "--test-limit", str(found.fewest)]
+    if len(results.places) == 1:
+        command += ["--database", shown_place(results.places[0])]
     yield (
         f"What each value does to the time is not told: there are {found.configurations:,} "
         "configurations that a design or uniform draws asked for, and a search's samples are "
         f"biased. For {found.fewest:,} samples, which are enough:"
     )
-    yield (
-        f"    python -m harness.tune spaces/{space}.yaml --technique Designed "
-        f"--test-limit {found.fewest}"
-    )
+    yield f"    {shlex.join(command)}"
 
 
 def reduction_lines(found: Mapping[Input, Reduction]) -> Iterator[str]:

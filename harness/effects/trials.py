@@ -15,10 +15,6 @@ if TYPE_CHECKING:  # harness.tables tells reductions, which are of this package
 
     from harness.tables import Results
 
-UNBIASED = ("Designed", "UniformRandom")
-"""Techniques whose samples statistics over parameters may rest on: they ask for what tells most,
-or for anything alike, whatever was measured before. A search asks for what it thinks is fast."""
-
 
 @dataclass(frozen=True)
 class Trials:
@@ -49,7 +45,7 @@ def trials(results: Results) -> Trials:
         "outcome": [m.outcome.value for m in found],
         "message": [m.message for m in found],
         "time_s": [m.time_s if m.timing else math.nan for m in found],
-        "unbiased": [row.requestor in UNBIASED for row in rows],
+        "unbiased": [results.is_unbiased(row) for row in rows],
         "input": _numbered([m.input for m in found]),
         "configuration": _numbered([m.config for m in found]),
     }

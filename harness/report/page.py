@@ -260,10 +260,10 @@ def _explained(findings: Findings) -> Iterator[Section]:
     told = findings.explanation
     if told is None:
         return
-    drawn = "all" if told.uniform == len(told.tree.samples) else f"{told.uniform:,}"
+    drawn = "all" if told.unbiased == len(told.tree.samples) else f"{told.unbiased:,}"
     text = (
-        f"From {len(told.tree.samples):,} samples, {drawn} of them drawn uniformly. Such trees "
-        f"predict held-out samples with R2 {told.accuracy.r2:.3f} and a median error of "
+        f"From {len(told.tree.samples):,} samples, {drawn} of them designed or drawn uniformly. "
+        f"Such trees predict held-out samples with R2 {told.accuracy.r2:.3f} and a median error of "
         f"{told.accuracy.error.median:.1%}."
     )
     yield Section(
@@ -301,7 +301,7 @@ def _flags(findings: Findings) -> Section | None:
     found = findings.effects
     if found is None:
         return None
-    told = tuple(telling.effects_lines(found, findings.results.campaign.space_name))
+    told = tuple(telling.effects_lines(found, findings.results))
     clear = [effect for effect in found.first if effect.is_clear][: telling.MOST_EFFECTS]
     return Section(
         "flags",

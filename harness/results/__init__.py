@@ -5,6 +5,7 @@ from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
 from harness.results.place import shown_place, sqlite_path
 from harness.results.read import (
+    EXHAUSTED,
     SEARCHED,
     Campaign,
     Key,
@@ -19,6 +20,7 @@ from harness.results.read import (
 from harness.results.store import RunPlan, Store, Stored
 
 __all__ = [
+    "EXHAUSTED",
     "SEARCHED",
     "Added",
     "Campaign",

@@ -26,6 +26,9 @@ from harness.records import (
 from harness.results import schema
 from harness.results.connect import has_column, has_table, place_of
 
+EXHAUSTED = "exhausted"
+"""The note of a run whether every legal configuration of its input was measured: yes or no."""
+
 SEARCHED = ("search", "cross")
 """The stages of what was searched, or measured across inputs: each configuration once."""
 

@@ -16,7 +16,7 @@ from harness.starchart.boxes import Box, Range, Words
 from harness.starchart.columns import WordColumns
 from harness.starchart.drawing import Placed, draw, lay_out
 from harness.starchart.growing import Growth, Node, Split, Target, Tree, grow
-from harness.starchart.importance import importance
+from harness.starchart.importance import condition_over, importance
 from harness.starchart.intersection import settings_below
 from harness.starchart.judging import Accuracy, Predictor, cross_validate
 from harness.starchart.regression import Spread
@@ -38,6 +38,7 @@ __all__ = [
     "WordColumns",
     "Words",
     "axes_of",
+    "condition_over",
     "cross_validate",
     "describe",
     "draw",

@@ -60,11 +60,23 @@ def _grown_inside(tree: Tree, inside: Box | str) -> Tree:
     return grow(tree.samples[mask], tree.target, names, growth)
 
 
+def condition_over(table: pd.DataFrame, text: str) -> Expression:
+    """A condition over the columns of a table.
+
+    Raises UsageError for what is no condition, and for a column that there is not.
+    """
+    try:
+        expression = Expression(text)
+    except ExpressionError as error:
+        raise UsageError(str(error)) from None
+    must_have(table, expression.names)
+    return expression
+
+
 def _where(tree: Tree, condition: str) -> Mask:
     """Of each sample whether a condition over its parameters holds."""
+    expression = condition_over(tree.samples, condition)
     try:
-        expression = Expression(condition)
-        must_have(tree.samples, expression.names)
         rows = tree.samples[sorted(expression.names)].to_dict("records")
         return np.array([bool(expression.holds(row)) for row in rows], dtype=bool)
     except ExpressionError as error:
