@@ -191,6 +191,9 @@ class InputsTable:
         yield Text(self._title, style="bold")
         yield table if self._fits(table, console, options) else self._list()
         yield Text(self._legend(), style="dim")
+        noisy = sum(map(_is_noisy, self._reports))
+        if noisy:
+            yield Text(_noise_told(noisy, len(self._reports)), style="yellow")
 
     def _fits(self, table: Table, console: Console, options: ConsoleOptions) -> bool:
         """Whether what must not be wrapped leaves enough for the configurations."""
@@ -253,6 +256,19 @@ def _shared_told(count: int) -> str:
     if count == 1:
         return "shared: 1 has the machine code of another and was not measured again"
     return f"shared: {count:,} have the machine code of another and were not measured again"
+
+
+def _is_noisy(report: InputReport) -> bool:
+    """Whether a time that is shown is known only to a quarter."""
+    shown = (m.timing for m in (report.best, report.baseline) if m)
+    return any(t and t.count > 1 and half_width(t.samples_s) > t.median_s / 4 for t in shown)
+
+
+def _noise_told(noisy: int, inputs: int) -> str:
+    return (
+        f"On {noisy} of {inputs} inputs the time is known to no better than a quarter: other work "
+        "on the device or changing clocks. Measure with nothing beside it, or with more --repeats."
+    )
 
 
 def _cells(report: InputReport) -> Iterable[str]:

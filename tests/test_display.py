@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import dataclasses
 import io
 import math
 from collections.abc import Mapping
@@ -60,6 +61,14 @@ def printed(*reports: InputReport, width: int = 140, default: Config = DEFAULT) 
     console = Console(file=stream, width=width, highlight=False)
     console.print(inputs_table(reports, "kernel on a device", default))
     return stream.getvalue()
+
+
+def test_a_time_that_is_hardly_known_is_told_with_what_helps() -> None:
+    quiet = dataclasses.replace(report(), baseline=ok(DEFAULT, 2e-3, 2.01e-3, 2.02e-3))
+    noisy = dataclasses.replace(quiet, best=ok(BEST, 1e-3, 5e-3, 1e-3, 9e-3))
+    assert "no better than a quarter" not in printed(quiet)
+    told = " ".join(printed(quiet, noisy).split())
+    assert "On 1 of 2 inputs the time is known to no better than a quarter" in told
 
 
 # ------------------------------------------------------------------------------- numbers

@@ -219,12 +219,10 @@ def test_only_what_the_time_needs_is_left() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
 
-    found = reduce(ALL, PLAIN, in_turn(time_s), lambda c: c, order=["f2"])
+    found = reduce(ALL, PLAIN, in_turn(time_s), lambda c: c)
     assert found.needed == ("f2", "f5")
     assert found.ratio is not None
     assert found.ratio.low < 1.02
-    tried_again = [step.name for step in found.steps][-2:]  # f2 is said to matter least of two
-    assert tried_again == ["f5", "f2"]
     assert str(found).startswith("2 of 8 settings are needed: f2=true, f5=true; ")
 
 

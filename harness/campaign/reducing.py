@@ -75,7 +75,7 @@ def _reduced(state: State, report: InputReport, flags: Sequence[str]) -> Reducti
 
     winner = report.best.config
     bare = without_flags(winner, space.default, flags)
-    return reduce(winner, bare, measure_in_turn, legal, (), state.spec.measure.confidence)
+    return reduce(winner, bare, measure_in_turn, legal, state.spec.measure.confidence)
 
 
 def _is_of(turn: Sequence[Measurement], rounds: int) -> bool:

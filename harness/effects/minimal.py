@@ -112,16 +112,14 @@ def reduce(
     default: Config,
     measure_in_turn: MeasureInTurn,
     legal: Legal,
-    order: Sequence[str] = (),
     confidence: float = 0.95,
 ) -> Reduction:
     """Set the winner's parameters back to their defaults one by one, as long as the time stays
     within noise of the winner's.
 
-    `order` names parameters, the least important first; those it does not name come before. Every
-    step is measured beside the winner itself, not beside the step before, so that small losses
-    do not add up. Rounds go on until one drops nothing. At the end all that was dropped is
-    judged once more; while that is slower, what was dropped last is put back.
+    Every step is measured beside the winner itself, not beside the step before, so that small
+    losses do not add up. Rounds go on until one drops nothing. At the end all that was dropped
+    is judged once more; while that is slower, what was dropped last is put back.
     """
     here, steps = winner, list[Step]()
     attempts = _Attempts(winner, measure_in_turn, legal, confidence)
@@ -130,7 +128,7 @@ def reduce(
     while is_moving:
         is_moving = False
         steps = [step for step in steps if step.verdict is Verdict.DROPPED]
-        for name in _ordered(_set(here, default), order):
+        for name in list(_set(here, default)):
             if here[name] == default[name]:
                 continue  # another one's default made it matter no more
             step, found = attempts.without(name, here, default)
@@ -163,11 +161,6 @@ def _set(config: Config, default: Config) -> Iterator[str]:
     return (
         name for name in config if Config({name: config[name]}) != Config({name: default[name]})
     )
-
-
-def _ordered(names: Iterator[str], order: Sequence[str]) -> list[str]:
-    places = {name: place for place, name in enumerate(order)}
-    return sorted(names, key=lambda name: places.get(name, -1))
 
 
 def _is_slower(ratio: Ratio) -> bool:

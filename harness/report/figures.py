@@ -59,9 +59,14 @@ class Course:
 
 def courses(results: Results) -> list[Course]:
     """Of each input on which anything worked, in the order of the tests."""
+    searched: dict[Input, dict[Config, float]] = {}
+    for row in results.rows:
+        if row.stage == "search":
+            m = row.measurement
+            searched.setdefault(m.input, {})[m.config] = m.time_s
     found = []
-    for given, known in results.measured.items():
-        times = [m.time_s for m in known.values()]
+    for given, known in searched.items():
+        times = list(known.values())
         least = min(times, default=math.inf)
         if least < math.inf:
             best = list(itertools.accumulate(times, min))
