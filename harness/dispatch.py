@@ -75,11 +75,12 @@ def _dispatch(args: argparse.Namespace) -> int:
     console.print(Text(f"\n{sentence(found, name)}"), soft_wrap=True)
     if not found.gain(name).is_better and not args.force:
         static = found.matrix.candidates[learnt[name].portfolio[0]]
+        stays = " An earlier dispatcher stays there." if args.output.exists() else ""
         console.print(
             Text(
                 f"Nothing is written to {args.output}: what was learnt chooses no better than one "
                 f"configuration for all, ({static}). Tune more inputs, "
-                "or write it all the same with --force."
+                f"or write it all the same with --force.{stays}"
             ),
             soft_wrap=True,
         )

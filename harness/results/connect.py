@@ -141,7 +141,7 @@ def _lock_file(place: str) -> Path:
         name = hashlib.sha256(f"{place}{owner}".encode()).hexdigest()
         return cache_folder("locks") / name
     path = path.resolve()  # a link and its target are one database
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)  # not those above: they are mistyped
     return path.with_name(path.name + ".lock")
 
 
