@@ -12,7 +12,15 @@ from harness import __version__
 from harness.dispatching.features import Feature
 from harness.dispatching.formulas import Bounds, Formula, Named, Type, conjunction
 from harness.dispatching.guards import Scope
-from harness.dispatching.program import EnsembleChoice, Kind, Node, Program, Split, Tuned
+from harness.dispatching.program import (
+    EnsembleChoice,
+    ForestChoice,
+    Kind,
+    Node,
+    Program,
+    Split,
+    Tuned,
+)
 from harness.dispatching.spelling import INT64_MAX
 from harness.errors import ExpressionError, UsageError
 from harness.records import Environment, Value
@@ -219,9 +227,11 @@ def used_columns(program: Program) -> tuple[int, ...]:
 
 
 def roots(program: Program) -> tuple[Node, ...]:
-    """The tree, or all trees of the ensemble, candidate by candidate."""
+    """The tree, or all trees of the ensemble, candidate by candidate, or of the forest."""
     if isinstance(program.choice, EnsembleChoice):
         return tuple(itertools.chain.from_iterable(program.choice.trees))
+    if isinstance(program.choice, ForestChoice):
+        return program.choice.trees
     return (program.choice.root,)
 
 

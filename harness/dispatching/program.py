@@ -79,12 +79,14 @@ def ratio(dividend: float, divisor: float) -> float:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Where a tree ends: the number it predicts, or the candidates by their places, the best
-    first. `rows` says how many inputs it was learnt from, 0 where that is not told."""
+    """Where a tree ends: the number it predicts, or one for each candidate, or the candidates by
+    their places, the best first. `rows` says how many inputs it was learnt from, 0 where that is
+    not told."""
 
     value: float = 0.0
     order: tuple[int, ...] = ()
     rows: int = 0
+    costs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,31 @@ class EnsembleChoice:
             for tree in trees:
                 cost += reached(tree, numbers).value
             costs.append(cost)
-        return tuple(sorted(range(len(costs)), key=costs.__getitem__))
+        return _by_cost(costs)
+
+
+@dataclass(frozen=True)
+class ForestChoice:
+    """Trees whose leaves have a cost for each of `count` candidates; the sum over the trees, from
+    0, is what a candidate is expected to cost, but for a factor."""
+
+    count: int
+    trees: tuple[Node, ...]
+
+    def order(self, numbers: Sequence[float]) -> tuple[int, ...]:
+        """As EnsembleChoice has it."""
+        costs = [0.0] * self.count
+        for tree in self.trees:
+            for place, cost in enumerate(reached(tree, numbers).costs):
+                costs[place] += cost
+        return _by_cost(costs)
+
+
+def _by_cost(costs: Sequence[float]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(costs)), key=costs.__getitem__))
+
+
+Choice = TreeChoice | EnsembleChoice | ForestChoice
 
 
 @dataclass(frozen=True)
@@ -167,7 +193,7 @@ class Program:
     tuned: tuple[Tuned, ...]
     portfolio: tuple[Config, ...]
     static: int
-    choice: TreeChoice | EnsembleChoice
+    choice: Choice
     guards: tuple[tuple[str, ...], ...]
 
     def is_tuned(self, given: Mapping[str, Value]) -> bool:
