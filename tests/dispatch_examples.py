@@ -15,8 +15,10 @@ from harness.dispatching.dispatcher import Dispatcher, Provenance
 from harness.dispatching.features import Feature, features_of
 from harness.dispatching.formulas import Type
 from harness.dispatching.program import (
+    Choice,
     Column,
     EnsembleChoice,
+    ForestChoice,
     Kind,
     Leaf,
     Node,
@@ -83,22 +85,35 @@ def drawn_input(rng: random.Random) -> dict[str, Value]:
     }
 
 
-SHAPES = ((True, 6), (True, 90), (False, 9), (False, 50), (False, 90), (True, 30))
-"""One tree or an ensemble, and with how many leaves: each is written in another way."""
+SHAPES = (
+    ("tree", 6),
+    ("tree", 90),
+    ("ensemble", 9),
+    ("ensemble", 50),
+    ("ensemble", 90),
+    ("tree", 30),
+    ("forest", 20),
+)
+"""What chooses, and with how many leaves: each is written in another way."""
 
 
 def drawn_program(
-    rng: random.Random, inputs: Sequence[Mapping[str, Value]], is_tree: bool, leaves: int
+    rng: random.Random, inputs: Sequence[Mapping[str, Value]], kind: str, leaves: int
 ) -> Program:
     """Its thresholds lie on the columns' values for the inputs, or next to those."""
     count = rng.randint(2, 4)
     orders = list(itertools.permutations(range(count)))
-    if is_tree:
-        choice: TreeChoice | EnsembleChoice = TreeChoice(
+    numbers = [rng.choice((0.1, 0.2, 0.3, rng.gauss(0, 1))) for _ in range(9)]
+    choice: Choice
+    if kind == "tree":
+        choice = TreeChoice(
             _tree(rng, inputs, leaves, [Leaf(order=o, rows=2) for o in [*orders, ()]])
         )
+    elif kind == "forest":
+        costs = [Leaf(costs=tuple(rng.choices(numbers, k=count))) for _ in range(9)]
+        choice = ForestChoice(count, tuple(_tree(rng, inputs, leaves, costs) for _ in range(8)))
     else:
-        values = [Leaf(rng.choice((0.1, 0.2, 0.3, rng.gauss(0, 1)))) for _ in range(9)]
+        values = [Leaf(number) for number in numbers]
         choice = EnsembleChoice(
             tuple(rng.random() for _ in range(count)),
             tuple(

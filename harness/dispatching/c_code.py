@@ -9,7 +9,15 @@ from harness.dispatching import c_tables
 from harness.dispatching.dispatcher import Dispatcher, ends, used_columns
 from harness.dispatching.features import Feature
 from harness.dispatching.formulas import Type
-from harness.dispatching.program import Column, EnsembleChoice, Kind, Node, Split
+from harness.dispatching.program import (
+    Column,
+    EnsembleChoice,
+    ForestChoice,
+    Kind,
+    Node,
+    Split,
+    TreeChoice,
+)
 from harness.dispatching.rendering import MAX_NESTED, column_names, counted, nested, rendered, told
 from harness.dispatching.spelling import (
     bare,
@@ -194,13 +202,15 @@ class _Writer:
     @property
     def _is_tabular(self) -> bool:
         choice = self._dispatcher.program.choice
-        return isinstance(choice, EnsembleChoice) or nested(choice.root) > MAX_NESTED
+        return not isinstance(choice, TreeChoice) or nested(choice.root) > MAX_NESTED
 
     def tables_and_choice(self) -> tuple[list[str], list[str]]:
         """The tables that the choice needs, and the way from the columns to the place."""
         choice = self._dispatcher.program.choice
         if isinstance(choice, EnsembleChoice):
             return c_tables.ensemble(self._dispatcher, choice, self.arguments)
+        if isinstance(choice, ForestChoice):
+            return c_tables.forest(self._dispatcher, choice, self.arguments)
         if self._is_tabular:
             return c_tables.deep_tree(self._dispatcher, choice, self.arguments)
         return [], list(self._tree(choice.root, ""))

@@ -1,4 +1,4 @@
-"""Ensembles, and trees that are too deep for nested conditions, as tables of a C header."""
+"""Ensembles, forests, and trees too deep for nested conditions, as tables of a C header."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 from harness.dispatching.dispatcher import Dispatcher, roots, used_columns
-from harness.dispatching.program import EnsembleChoice, TreeChoice
+from harness.dispatching.program import EnsembleChoice, ForestChoice, Leaf, TreeChoice
 from harness.dispatching.rendering import in_lines
 from harness.dispatching.spelling import c_real
 from harness.dispatching.tables import Flat, Masks, flat, masks, renumbered
@@ -55,8 +55,42 @@ def ensemble(
         lines += _walked(name, upper, flat(trees, lambda leaf: 0))
     else:
         lines += _masked(name, upper, found)
+    return lines, _least(dispatcher, arguments)
+
+
+def forest(
+    dispatcher: Dispatcher, choice: ForestChoice, arguments: str
+) -> tuple[list[str], list[str]]:
+    """Tables of trees that all candidates share, and how the least cost is found."""
+    name, upper = dispatcher.name, dispatcher.name.upper()
+    rows: list[tuple[float, ...]] = []
+
+    def row(leaf: Leaf) -> int:
+        rows.append(leaf.costs)
+        return len(rows) - 1
+
+    table = flat([renumbered(tree, _places(dispatcher)) for tree in choice.trees], row)
+    leaf = f"{name}_leaf({name}_roots[tree], numbers)"
+    return [
+        *_walk(name, table),
+        *_array("int", f"{name}_roots", map(str, table.roots)),
+        "",
+        "/* Of each leaf what it adds to the cost of each configuration. */",
+        *_rows("double", f"{name}_leaf_costs[][{upper}_COUNT]", (map(c_real, r) for r in rows)),
+        *_opening(name, upper),
+        f"    for (int place = 0; place < {upper}_COUNT; place++) costs[place] = 0.0;",
+        f"    for (int tree = 0; tree < {len(choice.trees)}; tree++) {{",
+        f"        const double *more = {name}_leaf_costs[{name}_nodes[{leaf}].high];",
+        f"        for (int place = 0; place < {upper}_COUNT; place++) costs[place] += more[place];",
+        "    }",
+        "}",
+    ], _least(dispatcher, arguments)
+
+
+def _least(dispatcher: Dispatcher, arguments: str) -> list[str]:
+    name, upper = dispatcher.name, dispatcher.name.upper()
     skip = [f"    if (!{name}_applies(place, {arguments})) continue;"] * dispatcher.is_guarded
-    return lines, [
+    return [
         f"double costs[{upper}_COUNT];",
         "int best = -1;",
         f"{name}_costs(numbers, costs);",
@@ -130,7 +164,9 @@ def _masked(name: str, upper: str, found: Masks) -> list[str]:
         *_array("struct { int row, begin, end; }", f"{name}_stretches", stretches),
         *_array(_index_type(found), f"{name}_split_trees", (str(t) for t, _ in found.events)),
         *_array(kind, f"{name}_split_masks", (literal.format(mask) for _, mask in found.events)),
-        *_rows(kind, f"{name}_rows[][{upper}_TREES]", found.rows, literal),
+        *_rows(
+            kind, f"{name}_rows[][{upper}_TREES]", (map(literal.format, row) for row in found.rows)
+        ),
         "",
         "/* The values of the leaves, by tree; in the order of what their bits are hashed to. */",
         *_leaf_values(f"{name}_values", found),
@@ -186,8 +222,8 @@ def _reals(thresholds: Iterable[Iterable[float]]) -> Iterable[str]:
     return (c_real(threshold) for column in thresholds for threshold in column)
 
 
-def _rows(kind: str, name: str, rows: Iterable[Iterable[int]], literal: str) -> list[str]:
-    lines = [f"    {{{', '.join(literal.format(word) for word in row)}}}," for row in rows]
+def _rows(kind: str, name: str, rows: Iterable[Iterable[str]]) -> list[str]:
+    lines = [f"    {{{', '.join(row)}}}," for row in rows]
     return [f"static const {kind} {name} = {{", *lines, "};"] if lines else []
 
 

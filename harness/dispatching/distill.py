@@ -17,8 +17,8 @@ from scipy.spatial import KDTree
 from harness.dispatching.baselines import Scale
 from harness.dispatching.columns import column_values, is_number
 from harness.dispatching.ensemble import fit_ensemble
-from harness.dispatching.learnt import Learnt, ensemble_costs, make_learnt
-from harness.dispatching.lesson import Lesson, centred, telling_columns
+from harness.dispatching.learnt import Learnt, expected_costs, make_learnt
+from harness.dispatching.lesson import Lesson, telling_columns
 from harness.dispatching.matrix import Array, Flags, Matrix, Places, make_matrix, stacked
 from harness.dispatching.program import Column, TreeChoice
 from harness.dispatching.tree import MOST_COLUMNS, choose_shape
@@ -61,12 +61,13 @@ def with_made_inputs(lesson: Lesson, columns: Sequence[Column], seed: int) -> Le
     if not columns or len(lesson.values) < 2:
         return lesson
     matrix = lesson.matrix
-    members = lesson.members(len(lesson.portfolio))
-    ensemble = fit_ensemble(lesson.values, centred(lesson.logs[:, members]), seed)
+    members, ensemble = fit_ensemble(lesson, seed)
+    if isinstance(ensemble, TreeChoice):  # all inputs look alike
+        return lesson
     features, bases = made_inputs(matrix.features, seed)
     values = column_values(columns, features)
     costs = np.full((len(features), len(matrix.candidates)), np.inf)
-    costs[:, members] = ensemble_costs(ensemble, values)
+    costs[:, members] = expected_costs(ensemble, values)
     applies: Flags = matrix.applies[bases] & np.isfinite(costs)
     told = np.flatnonzero(applies.any(axis=1))
     made = make_matrix(

@@ -1,4 +1,5 @@
-"""Boosted trees of each candidate's log time beside the others': the least expected is chosen.
+"""Boosted trees of each candidate's log time beside the others', or a forest where inputs are few:
+the least expected is chosen.
 
 They predict better than one tree, and cost some microseconds and some hundred kilobytes.
 """
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from harness.dispatching.forest import fit_forest
 from harness.dispatching.learnt import Learnt, make_learnt
 from harness.dispatching.lesson import Lesson, centred, telling_columns
 from harness.dispatching.matrix import Array, Matrix
-from harness.dispatching.program import EnsembleChoice, Leaf, Node, Split, TreeChoice
+from harness.dispatching.program import Choice, EnsembleChoice, Leaf, Node, Split, TreeChoice
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -25,12 +27,14 @@ _MOST_TREES = 100  # of a candidate
 _RATE = 0.15
 _LEAVES = 63
 _LEAST_IN_LEAF = 20
+_SHARE = 0.3  # of the columns, among which a split is looked for: sooner fitted, and no worse
 _FEW = 10 * _LEAST_IN_LEAF  # inputs; below, leaves are smaller
+_VERY_FEW = 100  # inputs; below, a forest does better
 
 
 @dataclass(frozen=True)
 class EnsembleChooser:
-    """Learns a dispatcher of boosted trees."""
+    """Learns a dispatcher of many trees."""
 
     name: str = "ensemble"
 
@@ -38,15 +42,23 @@ class EnsembleChooser:
         """The trees for all inputs of a matrix."""
         columns, values = telling_columns(matrix, _MOST_COLUMNS, seed)
         lesson = Lesson(matrix, values)
-        members = lesson.members(len(lesson.portfolio))
-        if not columns:  # all inputs look alike: there is nothing to choose by
-            leaf = Leaf(order=tuple(range(len(members))), rows=len(values))
-            return make_learnt(lesson, columns, members, TreeChoice(leaf))
-        choice = fit_ensemble(values, centred(lesson.logs[:, members]), seed)
+        members, choice = fit_ensemble(lesson, seed)
         return make_learnt(lesson, columns, members, choice)
 
 
-def fit_ensemble(values: Array, logs: Array, seed: int) -> EnsembleChoice:
+def fit_ensemble(lesson: Lesson, seed: int) -> tuple[tuple[int, ...], Choice]:
+    """A forest of all candidates where inputs are few, else boosted trees of each member of a
+    portfolio; and the places of the candidates that it tells apart."""
+    known, members = lesson.known, lesson.members(len(lesson.portfolio))
+    if not lesson.values.shape[1]:  # all inputs look alike: there is nothing to choose by
+        leaf = Leaf(order=tuple(range(len(members))), rows=len(lesson.values))
+        return members, TreeChoice(leaf)
+    if len(lesson.values) < _VERY_FEW and len(known) > 1:
+        return known, fit_forest(lesson, known, seed)
+    return members, fit_boosted(lesson.values, centred(lesson.logs[:, members]), seed)
+
+
+def fit_boosted(values: Array, logs: Array, seed: int) -> EnsembleChoice:
     """Boosted trees for each member of a portfolio.
 
     `values` has the shape (inputs, columns), `logs` (inputs, members): what is learnt, NaN where
@@ -57,7 +69,7 @@ def fit_ensemble(values: Array, logs: Array, seed: int) -> EnsembleChoice:
 
 
 def fit_models(values: Array, logs: Array, seed: int) -> list[HistGradientBoostingRegressor]:
-    """scikit-learn's models, as `fit_ensemble` has them."""
+    """scikit-learn's models, as `fit_boosted` has them."""
     trees = max(1, min(_MOST_TREES, _TREES // logs.shape[1]))
     known = ~np.isnan(logs)
     # Threads within a model wait for each other in loops: on a busy machine they take far longer.
@@ -76,6 +88,7 @@ def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBo
         learning_rate=_RATE,
         max_leaf_nodes=_LEAVES,
         min_samples_leaf=_LEAST_IN_LEAF if len(logs) >= _FEW else max(2, len(logs) // 10),
+        max_features=_SHARE,
         early_stopping=False,
         random_state=seed,
     )

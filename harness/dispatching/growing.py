@@ -1,4 +1,5 @@
-"""A regression tree over many outputs, grown best split first, with all its smaller selves.
+"""Regression trees over many outputs: one grown best split first, with all its smaller selves, or
+a forest.
 
 scikit-learn numbers the nodes of a tree with `max_leaf_nodes` in the order in which they were
 split, so that the first 2 n - 1 nodes are the tree of n leaves: one tree tells of every size.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +87,29 @@ def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Gr
         min_impurity_decrease=_TINY,
         random_state=seed,
     )
-    tree = model.fit(ranks.places, targets).tree_
+    return _grown(model.fit(ranks.places, targets).tree_, ranks)
+
+
+def grow_forest(
+    ranks: Ranks, targets: Array, count: int, least: int, share: float, seed: int
+) -> list[tuple[Grown, Array]]:
+    """So many trees, each grown on inputs that are drawn with replacement, with leaves of at least
+    so many; a split is the best on a share of the columns, drawn anew each time. With each tree the
+    mean targets of its nodes, shape (nodes, outputs).
+
+    `targets` has the shape (inputs, outputs), all finite, with two outputs or more.
+    """
+    from sklearn.ensemble import RandomForestRegressor  # here: it loads slowly
+
+    model = RandomForestRegressor(
+        count, min_samples_leaf=least, max_features=share, random_state=seed
+    )
+    trees = [one.tree_ for one in model.fit(ranks.places, targets).estimators_]
+    return [(_grown(tree, ranks), tree.value[:, :, 0]) for tree in trees]
+
+
+def _grown(tree: Any, ranks: Ranks) -> Grown:
+    """scikit-learn's tree over ranks as one over values."""
     threshold = np.zeros(tree.node_count)
     for node in np.flatnonzero(tree.children_left >= 0):
         level = ranks.levels[tree.feature[node]]

@@ -13,8 +13,10 @@ from harness.dispatching.lesson import Lesson
 from harness.dispatching.matrix import Array, Flags, Places
 from harness.dispatching.portfolio import first_applicable
 from harness.dispatching.program import (
+    Choice,
     Column,
     EnsembleChoice,
+    ForestChoice,
     Leaf,
     Node,
     Program,
@@ -26,8 +28,6 @@ from harness.records import Config
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Choice = TreeChoice | EnsembleChoice
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,8 @@ def choice_orders(choice: Choice, values: Array) -> Places:
     `values` are those of the columns, shape (inputs, columns). Leaves of one tree may have
     orders of one length only.
     """
-    if isinstance(choice, EnsembleChoice):
-        costs = ensemble_costs(choice, values)
-        orders: Places = np.argsort(costs, axis=1, kind="stable")
+    if not isinstance(choice, TreeChoice):
+        orders: Places = np.argsort(expected_costs(choice, values), axis=1, kind="stable")
         return orders
     parts = routed(choice.root, values)
     orders = np.empty((len(values), len(parts[0][0].order)), dtype=np.intp)
@@ -121,8 +120,10 @@ def choice_orders(choice: Choice, values: Array) -> Places:
     return orders
 
 
-def ensemble_costs(choice: EnsembleChoice, values: Array) -> Array:
+def expected_costs(choice: EnsembleChoice | ForestChoice, values: Array) -> Array:
     """The expected cost of each member, shape (inputs, members), added up as the program does."""
+    if isinstance(choice, ForestChoice):
+        return _forest_costs(choice, values)
     costs = np.empty((len(values), len(choice.offsets)))
     for place, (offset, trees) in enumerate(zip(choice.offsets, choice.trees, strict=True)):
         cost = np.full(len(values), offset)
@@ -130,6 +131,14 @@ def ensemble_costs(choice: EnsembleChoice, values: Array) -> Array:
             for leaf, rows in routed(tree, values):
                 cost[rows] += leaf.value
         costs[:, place] = cost
+    return costs
+
+
+def _forest_costs(choice: ForestChoice, values: Array) -> Array:
+    costs = np.zeros((len(values), choice.count))
+    for tree in choice.trees:
+        for leaf, rows in routed(tree, values):
+            costs[rows] += leaf.costs
     return costs
 
 
@@ -154,6 +163,8 @@ def trees_of(choice: Choice) -> tuple[Node, ...]:
     """The one tree, or all of an ensemble."""
     if isinstance(choice, TreeChoice):
         return (choice.root,)
+    if isinstance(choice, ForestChoice):
+        return choice.trees
     return tuple(tree for trees in choice.trees for tree in trees)
 
 
@@ -199,8 +210,17 @@ def _among(choice: Choice, kept: Sequence[int]) -> Choice:
             tuple(choice.offsets[place] for place in kept),
             tuple(choice.trees[place] for place in kept),
         )
+    if isinstance(choice, ForestChoice):
+        return ForestChoice(len(kept), tuple(_priced(tree, kept) for tree in choice.trees))
     new = {place: number for number, place in enumerate(kept)}
     return TreeChoice(_ordered(choice.root, new))
+
+
+def _priced(node: Node, kept: Sequence[int]) -> Node:
+    if isinstance(node, Leaf):
+        return Leaf(costs=tuple(node.costs[place] for place in kept))
+    low, high = _priced(node.low, kept), _priced(node.high, kept)
+    return Split(node.column, node.threshold, low, high)
 
 
 def _ordered(node: Node, new: Mapping[int, int]) -> Node:
@@ -215,6 +235,8 @@ def _ordered(node: Node, new: Mapping[int, int]) -> Node:
 def _with_columns(choice: Choice, place_of: Mapping[int, int]) -> Choice:
     if isinstance(choice, TreeChoice):
         return TreeChoice(_moved(choice.root, place_of))
+    if isinstance(choice, ForestChoice):
+        return ForestChoice(choice.count, tuple(_moved(tree, place_of) for tree in choice.trees))
     trees = tuple(tuple(_moved(tree, place_of) for tree in trees) for trees in choice.trees)
     return EnsembleChoice(choice.offsets, trees)
 

@@ -88,6 +88,12 @@ class Lesson:
         """All candidates in the order of the best static choice."""
         return self.order or static_order(self.matrix)
 
+    @property
+    def known(self) -> tuple[int, ...]:
+        """All candidates that apply to some input, in the order of the best static choice."""
+        applies = set(np.flatnonzero(self.matrix.applies.any(axis=0)).tolist())
+        return tuple(place for place in self.static if place in applies)
+
     @cached_property
     def stand_ins(self) -> frozenset[int]:
         """What the best static choice takes on some input: wherever one applies to an input here,

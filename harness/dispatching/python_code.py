@@ -10,7 +10,9 @@ from harness.dispatching.formulas import Formula
 from harness.dispatching.program import (
     Column,
     EnsembleChoice,
+    ForestChoice,
     Kind,
+    Leaf,
     Node,
     Split,
     TreeChoice,
@@ -87,7 +89,7 @@ def python_module(dispatcher: Dispatcher) -> str:
         kernels=[f"({k.name!a}, {k.options!a})" for k in dispatcher.kernels],
         signature=writer.arguments,
         arguments=writer.arguments,
-        is_cached=isinstance(program.choice, EnsembleChoice),
+        is_cached=not isinstance(program.choice, TreeChoice),
         columns=columns,
         choice=choice,
         is_tuned=" and ".join(writer.tuned()) or "True",
@@ -147,6 +149,8 @@ class _Writer:
         choice = self._dispatcher.program.choice
         if isinstance(choice, EnsembleChoice):
             return list(self._ensemble(choice))
+        if isinstance(choice, ForestChoice):
+            return list(self._forest())
         if nested(choice.root) <= MAX_NESTED:
             return list(self._tree(choice.root, ""))
         order = "_ORDERS[_HIGH[_leaf(0, numbers)]]"
@@ -176,6 +180,21 @@ class _Writer:
             yield "if best < 0:"
             yield '    raise LookupError(f"no configuration of {NAME} applies to this input")'
         yield "return best"
+
+    def _forest(self) -> Iterator[str]:
+        yield self._numbers()
+        yield "costs = [0.0] * len(PORTFOLIO)"
+        yield "for root in _ROOTS:"
+        yield "    more = _COSTS[_HIGH[_leaf(root, numbers)]]"
+        yield "    costs = [cost + own for cost, own in zip(costs, more)]"
+        if not self._dispatcher.is_guarded:
+            yield "return costs.index(min(costs))"
+            return
+        yield "places = range(len(PORTFOLIO))"
+        yield f"places = [index for index in places if applies(index, {self.arguments})]"
+        yield "if not places:"
+        yield '    raise LookupError(f"no configuration of {NAME} applies to this input")'
+        yield "return min(places, key=costs.__getitem__)"
 
     def _numbers(self) -> str:
         return f"numbers = ({''.join(f'{self._names[place]}, ' for place in self._used)})"
@@ -224,9 +243,24 @@ class _Writer:
                 [renumbered(tree, self._places) for tree in roots(program)], lambda leaf: 0
             )
             return [*found, _LEAF, *_table(table), *_roots(program.choice, table)]
+        if isinstance(program.choice, ForestChoice):
+            return [*found, _LEAF, *self._shared(program.choice)]
         if nested(program.choice.root) > MAX_NESTED:
             return [*found, _LEAF, *self._deep(program.choice)]
         return found
+
+    def _shared(self, choice: ForestChoice) -> Iterator[str]:
+        rows: list[tuple[float, ...]] = []
+
+        def row(leaf: Leaf) -> int:
+            rows.append(leaf.costs)
+            return len(rows) - 1
+
+        table = flat([renumbered(tree, self._places) for tree in choice.trees], row)
+        yield from _table(table)
+        yield "# The roots of the trees; of each leaf what it adds to the costs of configurations."
+        yield from _tuple("_ROOTS", table.roots)
+        yield from _tuple("_COSTS", rows)
 
     def _deep(self, choice: TreeChoice) -> Iterator[str]:
         dispatcher = self._dispatcher
@@ -242,7 +276,7 @@ class _Writer:
     def imports(self, texts: str) -> list[str]:
         """The modules of the standard library that are needed."""
         sizes = [s.python for group, grid in self._dispatcher.sizes for s in (*group, *grid)]
-        is_cached = isinstance(self._dispatcher.program.choice, EnsembleChoice)
+        is_cached = not isinstance(self._dispatcher.program.choice, TreeChoice)
         needs_math = any("math." in text for text in (texts, *sizes))
         needs_sys = bool(self._dispatcher.kernels)
         return ["functools"] * is_cached + ["math"] * needs_math + ["sys"] * needs_sys
