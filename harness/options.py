@@ -151,6 +151,13 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
         "learnt",
     )
     group.add_argument(
+        "--finalists",
+        type=_count,
+        metavar="N",
+        help="so many of the fastest are measured again beside the default (default: two, and a "
+        "third that cannot be told from the first)",
+    )
+    group.add_argument(
         "--no-reduce",
         action="store_true",
         help="do not find out which of a winner's flags are needed",

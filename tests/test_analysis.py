@@ -110,6 +110,8 @@ def test_the_fastest_has_the_least_median_and_worked() -> None:
 def test_finalists_are_the_two_fastest() -> None:
     measured = [ok(D, 4.0), ok(B, 2.0), failed(C), ok(A, 1.0)]
     assert choose_finalists(measured) == [A, B]
+    assert choose_finalists(measured, 3) == [A, B, D]
+    assert choose_finalists(measured, 9) == [A, B, D]
 
 
 def test_a_third_is_a_finalist_where_it_may_be_the_fastest() -> None:

@@ -19,6 +19,7 @@ from harness.stencil.model import (
     judged,
     leave_one_program_out,
     pca_knn,
+    proven_throughput,
     published_model,
     runs_at_random,
     runs_to_good,
@@ -44,7 +45,8 @@ def made(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:
                 time_s=10.0**-number * cost * rng.uniform(0.95, 1.05, points),
             )
         )
-    return pd.concat(tables, ignore_index=True)
+    table = pd.concat(tables, ignore_index=True)
+    return table.assign(final_s=table["time_s"])
 
 
 def test_throughput_is_told_within_a_program_and_a_size() -> None:
@@ -56,6 +58,20 @@ def test_throughput_is_told_within_a_program_and_a_size() -> None:
         }
     )
     assert throughput(table).tolist() == [1.0, 0.5, 1.0, 1.0]
+
+
+def test_what_is_good_is_told_by_what_was_measured_again() -> None:
+    """Neither the luckiest point of a search is, nor one that was not measured again."""
+    table = made(programs=2, points=40)
+    lucky = table.index[table["program"] == "p0"][7]
+    table.loc[lucky, "time_s"] = table["time_s"].min() / 10
+    table.loc[table.index[::2], "final_s"] = np.nan
+    proven = proven_throughput(table)
+    assert proven.max() == 1
+    assert proven[lucky] < 1
+    assert (proven[::2] == 0).all()
+    with pytest.raises(ValueError, match="p0 at 4096: no point was measured again"):
+        judged(pca_knn, table.assign(final_s=np.nan))
 
 
 @pytest.mark.parametrize("name", PREDICTORS)

@@ -25,11 +25,12 @@ from harness.workers import Measurer
 
 @dataclass(frozen=True)
 class Stages:
-    """What follows the search: every winner on every input, and what of a winner's flags is
-    needed."""
+    """What follows the search: every winner on every input, so many finalists of each beside the
+    default (by default two or three), and what of a winner's flags is needed."""
 
     cross: bool = True
     reduce: bool = True
+    finalists: int | None = None
 
 
 class Campaign:
@@ -94,9 +95,9 @@ class Campaign:
             self._searching.run()
         else:
             self.validation = self.sampling.run(self._target)
-        if self.stages.cross and not self.state.is_time_up():
+        if self.stages.cross:
             cross_measure(self.state)
-        reports = final_reports(self.state)
+        reports = final_reports(self.state, self.stages.finalists)
         if self.stages.reduce:
             self.reductions = reduce_winners(self.state, reports)
         return reports

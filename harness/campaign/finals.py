@@ -29,8 +29,13 @@ def cross_measure(state: State) -> None:
         and state.space(given).is_legal(config)
     ]
     state.display.begin_stage("default and winners on the other inputs", len(missing))
-    for given, config in missing:
+    for number, (given, config) in enumerate(missing):
         if state.is_time_up():
+            told = f"{len(missing) - number} of {len(missing)} measurements of"
+            state.display.warn(
+                f"the time is up: {told} the default and winners on other inputs are left out; "
+                "tune again with a longer --max-time"
+            )
             return
         with state.telling(given):
             _measure(state, given, config)
@@ -44,8 +49,9 @@ def _measure(state: State, given: Input, config: Config) -> None:
     state.known(given)[config] = Stored(row, found)
 
 
-def final_reports(state: State) -> list[InputReport]:
-    """What each input came to, once its finalists were measured again beside the default.
+def final_reports(state: State, finalists: int | None = None) -> list[InputReport]:
+    """What each input came to, once its finalists were measured again beside the default: so
+    many of them, or as `choose_finalists` thinks best.
 
     Nothing is shown of that where measurements are replayed: they are the same again.
     """
@@ -53,15 +59,15 @@ def final_reports(state: State) -> list[InputReport]:
     state.display.begin_stage("finalists beside the baseline", len(inputs) if is_shown else 0)
     reports = []
     for given in inputs:
-        reports.append(_final(state, given))
+        reports.append(_final(state, given, finalists))
         if is_shown:
             state.display.step(str(given))
     return reports
 
 
-def _final(state: State, given: Input) -> InputReport:
+def _final(state: State, given: Input, count: int | None) -> InputReport:
     measured, space = state.measured(given), state.space(given)
-    finalists = choose_finalists(one_of_each_code(measured.values(), space.default))
+    finalists = choose_finalists(one_of_each_code(measured.values(), space.default), count)
     named = baselines(state, space)
     wanted = list(dict.fromkeys([*finalists, space.default]))
     working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
@@ -107,7 +113,8 @@ def _interleaved(
     rounds = max(fewest, state.spec.measure.repeats)
     earlier = state.store.finals(plan)
     same = {measurement.config for measurement in earlier} == set(configs)
-    if same and all(_is_whole(measurement, rounds) for measurement in earlier):
+    known = state.known(given)
+    if same and all(_is_whole(final, rounds, final.config in known) for final in earlier):
         return earlier
     found = state.measurer.measure_interleaved(space, given, configs, rounds)
     state.store.add_finals(state.runs[given], plan, found)
@@ -115,7 +122,9 @@ def _interleaved(
     return found
 
 
-def _is_whole(measurement: Measurement, rounds: int) -> bool:
-    """Whether a final was measured to its end, and as often as is asked for now."""
-    timing = measurement.timing
-    return timing is not None and (timing.count == rounds or timing.stopped is StopReason.RECORDED)
+def _is_whole(final: Measurement, rounds: int, has_worked: bool) -> bool:
+    """Whether a final was measured to its end, and as often as is asked for now. A time-out, or
+    a crash, of what worked in the search may have been chance; other failures stand."""
+    if final.timing is None:
+        return final.outcome.repeats or not has_worked
+    return final.timing.count == rounds or final.timing.stopped is StopReason.RECORDED

@@ -18,7 +18,7 @@ from harness.stencil.emit import OPENCL, emit
 from harness.stencil.ir import Node, subexpressions
 from harness.stencil.lower import lower
 from harness.stencil.ndrange import Threads, configurations, grid, usual
-from harness.stencil.nest import Kernel
+from harness.stencil.nest import Kernel, NdRange
 from harness.stencil.types import StencilError, divisors, shape, size_bytes
 
 MOST_LOCAL_BYTES = 48 << 10
@@ -43,7 +43,7 @@ def explore(name: str, expression: Node, count: int, rng: random.Random) -> list
     the others neighbours are alike."""
     found: list[Variant] = []
     seen: set[str] = set()
-    texts: set[tuple[str, Threads]] = set()
+    programs: set[tuple[str, NdRange]] = set()
     points = missed = 0
     for derived in _derivations(expression, rng):
         if points == count or missed == _PATIENCE:
@@ -54,9 +54,9 @@ def explore(name: str, expression: Node, count: int, rng: random.Random) -> list
         seen.add(derived.key)
         variant = Variant(derived)
         for threads, kernel in _launches(name, derived, rng):
-            text = (emit(kernel, OPENCL), threads)
-            if text not in texts and points < count:
-                texts.add(text)
+            program = (emit(kernel, OPENCL), kernel.ndrange)
+            if program not in programs and points < count:
+                programs.add(program)
                 variant.kernels[threads] = kernel
                 points += 1
                 if len(variant.kernels) == THREADS_A_VARIANT:
@@ -101,10 +101,12 @@ def derive(expression: Node, rng: random.Random) -> Node | None:
     choices = list(mappings(len(rules.spine(cut)), len(shape(expression.type))))
     if not choices:
         return None
-    # Half of what has both goes to groups, however many ways there are of each.
+    # Half of what has both goes to groups, however many ways there are of each; and half of
+    # these as tiling is meant: a tile to a group, and its elements to the group's threads.
     in_groups = rng.random() < 0.5
     fitting = [c for c in choices if (("workgroup" in dict(c)) == in_groups)] or choices
-    kinds = rng.choice(fitting)
+    tiled = _tiled(len(rules.spine(cut)))
+    kinds = tiled if in_groups and tiled in fitting and rng.random() < 0.5 else rng.choice(fitting)
     mapped = rules.mapped(kinds)(cut)
     dims = [dim for kind, dim in kinds if kind == "local"]
     arrays = [name for name in rules.names_of(mapped) if rng.random() < 0.5]
@@ -170,6 +172,14 @@ def mappings(depth: int, dims: int) -> Iterator[tuple[tuple[str, int], ...]]:
                 shared = [(p, "workgroup", d) for p, d in zip(outer, of_groups, strict=True)]
                 shared += [(p, "local", d) for p, d in zip(inner, of_threads, strict=True)]
                 yield _kinds(depth, shared)
+
+
+def _tiled(depth: int) -> tuple[tuple[str, int], ...]:
+    """The outer half of nested maps over groups, the inner half over a group's threads."""
+    half = depth // 2
+    shared = [(place, "workgroup", half - 1 - place) for place in range(half)]
+    shared += [(half + place, "local", half - 1 - place) for place in range(half)]
+    return _kinds(depth, shared)
 
 
 def _chosen(places: range, most: int) -> Iterator[tuple[int, ...]]:

@@ -1,7 +1,9 @@
 """Predictors of how fast a point is, learnt from other programs, and how good they are.
 
-A table has a row a point: `program`, `size`, the columns FEATURES, `design`, and `time_s`. What is
-predicted is throughput: the best time of the same program and size over the point's.
+A table has a row a point: `program`, `size`, `point` (the digest of its configuration), the
+columns FEATURES, `design`, `time_s` as the search measured it, and `final_s` of those that were
+measured again in turn, NaN of the others. What is predicted is throughput: the best time of the
+same program and size over the point's.
 """
 
 from __future__ import annotations
@@ -84,24 +86,40 @@ def _predicted(
     return predicted
 
 
-def table_of(program: str, size: int, measured: Iterable[Measurement]) -> pd.DataFrame:
+def table_of(
+    program: str,
+    size: int,
+    measured: Iterable[Measurement],
+    finals: Iterable[Measurement] = (),
+) -> pd.DataFrame:
     """A program's points that ran, with the features that were observed beside their times."""
     names = [*FEATURES, "design"]
+    final_s = {m.config: m.time_s for m in finals if m.timing}
     rows = [
-        {"program": program, "size": size, "time_s": m.time_s}
+        {"program": program, "size": size, "point": m.config.digest}
+        | {"time_s": m.time_s, "final_s": final_s.get(m.config, np.nan)}
         | {name: m.observed[name] for name in names}
         for m in measured
         if m.outcome is Outcome.OK and all(name in m.observed for name in names)
     ]
-    table: pd.DataFrame = pd.DataFrame(rows, columns=[*GROUP, *names, "time_s"])
+    table: pd.DataFrame = pd.DataFrame(rows, columns=[*GROUP, "point", *names, "time_s", "final_s"])
     return table
 
 
 def throughput(table: pd.DataFrame) -> pd.Series[float]:
     """The best time of each program and size over each of its times: 1 for the best."""
-    times = table["time_s"]
-    best: pd.Series[float] = times.groupby([table[name] for name in GROUP]).transform("min")
-    return best / times
+    return _best_over(table, "time_s")
+
+
+def proven_throughput(table: pd.DataFrame) -> pd.Series[float]:
+    """The same of the times that were measured again in turn, where the luck of a single
+    measurement is gone; 0 for points that were not."""
+    return _best_over(table, "final_s").fillna(0.0)
+
+
+def _best_over(table: pd.DataFrame, name: str) -> pd.Series[float]:
+    best: pd.Series[float] = table[name].groupby([table[n] for n in GROUP]).transform("min")
+    return best / table[name]
 
 
 def leave_one_program_out(predict: Predict, table: pd.DataFrame) -> pd.Series[float]:
@@ -128,19 +146,26 @@ def runs_at_random(throughputs: Sequence[float] | Array) -> float:
 
 def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
     """A row a program and size: `correlation` of prediction and throughput (Pearson's), `runs`
-    and `random_runs` until one is good, `points`, and `shared`: the share of the points whose
-    design another program has as well, which flatters a predictor."""
-    predicted, known = leave_one_program_out(predict, table), throughput(table)
+    and `random_runs` until one is proven good, `points`, and `shared`: the share of the points
+    whose design another program has as well, which flatters a predictor.
+
+    Raises ValueError where no point of a program was measured again.
+    """
+    predicted = leave_one_program_out(predict, table)
+    known, proven = throughput(table), proven_throughput(table)
     found = []
     for group, rows in table.groupby(GROUP):
         told, true = predicted[rows.index].to_numpy(), known[rows.index].to_numpy()
+        good = proven[rows.index].to_numpy()
+        if not good.any():
+            raise ValueError(f"{group[0]} at {group[1]}: no point was measured again")
         others = table.loc[table["program"] != rows["program"].iloc[0], "design"]
         found.append(
             dict(zip(GROUP, group, strict=True))
             | {
                 "correlation": float(np.corrcoef(told, true)[0, 1]) if told.std() > 0 else 0.0,
-                "runs": runs_to_good(true, told),
-                "random_runs": runs_at_random(true),
+                "runs": runs_to_good(good, told),
+                "random_runs": runs_at_random(good),
                 "points": len(rows),
                 "shared": float(rows["design"].isin(others).mean()),
             }

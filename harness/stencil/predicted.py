@@ -33,7 +33,12 @@ def training_table(
     """The points of stencils that results databases hold, as `harness.stencil.model` wants them:
     of one environment if one is given, and without one program."""
     parts = [
-        table_of(results.campaign.space_name, int(given["size"]), measured.values())  # type: ignore[arg-type]
+        table_of(
+            results.campaign.space_name,
+            int(given["size"]),  # type: ignore[arg-type]
+            measured.values(),
+            results.finals.get(given, ()),
+        )
         for results in found
         for given, measured in results.measured.items()
         if results.campaign.space_name != without

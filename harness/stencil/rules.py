@@ -72,12 +72,17 @@ def interchange(node: Node) -> Iterator[Node]:
 
 
 def fuse_maps(node: Node) -> Iterator[Node]:
-    """map(f, map(g, x)) = map(x => f(g(x)), x)."""
+    """map(f, map(g, x)) = map(x => f(g(x)), x), where g computes. Where it only looks at the data
+    another way, as in windows of two dimensions, tiling has to see it."""
     if node.op == "map" and node.children[1].op == "map":
         f, inner = _function(node), node.children[1]
-        if inner.data == node.data:
+        if inner.data == node.data and _computes(inner.children[0]):
             g = _function(inner)
             yield map_(lambda x: f(g(x)), inner.children[1], *node.data)
+
+
+def _computes(function: Node) -> bool:
+    return any(node.op in ("call", "reduce") for node in subexpressions(function))
 
 
 def fuse_reduce(node: Node) -> Iterator[Node]:

@@ -44,7 +44,7 @@ def tune(args: argparse.Namespace) -> int:
         options = dataclasses.replace(asked.options, seeds=seeds)
         with ProgressDisplay(console, args.quiet) as display:
             given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
-            after = (asked.teachers, Stages(not args.no_cross, not args.no_reduce))
+            after = (asked.teachers, Stages(not args.no_cross, not args.no_reduce, args.finalists))
             campaign = (
                 RecordedCampaign(asked.recorded, *given, *after)
                 if asked.recorded
