@@ -12,7 +12,6 @@ import pandas as pd
 
 _COLOURS = {
     "forest": "#ff7f0e",
-    "relative_forest": "#d62728",
     "pca_knn": "#1f77b4",
     "random": "#7f7f7f",
 }

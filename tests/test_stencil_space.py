@@ -124,7 +124,7 @@ def test_what_was_drawn_repeats(tmp_path: Path) -> None:
     [
         (["jacobi", "--size", "64"], "no stencil is called jacobi; did you mean jacobi2d_"),
         (["no.py", "--size", "64"], "no.py cannot be read: No such file or directory"),
-        (["srad1", "--size", "4", "-o", "new"], "has 32 threads or more a group; --size 4 is too"),
+        (["srad1", "--size", "2", "-o", "new"], "has 32 threads or more a group; --size 2 is too"),
         (["srad1", "--size", "64", "-o", "."], ". exists, and is not overwritten; name a new"),
         (["srad1", "--sise", "64"], "--size"),
     ],

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.neighbors import KNeighborsRegressor
@@ -25,7 +26,8 @@ from harness.stencil.features import FEATURES
 
 Array = npt.NDArray[np.float64]
 Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
-"""From a table of other programs and the points of one: the throughput of each of these."""
+"""From a table of other programs and the points of one: a number for each of these, the larger the
+faster."""
 
 GROUP = ["program", "size"]
 GOOD = 0.9
@@ -42,48 +44,35 @@ def published_model() -> Any:
 
 
 def pca_knn(known: pd.DataFrame, points: pd.DataFrame) -> Array:
-    """The paper's predictor, on the features as they are."""
-    return _predicted(published_model(), known, points, [t[_NAMES] for t in (known, points)])
+    """The paper's predictor of throughput, on the features as they are."""
+    model = published_model().fit(known[_NAMES].to_numpy(), throughput(known).to_numpy())
+    predicted: Array = model.predict(points[_NAMES].to_numpy())
+    return predicted
 
 
 def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
-    """A random forest on the logarithms of the features."""
-    columns = [np.log1p(table[_NAMES]) for table in (known, points)]
-    return _predicted(_forest(), known, points, columns)
-
-
-def relative_forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
-    """The same, on logarithms relative to their median over the points of the same program and
-    size: a stencil of 25 loads a point and one of 5 then look alike."""
-    return _predicted(_forest(), known, points, [_relative(table) for table in (known, points)])
-
-
-PREDICTORS: dict[str, Predict] = {
-    "relative_forest": relative_forest,
-    "forest": forest,
-    "pca_knn": pca_knn,
-}
-"""The default comes first."""
-
-
-def _forest() -> Any:
-    return RandomForestRegressor(_TREES, min_samples_leaf=3, max_features=0.5, random_state=0)
+    """A random forest that compares points within their program and size. Of the features it has
+    the logarithms relative to the median, so that a stencil of 25 loads a point and one of 5 look
+    alike; of the throughput the logarithm, as standard deviations from its mean, so that a program
+    with few fast points teaches as much as one with many."""
+    speeds: pd.Series[float] = np.log(throughput(known))
+    by_program = speeds.groupby([known[name] for name in GROUP])
+    scores = (speeds - by_program.transform("mean")) / by_program.transform("std")
+    model = RandomForestRegressor(_TREES, min_samples_leaf=3, max_features=0.5, random_state=0)
+    model.fit(_relative(known).to_numpy(), scores.fillna(0.0).to_numpy())
+    predicted: Array = model.predict(_relative(points).to_numpy())
+    return predicted
 
 
 def _relative(table: pd.DataFrame) -> pd.DataFrame:
     logs: pd.DataFrame = np.log1p(table[_NAMES])
-    relative: pd.DataFrame = logs - logs.groupby([table[name] for name in GROUP]).transform(
-        "median"
-    )
+    medians = logs.groupby([table[name] for name in GROUP]).transform("median")
+    relative: pd.DataFrame = logs - medians
     return relative
 
 
-def _predicted(
-    model: Any, known: pd.DataFrame, points: pd.DataFrame, columns: Sequence[pd.DataFrame]
-) -> Array:
-    model.fit(columns[0].to_numpy(), throughput(known).to_numpy())
-    predicted: Array = model.predict(columns[1].to_numpy())
-    return predicted
+PREDICTORS: dict[str, Predict] = {"forest": forest, "pca_knn": pca_knn}
+"""The default comes first."""
 
 
 def table_of(
@@ -123,7 +112,7 @@ def _best_over(table: pd.DataFrame, name: str) -> pd.Series[float]:
 
 
 def leave_one_program_out(predict: Predict, table: pd.DataFrame) -> pd.Series[float]:
-    """The throughput predicted for each row by what learnt from the other programs alone."""
+    """What is predicted for each row by what learnt from the other programs alone."""
     parts = []
     for program, rows in table.groupby("program"):
         others = table[table["program"] != program]
@@ -145,7 +134,7 @@ def runs_at_random(throughputs: Sequence[float] | Array) -> float:
 
 
 def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
-    """A row a program and size: `correlation` of prediction and throughput (Pearson's), `runs`
+    """A row a program and size: `correlation` of prediction and throughput (of their ranks), `runs`
     and `random_runs` until one is proven good, `points`, and `shared`: the share of the points
     whose design another program has as well, which flatters a predictor.
 
@@ -163,7 +152,7 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
         found.append(
             dict(zip(GROUP, group, strict=True))
             | {
-                "correlation": float(np.corrcoef(told, true)[0, 1]) if told.std() > 0 else 0.0,
+                "correlation": float(spearmanr(told, true).statistic) if told.std() > 0 else 0.0,
                 "runs": runs_to_good(good, told),
                 "random_runs": runs_at_random(good),
                 "points": len(rows),

@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.records import Config, Environment, Input, Measurement
 from harness.results import sqlite_path
 from harness.stencil.features import FEATURES
-from harness.stencil.model import relative_forest, table_of
+from harness.stencil.model import forest, table_of
 from harness.tables import Results, read_results
 
 
@@ -72,14 +72,14 @@ def predicted_order(known: pd.DataFrame, path: Path) -> Order | None:
     if known.empty:
         return None
     configs, points = read_points(path)
-    throughputs = relative_forest(known, points.assign(program=path.name, size=0))
+    scores = forest(known, points.assign(program=path.name, size=0))
     shared = points["design"].isin(known["design"]).mean()
     programs = sorted(known["program"].unique())
     told = (
         f"ordered by a forest trained on {len(known):,} points of {', '.join(programs)}; "
         f"{shared:.0%} of this space's designs are among theirs"
     )
-    best = np.argsort(-throughputs, kind="stable")
+    best = np.argsort(-scores, kind="stable")
     return Order(tuple(configs[place] for place in best), told)
 
 
