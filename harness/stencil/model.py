@@ -8,6 +8,7 @@ same program and size over the point's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
     the logarithms relative to the median, so that a stencil of 25 loads a point and one of 5 look
     alike; of the throughput the logarithm, as standard deviations from its mean, so that a program
     with few fast points teaches as much as one with many."""
-    speeds: pd.Series[float] = np.log(throughput(known))
+    speeds = throughput(known).map(math.log)
     by_program = speeds.groupby([known[name] for name in GROUP])
     scores = (speeds - by_program.transform("mean")) / by_program.transform("std")
     model = RandomForestRegressor(_TREES, min_samples_leaf=3, max_features=0.5, random_state=0)
