@@ -327,6 +327,7 @@ def why_wrong(found: str, expected: str, **verify: Any) -> str:
         ("x=1.001", "x=1", {"rtol": 0.01}),
         ("x=-0.0 nan", "x=0 nan", {}),
         ("at 12:01\nsum 3", "at 12:02\nsum 3", {"ignore": "^at "}),
+        ("7" * 400, "8" * 400, {"rtol": 0.2}),
     ],
 )
 def test_outputs_that_are_equal(found: str, expected: str, verify: dict[str, Any]) -> None:
@@ -339,6 +340,11 @@ def test_outputs_that_are_equal(found: str, expected: str, verify: dict[str, Any
         ("sum 3", "sum 4", {}, r"number stdout\[0\] is 3, expected 4"),
         ("1 x=1.1 2", "1 x=1 2.1", {"rtol": 0.01}, r"stdout\[1\] is 1.1, .* 2 of 3 elements"),
         ("9007199254740993", "9007199254740992", {}, "is 9007199254740993"),
+        ("7" * 400, "7" * 399 + "8", {}, "is 777"),
+        ("7" * 400, "8" * 400, {"rtol": 0.1}, "is 777"),
+        ("7" * 5000, "8" * 5000, {}, "is inf"),
+        ("1e999", "1e998", {"atol": 9}, "is inf"),
+        ("1e99999999999999999999", "1", {}, "is inf"),
         ("nan", "1", {"atol": 9}, "is nan, expected 1"),
         ("inf", "1", {"rtol": 0.5}, "is inf, expected 1"),
         ("sum 3 units", "sum 3 parts", {}, "word 3 of stdout is `units`, expected `parts`"),
@@ -351,6 +357,25 @@ def test_outputs_that_differ(found: str, expected: str, verify: dict[str, Any], 
     assert why
     with pytest.raises(AssertionError, match=told):
         raise AssertionError(why)
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ('result 42\n{"t": 2, "n": 1, "id": 7}\n', ""),
+        ('{"n": 1,\n "id": 8, "t": 2}', "word 1 of stdout is `{`, expected `result`"),
+        ('result WRONG\n{"t": 2, "n": 1, "id": 7}\n', "word 2 of stdout is `WRONG`"),
+        ('result 42\n{"t": 2, "n": 5, "id": 7}\n', r"number stdout\[1\] is 5, expected 1"),
+    ],
+)
+def test_all_beside_the_time_of_a_json_object_is_compared(found: str, told: str) -> None:
+    verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
+    expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
+    if not told:
+        expected.check(found.encode())
+        return
+    with pytest.raises(WrongOutput, match=told):
+        expected.check(found.encode())
 
 
 def test_bare_numbers_are_compared_by_their_type() -> None:
@@ -506,7 +531,53 @@ def test_finalists_take_turns_and_one_that_fails_drops_out(
         assert found.timing == Timing((1e-3,) * 4, StopReason.INTERLEAVED)
 
 
+def test_finalist_that_hangs_spends_its_own_time_alone(
+    here: None, load: Callable[..., Spec]
+) -> None:
+    spec = load(("  limits: {deadline_s: 1}\n", ""), ("precision: 0", "precision: 0, timeout_s: 1"))
+    given = spec.inputs[0]
+    with closing(CommandMeasurer(spec)) as measurer:
+        space = Space.of(spec, given, measurer.limits, None)
+        configs = [Config({"MODE": mode}) for mode in ("hang", "right", "other")]
+        hung, right, other = measurer.measure_interleaved(space, given, configs, 2)
+    assert hung.outcome is Outcome.TIMEOUT
+    assert hung.wall_s >= 1 + 2 / 3
+    assert (right.outcome, other.outcome) == (Outcome.OK, Outcome.OK), right.message
+    assert right.wall_s < hung.wall_s, "its own seconds"
+
+
 # --------------------------------------------------------------------------- too good to be true
+
+
+def test_finalist_that_leaves_early_does_not_win(here: None, load: Callable[..., Spec]) -> None:
+    spec = load(NOTHING, script=SCRIPT.replace("early) ;;", 'early) echo "took 9 us";;'))
+    given = spec.inputs[0]
+    with closing(CommandMeasurer(spec)) as measurer:
+        space = Space.of(spec, given, measurer.limits, None)
+        configs = [Config({"MODE": mode}) for mode in ("right", "early")]
+        right, early = measurer.measure_interleaved(space, given, configs, 2)
+    assert right.outcome is Outcome.OK
+    assert early.outcome is Outcome.WRONG_RESULT
+    assert early.message.startswith("too good to be true: it is 111 times as fast")
+
+
+def test_finalist_is_proved_once(here: None, load: Callable[..., Spec], tmp_path: Path) -> None:
+    slow = 'right) sleep 0.1; echo "sum 3"; echo "took 100000 us";;'
+    spec = load(script=SCRIPT.replace("  wrong)", f"  {slow}\n  wrong)"))
+    given, fast = spec.inputs[0], Config({"MODE": "fast"})
+
+    def runs() -> int:
+        return (tmp_path / "journal").read_text().count("ran")
+
+    with closing(CommandMeasurer(spec)) as measurer:
+        space = Space.of(spec, given, measurer.limits, None)
+        (first,) = measurer.measure_interleaved(space, given, [fast], 2)
+        before = runs()
+        (second,) = measurer.measure_interleaved(space, given, [fast], 2)
+    assert first.observed[PROVED] == second.observed[PROVED] == 1, first.message
+    # Twice the default; a warm-up and two rounds; of the proof a warm-up and two equal samples.
+    assert before == 2 + 3 + 3
+    assert runs() == before + 3
 
 
 def test_program_that_leaves_early_does_not_win(measure: Callable[..., Measurement]) -> None:
@@ -682,6 +753,32 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: P
     assert found["debug"] == Config({"A": 1, "B": 0, "g": True, "level": None})
     assert found["-O3"] == Config({"A": 0, "B": 0, "g": False, "level": 3})
     assert load_spec(tmp_path / "c.yaml").baselines_for("nvcc") == {}
+
+
+@pytest.mark.parametrize(
+    ("flag", "levels"),
+    [
+        ('level: {values: [1, s], option: "-O{value}"}', ["-O1"]),
+        ('level: {min: 0, max: 4, option: "-Xptxas --opt-level={value}"}', list("0123")),
+        ('level: {values: ["2"], option: "-Xptxas -opt-level {value}"}', ["2"]),
+        ('level: {values: [3], option: "--ptxas-options=-O{value}"}', ["3"]),
+        ('level: {values: [0], option: "-cl-nv-opt-level {value}"}', ["0"]),
+        ('level: {values: [O2, Og, funroll-loops], option: "-{value}"}', ["-O2"]),
+        ("optimize: {values: [1, 2]}", ["1", "2"]),
+        ("O3: boolean", ["-O3"]),
+        ('level: {values: [0, 1], option: "--register-usage-level={value}"}', []),
+        ('level: {values: [0, 1], option: "-fNO{value}"}', []),
+    ],
+)
+def test_level_of_a_person_s_own_is_told_by_its_spelling(
+    tmp_path: Path, flag: str, levels: list[str]
+) -> None:
+    (tmp_path / "c.c").write_text("int main(void) { return A; }")
+    line = 'level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}'
+    (tmp_path / "c.yaml").write_text(C_SPACE.replace(line, flag))
+    found = load_spec(tmp_path / "c.yaml").baselines_for("gcc")
+    assert len(found) == len(levels)
+    assert all(name.endswith(level) for name, level in zip(found, levels, strict=True))
 
 
 def test_baselines_of_kernels_are_those_of_the_compiler_in_use() -> None:

@@ -302,6 +302,7 @@ flags:
   b: {type: enum, option: --b, values: [1], changes_values: false, stage: x}
   c: {type: integer, option: "--c={value}", min: 3, changes_values: false, stage: x, notes: y}
   d: {type: word, option: --d}
+  e: {type: enum, option: "-O{value}", values: [1], changes_values: false, stage: x, baselines: [0]}
 sets: {default: [a]}
 """,
     )
@@ -313,6 +314,7 @@ sets: {default: [a]}
         ":5: flags.b: `option` must contain {value}, where the value goes, but got '--b'",
         ":6: flags.c: needs `max` (largest value, included)",
         ":6: flags.c: `notes` is not a key here; did you mean `note`?",
+        ":8: flags.e: `baselines` has 0, which is not one of its values",
         ":7: flags.d: the type must be one of boolean, onoff, enum, integer, but got `word`",
     ):
         assert f"{path}{text}" in told

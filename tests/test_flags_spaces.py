@@ -109,6 +109,36 @@ def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load) -> None:
     assert not space.is_legal({**space.default, "maxrregcount": 72})
 
 
+@pytest.mark.parametrize(
+    ("compiler", "flags", "levels"),
+    [
+        ("nvcc", "default", [f"-Xptxas --opt-level={level}" for level in (0, 1, 2)]),
+        ("nvcc", "bruel2015", [f"-Xptxas --opt-level={level}" for level in (0, 1, 2)]),
+        ("nvcc", "exact", [f"-Xptxas --opt-level={level}" for level in (1, 2)]),
+        ("nvcc", "[default, -opt_level]", []),
+        ("opencl", "standard", ["-cl-opt-disable"]),
+        ("opencl", "[cl_nv_opt_level]", [f"-cl-nv-opt-level {level}" for level in range(4)]),
+        ("gcc", "default", [f"-O{level}" for level in range(4)]),
+        ("gcc", "[exact, {opt_level: {values: [2, s]}}]", ["-O2"]),
+        ("clang++", "levels", [f"-O{level}" for level in range(4)]),
+    ],
+)
+def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, levels) -> None:
+    kernel = compiler in ("nvcc", "opencl")
+    space = KERNEL if kernel else PROGRAM.replace("gcc", compiler)
+    spec = load(space, f"flags: {{{compiler}: {flags}}}")
+    found = spec.baselines_for(compiler)
+    assert list(found) == levels
+    there = Space.of(spec, spec.inputs[0], None, compiler)
+    assert all(there.is_legal(there.canonical(config)) for config in found.values())
+
+
+def test_level_that_the_compiler_refuses_is_no_baseline(load) -> None:
+    spec = load(KERNEL, "flags: {opencl: [cl_nv_opt_level, cl_opt_disable]}")
+    left = fitted_to_backend(spec, "opencl", None, "fake", building(["-cl-nv-opt-level"]))
+    assert list(left.baselines_for("opencl")) == ["-cl-opt-disable"]
+
+
 def building(refused: Sequence[str]) -> Callable[[Program], Binary]:
     """A compiler that refuses these words."""
 

@@ -1,10 +1,17 @@
-"""Which of a winner's flags are needed: measured after the finals, kept, and told again."""
+"""After the search: finals that stand, and which of a winner's flags are needed, kept and told
+again; what the time does not suffice for is told."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from harness.records import Config, Input
+import pytest
+
+from harness.campaign.state import State
+from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.tables import read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -33,13 +40,33 @@ def time_s(given: Input, config: Config) -> float:
 
 
 class OpenCl(FormulaMeasurer):
-    """It times the flags of OpenCL."""
+    """It times the flags of OpenCL, with a little noise; in turn some of them fail, by BLOCK."""
 
     compiler = "opencl"
 
+    def __init__(self, failures: Mapping[object, Outcome] | None = None) -> None:
+        super().__init__(time_s)
+        self.turns: list[tuple[Config, ...]] = []
+        self._failures = failures or {}
+
+    def measure_interleaved(
+        self, space: Any, given: Input, configs: Any, rounds: int
+    ) -> list[Measurement]:
+        self.turns.append(tuple(configs))
+        found = super().measure_interleaved(space, given, configs, rounds)
+        return [self._in_turn(measured, rounds) for measured in found]
+
+    def _in_turn(self, measured: Measurement, rounds: int) -> Measurement:
+        outcome = self._failures.get(measured.config["BLOCK"])
+        if outcome is not None:
+            return Measurement(measured.config, measured.input, outcome, message="in turn")
+        samples = (measured.timing or Timing((1.0,))).samples_s
+        of_turn = tuple(samples[k % len(samples)] for k in range(rounds))
+        return dataclasses.replace(measured, timing=Timing(of_turn, StopReason.INTERLEAVED))
+
 
 def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path, SPACE), OpenCl(time_s)
+    spec, measurer = make_spec(tmp_path, SPACE), OpenCl()
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         (report,) = campaign.run()
         (reduction,) = campaign.reductions.values()
@@ -52,8 +79,50 @@ def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path
     assert results.baselines["fast"]["cl_fast_relaxed_math"] is True
     ratio = report.over["fast"]
     assert ratio.value > 1.1
-    asked = len(measurer.asked)
+    turns = len(measurer.turns)
+    assert turns > 1, "the finals, and the steps of the reduction"
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         campaign.run()
         assert list(campaign.reductions.values()) == [reduction]
-    assert len(measurer.asked) == asked
+    assert len(measurer.turns) == turns, "nothing is measured in turn again"
+
+
+UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}")
+
+
+@pytest.mark.parametrize(
+    ("space", "tests", "outcome", "again"),
+    [
+        (UNTRIED, 1, Outcome.TIMEOUT, 0),  # the search did not come by it: it never worked
+        (UNTRIED, 1, Outcome.BUILD_FAILED, 0),
+        (SPACE, 40, Outcome.WRONG_RESULT, 0),
+        (SPACE, 40, Outcome.CRASHED, 1),  # it worked in the search: this may be chance
+    ],
+)
+def test_final_that_failed_stands_unless_it_may_be_chance(
+    tmp_path: Path, space: str, tests: int, outcome: Outcome, again: int
+) -> None:
+    spec, measurer = make_spec(tmp_path, space), OpenCl({64: outcome})
+    finals = []
+    for _ in range(2):
+        before = len(measurer.turns)
+        with opened(spec, tmp_path / "r.db", measurer, test_limit=tests) as (campaign, _):
+            campaign.run()
+            finals.append(len(measurer.turns) - before)
+    assert any(config["BLOCK"] == 64 for config in measurer.turns[0])
+    assert finals == [1, again]
+
+
+def test_what_the_time_does_not_suffice_for_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, measurer = make_spec(tmp_path, SPACE.replace("{n: 8}", "{n: 8}, {n: 9}")), OpenCl()
+    told: list[str] = []
+    monkeypatch.setattr(State, "is_time_up", lambda _: True)
+    with opened(spec, tmp_path / "r.db", measurer, test_limit=6) as (campaign, tests):
+        monkeypatch.setattr(tests, "warn", told.append)
+        campaign.run()
+        assert campaign.reductions == {}
+    crossed, reduced = told
+    assert "measurements of the default and winners on other inputs are left out" in crossed
+    assert "winners need is left out" in reduced

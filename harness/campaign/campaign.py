@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from harness.effects.minimal import Reduction
 from harness.progress import Display
 from harness.recordings.recorded import Recorded
 from harness.records import Config, Input, Measurement
-from harness.results import RunPlan, Store
+from harness.results import LIMITS, RunPlan, Store
 from harness.search import Ended, Searched, SearchOptions
 from harness.space import Space
 from harness.spec import Spec
@@ -95,12 +96,22 @@ class Campaign:
             self._searching.run()
         else:
             self.validation = self.sampling.run(self._target)
+        self._note_limits()
         if self.stages.cross:
             cross_measure(self.state)
         reports = final_reports(self.state, self.stages.finalists)
         if self.stages.reduce:
             self.reductions = reduce_winners(self.state, reports)
         return reports
+
+    def _note_limits(self) -> None:
+        """Keep the device's numbers with the runs: code that is made of them may need these."""
+        limits, store = self._measurer.limits, self.state.store
+        if limits is None:
+            return
+        for run_id in self.state.runs.values():
+            store.note_run(run_id, LIMITS, json.dumps(limits.names()))
+        store.commit()
 
     # ------------------------------------------------------------ what it came to
 

@@ -22,9 +22,14 @@ def reduce_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
     wanted = [] if state.measurer.is_replay else [r for r in reports if _sets(r, flags)]
     state.display.begin_stage("flags that the winners need", len(wanted))
-    found = {}
-    for report in wanted:
+    found = dict[Input, Reduction]()
+    for number, report in enumerate(wanted):
         if state.is_time_up():
+            told = f"{len(wanted) - number} of {len(wanted)} winners"
+            state.display.warn(
+                f"the time is up: which flags {told} need is left out; tune again with a longer "
+                "--max-time"
+            )
             break
         with state.telling(report.given):
             try:

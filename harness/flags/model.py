@@ -38,7 +38,18 @@ class _Flag(Part):
     default: Scalar | None = Field(
         default=None, description="what the compiler does where the flag is absent"
     )
+    baselines: Values = Field(
+        default_factory=list,
+        description="of a level of optimisation, the values that every winner is measured beside",
+    )
     note: Text | None = Field(default=None, description="what to know before it is tuned")
+
+    @validated(mode="after")
+    def _has_baselines(self) -> _Flag:
+        for value in self.baselines:
+            if value not in self.values:
+                raise ValueError(f"`baselines` has {value}, which is not one of its values")
+        return self
 
     @property
     def values(self) -> Sequence[Value]:

@@ -32,13 +32,15 @@ class Resolution:
     """What a selection comes to for one compiler.
 
     `declarations` are flags as `flags:` of a space declares them, `constraints` the conditions
-    between them in the space's language. `notices` says what was left out, and why.
+    between them in the space's language. `levels` are the values of flags of the catalogue that
+    are baselines. `notices` says what was left out, and why.
     `changes_values` is False where every configuration must compute the very same bits; of a
     space's own flags nothing is known.
     """
 
     declarations: Mapping[str, Declaration]
     constraints: tuple[str, ...]
+    levels: Mapping[str, tuple[Value, ...]]
     notices: tuple[str, ...]
     changes_values: bool
 
@@ -70,6 +72,7 @@ def resolve(
     return Resolution(
         {**declared, **own},
         tuple(_among(catalogue, tuple(chosen))),
+        {n: _levels(catalogue.flags[n], values) for n, values in chosen.items() if n not in own},
         tuple(notices),
         bool(own) or not all(_keeps_values(catalogue, chosen)),
     )
@@ -171,6 +174,10 @@ def _settings(catalogue: Catalogue, name: str, values: Sequence[Value]) -> list[
 
 
 # -------------------------------------------------------------------------- as a space has them
+
+
+def _levels(flag: Flag, values: Sequence[Value]) -> tuple[Value, ...]:
+    return tuple(value for value in flag.baselines if value in values)
 
 
 def _declared(flag: Flag, values: Sequence[Value]) -> Declaration:

@@ -1,12 +1,13 @@
 """Baselines: the configurations that a winner is always measured beside.
 
 The default is one. A space names others, each by the values that differ from the default's; and
-where it tunes the level of optimisation of a compiler (a flag spelled `-O{value}`, ptxas's among
-them, or OpenCL's `-cl-opt-disable`), the levels 0 to 3 are baselines by themselves.
+where it tunes the level of optimisation of a compiler, the levels 0 to 3 are baselines by
+themselves: a catalogue names its level flags, and a space's own are told by their spelling.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,8 +21,13 @@ from harness.spec.messages import nearest, told_at
 if TYPE_CHECKING:
     from harness.spec.parameters import Parameter
 
-_LEVELS = ("0", "1", "2", "3")
-_UNOPTIMISED = "-cl-opt-disable"
+_LEVEL = re.compile(
+    r"(^|[ =,])(-O|--?optimize[ =]|--?(cl-nv-)?opt-level[ =])[0-3]$|^-cl-opt-disable$"
+)
+"""Words that set a level from 0 to 3: of gcc and clang, nvcc, ptxas, or a driver of OpenCL."""
+
+Levels = Mapping[tuple[str | None, str], Sequence[Value]]
+"""Of flags by compiler and name, the values that are baselines."""
 
 
 @dataclass(frozen=True)
@@ -41,23 +47,27 @@ class Baseline:
 
 
 def baselines_of(
-    named: Mapping[str, Mapping[str, Value]], parameters: Sequence[Parameter]
+    named: Mapping[str, Mapping[str, Value]], parameters: Sequence[Parameter], levels: Levels
 ) -> tuple[Baseline, ...]:
-    """Those that the space names, then the levels of its compilers that it does not."""
+    """Those that the space names, then the levels of its compilers that it does not; `levels` are
+    those of flags from catalogues."""
     found = [Baseline(name, tuple(sorted(values.items()))) for name, values in named.items()]
     known = {baseline.values for baseline in found}
-    found += [b for p in parameters for b in _levels(p) if b.values not in known]
+    for parameter in parameters:
+        named_levels = levels.get((parameter.compiler, parameter.name))
+        for value in _spelled_levels(parameter) if named_levels is None else named_levels:
+            values = ((parameter.name, value),)
+            if values not in known:
+                found.append(Baseline(_spelled(parameter, value), values))
     return tuple(found)
 
 
-def _levels(parameter: Parameter) -> Iterator[Baseline]:
-    option = (parameter.option or "").split()
-    if option == [_UNOPTIMISED]:
-        yield Baseline(_UNOPTIMISED, ((parameter.name, True),))
-    elif option and option[-1] == "-O{value}":
-        for value in parameter.values:
-            if shown(value) in _LEVELS:
-                yield Baseline(" ".join(parameter.options(value)), ((parameter.name, value),))
+def _spelled_levels(parameter: Parameter) -> Iterator[Value]:
+    return (v for v in parameter.values if _LEVEL.search(_spelled(parameter, v)))
+
+
+def _spelled(parameter: Parameter, value: Value) -> str:
+    return " ".join(parameter.options(value))
 
 
 def normalised(

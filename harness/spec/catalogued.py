@@ -7,11 +7,12 @@ is asked later, by `harness.flags.fitting`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import SpecError, UsageError
+from harness.records import Value
 from harness.spec.document import Document, Place
 from harness.spec.files import section
 from harness.spec.messages import told_at
@@ -37,13 +38,15 @@ class Notice:
 class NamedFlags:
     """What a space selects from the catalogue of a compiler.
 
-    `linked` says that a program is built, not a kernel that is loaded by itself. Where
-    `changes_values` is False every value of every flag must lead to the same bits.
+    `linked` says that a program is built, not a kernel that is loaded by itself. `levels` are the
+    values of its flags that are baselines. Where `changes_values` is False every value of every
+    flag must lead to the same bits.
     """
 
     compiler: str
     selection: Selection
     linked: bool
+    levels: Mapping[str, tuple[Value, ...]]
     changes_values: bool
 
 
@@ -94,7 +97,7 @@ def _expand(
     flags[compiler] = {name: dict(flag) for name, flag in found.declarations.items()}
     _move_own(document, compiler, given)
     _add_constraints(document, compiler, found.constraints)
-    named.append(NamedFlags(compiler, given, linked, found.changes_values))
+    named.append(NamedFlags(compiler, given, linked, found.levels, found.changes_values))
     notices += (Notice(compiler, text) for text in found.notices)
 
 

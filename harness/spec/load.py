@@ -18,7 +18,7 @@ from harness.expression import Expression
 from harness.records import Config, Input
 from harness.sources import Source
 from harness.spec import checks, messages, program_checks
-from harness.spec.baselines import Baseline, baselines_of, check_baselines, normalised
+from harness.spec.baselines import Baseline, Levels, baselines_of, check_baselines, normalised
 from harness.spec.catalogued import NamedFlags, Notice, expand_flags
 from harness.spec.checks import Expressions
 from harness.spec.document import Document, read_document
@@ -171,24 +171,27 @@ def load_spec(path: Path) -> Spec:
     document = read_document(path)
     named, notices = expand_flags(document)
     load = _load_program if "program" in document.data else _load_kernel
-    return dataclasses.replace(load(document, path), named_flags=named, notices=notices)
+    levels: Levels = {
+        (n.compiler, name): values for n in named for name, values in n.levels.items()
+    }
+    return dataclasses.replace(load(document, path, levels), named_flags=named, notices=notices)
 
 
-def _load_kernel(document: Document, path: Path) -> Spec:
+def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
     model = _validated(document, SpaceFile)
     files = check_files(document, path.parent)
     expressions = checks.check_expressions(document)
     inputs = checks.check_inputs(document)
     if model is None or files is None:
         raise SpecError(document.faults)
-    tuned = _checked(document, model, expressions, inputs)
+    tuned = _checked(document, model, expressions, inputs, levels)
     if not document.faults:
         checks.check_use(document, tuned.parameters, expressions, files)
     _check_whole(document, tuned, expressions, inputs)
     return _spec(document, path, model, files, tuned, expressions, inputs)
 
 
-def _load_program(document: Document, path: Path) -> Spec:
+def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
     for key in ("kernel", "launch"):
         if key in document.data:
             text = f"a space tunes a program or a kernel: remove `program`, or `{key}`"
@@ -201,7 +204,7 @@ def _load_program(document: Document, path: Path) -> Spec:
         raise SpecError(document.faults)
     program_checks.check_flags(document, model)
     plan = check_program(document, model, inputs, path.parent)
-    tuned = _checked(document, model, expressions, inputs)
+    tuned = _checked(document, model, expressions, inputs, levels)
     if plan is None:
         raise SpecError(document.faults)
     if not document.faults:
@@ -223,13 +226,14 @@ def _checked(
     model: SpaceFile | ProgramSpaceFile,
     expressions: Expressions,
     inputs: Sequence[Input],
+    levels: Levels,
 ) -> _Tuned:
     """The parameters and baselines; what is wrong with a single one is noted."""
     parameters = parameters_of(model, expressions)
     checks.check_names(document, model)
     checks.check_defaults(document, parameters)
     named = normalised(document, model.baselines, parameters)
-    return _Tuned(parameters, baselines_of(named, parameters))
+    return _Tuned(parameters, baselines_of(named, parameters, levels))
 
 
 def _check_whole(

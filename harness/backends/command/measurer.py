@@ -81,6 +81,7 @@ class CommandMeasurer:
         self._references: dict[Input, Reference | HostModuleError] = {}
         self._recalled: dict[Input, list[Measurement]] = {}
         self._equal: dict[Input, EqualCode] = {}
+        self._proofs: set[tuple[Input, Config]] = set()
 
     @property
     def environment(self) -> Environment:
@@ -134,25 +135,28 @@ class CommandMeasurer:
         shared = equal.find(config, binary.build, key)
         if shared is not None:
             return shared
-        found = self._proved(space, dataclasses.replace(job, best_s=best_s), reference)
+        measured, has_other_shape = self._measured(dataclasses.replace(job, best_s=best_s))
+        found = self._believed(space, job, measured, has_other_shape, reference)
         equal.add(found, key)
         return found
 
     def measure_interleaved(
         self, space: Space, given: Input, configs: Sequence[Config], rounds: int
     ) -> list[Measurement]:
-        """Measure in turn, one run of each a round."""
+        """Measure in turn, one run of each a round; what is too good to be true is proved as in
+        `measure`."""
         reference = self._reference(space, given)
         built = [self.built(space, config, given) for config in configs]
         measure = self._spec.measure
         # A configuration's time is enough for its `repeats` runs.
-        timeout_s = measure.timeout_s * len(configs) * (1 + rounds / measure.repeats)
+        timeout_s = measure.timeout_s * (1 + rounds / measure.repeats)
         jobs = [
             dataclasses.replace(self._job(given, config, binary, reference), timeout_s=timeout_s)
             for config, binary in zip(configs, built, strict=True)
             if isinstance(binary, Binary)
         ]
-        measured = iter(self._together(jobs, rounds, timeout_s) if jobs else ())
+        pairs = zip(jobs, self._together(jobs, rounds) if jobs else (), strict=True)
+        measured = iter([self._believed(space, job, *found, reference) for job, found in pairs])
         return [next(measured) if isinstance(b, Binary) else b for b in built]
 
     def close(self) -> None:
@@ -230,15 +234,24 @@ class CommandMeasurer:
             shape=shape,
         )
 
-    def _proved(self, space: Space, job: ProgramJob, reference: Reference) -> Measurement:
+    def _believed(
+        self,
+        space: Space,
+        job: ProgramJob,
+        found: Measurement,
+        has_other_shape: bool,
+        reference: Reference,
+    ) -> Measurement:
         """The measurement; of what is too good to be true, only where it is true."""
-        found, has_other_shape = self._measured(job)
         if found.outcome is not Outcome.OK:
             return found
         floor_s = self._facts.floor_s
         doubt = proof.why_doubtful(found, has_other_shape, reference, self._plan, floor_s)
         if doubt is None:
             return found
+        key = job.input, job.config
+        if key in self._proofs and not has_other_shape:  # one proof of a speed is enough
+            return proved(found, doubt)
         if self._plan.verify.against == "nothing" and not reference.has_words:
             why = "nothing can prove it, since the default writes nothing to compare it with"
             return refused(found, doubt, why)
@@ -253,7 +266,10 @@ class CommandMeasurer:
             )
         )
         why_not = proof.why_unproved(again, found, reference)
-        return proved(found, doubt) if why_not is None else refused(found, doubt, why_not)
+        if why_not is not None:
+            return refused(found, doubt, why_not)
+        self._proofs.add(key)
+        return proved(found, doubt)
 
     def _measured(self, job: ProgramJob) -> tuple[Measurement, bool]:
         try:
@@ -262,15 +278,14 @@ class CommandMeasurer:
             return _lost(job, lost), False
         return found
 
-    def _together(
-        self, jobs: Sequence[ProgramJob], rounds: int, timeout_s: float
-    ) -> list[Measurement]:
+    def _together(self, jobs: Sequence[ProgramJob], rounds: int) -> list[tuple[Measurement, bool]]:
+        timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
-            found: list[Measurement] = self._processes.run(
-                worker.run_interleaved, self._backend, jobs, rounds, timeout_s=timeout_s + _GRACE_S
+            found: list[tuple[Measurement, bool]] = self._processes.run(
+                worker.run_interleaved, self._backend, jobs, rounds, timeout_s=timeout_s
             )
         except ProcessLost as lost:
-            return [_lost(job, lost) for job in jobs]
+            return [(_lost(job, lost), False) for job in jobs]
         return found
 
     def _run(self, function: Callable[..., Any], job: ProgramJob, *args: object) -> Any:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ _NUMBER = re.compile(
     r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE
 )
 _SHOWN = 80
+_UNBOUNDED = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation])
+"""For differences of numbers that no float holds."""
 
 TimeFrom = TimePattern | TimeField | None
 
@@ -78,12 +81,13 @@ def reported_s(time: TimePattern | TimeField, written: Written) -> float:
 
 
 def _field(text: str, field: str) -> Any:
-    value = _json(text)
-    if value is None:
+    found = _json(text)
+    if found is None:
         raise LaunchFailed(
             "no time can be read: neither the whole nor the last line is a JSON object, but "
             f"{_shortened(text) or 'nothing was written'}"
         )
+    value: Any = found[1]
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
             there = f"; there are {', '.join(value)}" if isinstance(value, dict) else ""
@@ -92,15 +96,17 @@ def _field(text: str, field: str) -> Any:
     return value
 
 
-def _json(text: str) -> dict[str, Any] | None:
-    """The object that a text is, or that is its last line."""
-    for part in (text, (text.strip().splitlines() or [""])[-1]):
+def _json(text: str) -> tuple[str, dict[str, Any]] | None:
+    """The object that a text is, or that is its last line, behind what stands before it."""
+    whole = text.rstrip()
+    last = (whole.splitlines() or [""])[-1]
+    for part in (whole, last):
         try:
             value = json.loads(part)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
-            return value
+            return whole.removesuffix(part), value
     return None
 
 
@@ -122,8 +128,12 @@ def without_time(text: str, time: TimeFrom, name: str) -> str:
         return text
     if isinstance(time, TimePattern):
         return re.sub(time.pattern, _without_group, text, flags=re.MULTILINE)
-    value = _json(text)
-    return text if value is None else json.dumps(_without_field(value, time.json_field.split(".")))
+    found = _json(text)
+    if found is None:
+        return text
+    before, value = found
+    # A line for each field, so that one to be ignored does not take all others along.
+    return before + json.dumps(_without_field(value, time.json_field.split(".")), indent=1)
 
 
 def _without_group(found: re.Match[str]) -> str:
@@ -189,7 +199,9 @@ class Expected:
             raise WrongOutput(_first_difference(self.verify.output, found, expected))
         rtol, atol = self.verify.rtol or 0.0, self.verify.atol or 0.0
         pairs = list(zip(_NUMBER.findall(found), _NUMBER.findall(expected), strict=True))
-        wrong = [w for k, pair in enumerate(pairs) for w in _wrong(k, *pair, rtol, atol)]
+        with localcontext(_UNBOUNDED):
+            allowing = (Decimal(rtol), Decimal(atol))
+            wrong = [w for k, pair in enumerate(pairs) for w in _wrong(k, *pair, *allowing)]
         if wrong:
             _, place, got, want, allowed = max(wrong)
             name, count = self.verify.output, len(pairs)
@@ -216,24 +228,31 @@ def _words(text: str) -> list[str]:
 
 
 def _wrong(
-    place: int, found: str, expected: str, rtol: float, atol: float
-) -> Iterator[tuple[float, int, float, float, float]]:
+    place: int, found: str, expected: str, rtol: Decimal, atol: Decimal
+) -> Iterator[tuple[Decimal, int, float, float, float]]:
     """How far a number is outside its tolerance, with all that is to be told; nothing for one
     that is right."""
     if found == expected:
         return
     got, want = _parsed(found), _parsed(expected)
-    if math.isnan(want) or math.isnan(got):
-        if math.isnan(want) != math.isnan(got):
-            yield math.inf, place, got, want, 0.0
+    if got == want or (got.is_nan() and want.is_nan()):
         return
-    allowed = atol + rtol * abs(want) if math.isfinite(want) else 0.0
-    excess = abs(got - want) - allowed if got != want else 0.0
+    allowed, excess = Decimal(0), Decimal("inf")
+    if not (got.is_nan() or want.is_nan()):
+        allowed = atol + rtol * abs(want) if want.is_finite() else allowed
+        excess = abs(got - want) - allowed
     if excess > 0:
-        yield excess, place, got, want, allowed
+        yield excess, place, _told(found), _told(expected), float(allowed)
 
 
-def _parsed(text: str) -> float:
+def _parsed(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent of 19 digits or more
+        return Decimal(float(text))
+
+
+def _told(text: str) -> float:
     """A number; a whole one stays whole, so that two above 2^53 that differ do not look alike."""
     try:
         return int(text)

@@ -85,7 +85,7 @@ class Trial:
     ends: list[Ended] = field(default_factory=list)
     failure: Measurement | None = None
     has_other_shape: bool = False
-    started: float = field(default_factory=time.perf_counter)
+    spent_s: float = 0.0  # by its own runs: others may take turns with it
 
     def __post_init__(self) -> None:
         given = self.plan.verify
@@ -125,6 +125,13 @@ class Trial:
     def run(self, keep: Path | None = None) -> tuple[float, Ended]:
         """One run, verified: its seconds, and how it ended; its output is kept in a file where
         one is named. Raises _Failed."""
+        began = time.perf_counter()
+        try:
+            return self._run(keep)
+        finally:
+            self.spent_s += time.perf_counter() - began
+
+    def _run(self, keep: Path | None) -> tuple[float, Ended]:
         with tempfile.TemporaryDirectory(prefix="run-", dir=self.folder) as place:
             written = Written(Path(place, "work"), Path(place))
             written.folder.mkdir()
@@ -146,7 +153,7 @@ class Trial:
         job, plan = self.job, self.plan
         words = command_words(job.words, plan.shell, self._program, plan.folder)
         limits = plan.limits
-        left_s = job.timeout_s - (time.perf_counter() - self.started)
+        left_s = job.timeout_s - self.spent_s
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
         bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
         try:
@@ -207,7 +214,7 @@ class Trial:
             timing=Timing(tuple(self.samples_s), reason),
             build=self.job.binary.build,
             warmup_s=tuple(self.warmup_s),
-            wall_s=time.perf_counter() - self.started,
+            wall_s=self.spent_s,
             observed=observed,
             host_read=(),
         )
@@ -222,7 +229,7 @@ class Trial:
             worst=error.worst,
             message=str(error),
             warmup_s=tuple(self.warmup_s),
-            wall_s=time.perf_counter() - self.started,
+            wall_s=self.spent_s,
             host_read=(),
         )
 
@@ -254,15 +261,18 @@ def measure(plan: ProgramPlan, job: ProgramJob) -> tuple[Measurement, bool]:
 
 def measure_interleaved(
     plan: ProgramPlan, jobs: Sequence[ProgramJob], rounds: int
-) -> list[Measurement]:
+) -> list[tuple[Measurement, bool]]:
     """Several configurations in turn, one sample of each a round, every second round backwards;
-    one that fails drops out."""
+    one that fails drops out. Each has its own deadline, and is told as `measure` tells it."""
     with ExitStack() as stack:
         trials = [stack.enter_context(begun(plan, job)) for job in jobs]
         _each(trials, Trial.warm_up)
         for round_ in range(rounds):
             _each(trials if round_ % 2 == 0 else trials[::-1], Trial.sample)
-        return [trial.failure or trial.succeeded(StopReason.INTERLEAVED) for trial in trials]
+        return [
+            (trial.failure or trial.succeeded(StopReason.INTERLEAVED), trial.has_other_shape)
+            for trial in trials
+        ]
 
 
 def _each(trials: Sequence[Trial], step: Callable[[Trial], None]) -> None:

@@ -58,7 +58,7 @@ def run(backend: CommandBackend, job: ProgramJob) -> tuple[Measurement, bool]:
 
 def run_interleaved(
     backend: CommandBackend, jobs: Sequence[ProgramJob], rounds: int
-) -> list[Measurement]:
+) -> list[tuple[Measurement, bool]]:
     """See trial.measure_interleaved; raises HostModuleError."""
     end_programs_when_terminated()
     return trial.measure_interleaved(backend.plan, jobs, rounds)
