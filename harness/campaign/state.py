@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -87,7 +88,10 @@ class State:
     def _had_less_time(self, m: Measurement) -> bool:
         """Whether it ran into a deadline that has been put off since."""
         is_real = not self.measurer.is_replay  # a recording would answer the same again
-        return is_real and m.outcome is Outcome.TIMEOUT and m.wall_s < self.spec.measure.timeout_s
+        program = self.spec.program
+        of_a_run = program.limits.deadline_s if program else None
+        allowed_s = min(self.spec.measure.timeout_s, of_a_run or math.inf)
+        return is_real and m.outcome is Outcome.TIMEOUT and m.wall_s < allowed_s
 
     def measured(self, given: Input) -> dict[Config, Measurement]:
         """Each configuration's measurement by the search."""
