@@ -46,10 +46,10 @@ from harness.comparing.statistics import (
     THRESHOLD,
     Pair,
     Verdict,
-    holm,
     judge,
     spread_of,
 )
+from harness.corrections import holm
 
 Logs = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Logs]
@@ -130,7 +130,7 @@ def _alarms(logs: Logs, threshold: float, variance: Logs, freedom: Logs) -> npt.
     error = np.sqrt(variance.sum(axis=1))
     joint = variance.sum(axis=1) ** 2 / (variance**2 / freedom).sum(axis=1)
     p_values = np.minimum(1, 2 * stdtr(joint, -beyond / error))
-    return np.array(holm(p_values.tolist(), LEVEL)[0]) <= LEVEL
+    return holm(p_values, len(p_values)) <= LEVEL
 
 
 def welch(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:

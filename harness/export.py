@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m harness.export",
         description="Write what a database holds, every sample and every failure, as T4 results "
-        "or as CSV with its mapping. Of several campaigns the one that was begun last is written.",
+        "or as CSV with its mapping. Of several campaigns the last worked on is written.",
     )
     parser.add_argument("database", metavar="DATABASE", help="SQLite file or SQLAlchemy URL")
     parser.add_argument("--format", choices=tuple(ENDINGS), default="t4", help="default t4")
@@ -66,7 +66,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _read(database: str, space: str | None) -> tuple[Campaign, list[Measurement]]:
-    """The campaign that was begun last, and the search's measurements of it."""
+    """The campaign that was worked on last, and the search's measurements of it."""
     with reading(database) as engine, engine.connect() as connection:
         found = campaigns(connection)
         chosen = next((c for c in found if space in (None, c.space_name)), None)

@@ -123,7 +123,11 @@ def _rows(compiled: Sequence[Trial]) -> Iterator[tuple[str, list[float], bool]]:
     """Each resource with its values, and whether they are seconds."""
     builds = [trial.build for trial in compiled if trial.build is not None]
     yield "registers", [b.registers for b in builds if b.registers is not None], False
-    yield "shared memory, bytes", [b.shared_bytes for b in builds if b.shared_bytes], False
+    yield (
+        "shared memory, bytes",
+        [b.shared_bytes for b in builds if b.shared_bytes is not None],
+        False,
+    )
     yield "spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], False
     shares = [100 * t.occupancy.fraction for t in compiled if t.occupancy is not None]
     yield "occupancy, %", shares, False

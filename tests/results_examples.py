@@ -105,7 +105,7 @@ def begin_search(store: Store, plan: RunPlan | None = None, tuning_run_id: int =
     run_id = store.begin_run(plan, {"host": "here"}).id
     store.tie_run(run_id, tuning_run_id)
     store.commit()
-    return Search(store, plan, run_id)
+    return Search(store, plan, run_id, store.next_ordinal(run_id))
 
 
 @contextmanager

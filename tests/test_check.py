@@ -30,7 +30,7 @@ from harness.programs import make_program
 from harness.records import Build, Config
 from harness.space import Space
 from harness.spec import load_spec
-from harness.sweep import reasons
+from harness.sweep import _rows, reasons
 
 try:
     find_nvcc()
@@ -427,6 +427,12 @@ def test_failures_that_differ_in_numbers_alone_are_one_reason():
     found = reasons(trials)
     assert [(reason.told, reason.count) for reason in found] == [(texts[0], 2), ("killed", 1)]
     assert found[0].example == "A=0"
+
+
+def test_configurations_without_shared_memory_count_among_the_least_and_the_median():
+    builds = [Build("k", "", "nvcc", 1.0, shared_bytes=size) for size in (0, 0, 512, None)]
+    rows = {name: values for name, values, _ in _rows([Trial(Config({}), b) for b in builds])}
+    assert rows["shared memory, bytes"] == [0, 0, 512]
 
 
 @needs_nvcc

@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import yaml
 from harness.compare import main
 from harness.export import main as export
 from harness.records import Config, Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.tune import main as tune
 from tests.replays import make_spec
 from tests.results_examples import begin_search, make_plan, opened, tamper
 
@@ -179,6 +180,45 @@ def test_another_environment_is_refused_and_told_to_every_output(
     assert run(base, place, "--across-environments", "--of", "best", folder=tmp_path)[0] == 0
 
 
+def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
+    every = dict.fromkeys((8, 16, 32, 64), 1.0)
+    tuned(tmp_path, "main.db", seed=1)
+    tuned(tmp_path, "main.db", seed=2, slower=dict.fromkeys(every, 1.4), function="slow")
+    main_branch = tuned(tmp_path, "main.db", seed=3)  # the first version again
+    request = tuned(tmp_path, "pr.db", 4, dict.fromkeys(every, 1.15), function="request")
+    status, data = run(main_branch, request, folder=tmp_path)
+    assert (status, data["counts"]) == (1, {"slower": 8})
+
+
+def test_environments_that_base_lacks_are_left_out_beside_one_that_it_has(
+    base: str, tmp_path: Path
+) -> None:
+    older = dataclasses.replace(ENVIRONMENT, driver="0.9")
+    tuned(tmp_path, "both.db", seed=7, environment=older)
+    both = tuned(tmp_path, "both.db", seed=8)
+    status, data = run(base, both, folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"within noise": 8})
+    assert data["notes"] == ["only in CANDIDATE: small with driver 0.9"]
+    status, data = run(both, base, folder=tmp_path)
+    assert (status, data["counts"], data["notes"]) == (0, {"within noise": 8}, [])
+
+
+def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
+    base: str, tmp_path: Path
+) -> None:
+    shutil.copy(base, tmp_path / "carried.db")
+    updated = dataclasses.replace(ENVIRONMENT, driver="2.0")
+    carried = tuned(tmp_path, "carried.db", seed=9, environment=updated)
+    status, data = run(base, carried, folder=tmp_path)
+    assert status == 2
+    assert "driver: 1.0 -> 2.0" in data["error"]
+
+
+def test_equal_samples_of_two_measurements_are_compared(base: str, tmp_path: Path) -> None:
+    again = tuned(tmp_path, "again.db", seed=1)
+    assert run(base, again, folder=tmp_path)[1]["counts"] == {"within noise": 8}
+
+
 def test_exported_results_are_compared_on_an_assumed_noise(
     base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +226,8 @@ def test_exported_results_are_compared_on_an_assumed_noise(
     assert export([base, "--output", exported]) == 0
     status, data = run(exported, slower, "--threshold", "2%", folder=tmp_path)
     assert (status, verdicts(data)[16]) == (1, "slower")
+    assert main([slower, exported, "--spec", str(make_spec(tmp_path, SPACE).path)]) == 2
+    assert "do not tell of which sources they are" in capsys.readouterr().err
     both = str(tmp_path / "slower.t4.json")
     assert export([slower, "--output", both]) == 0
     status, data = run(exported, both, "--run-noise", "4%", folder=tmp_path)
@@ -206,7 +248,8 @@ def test_inputs_that_one_side_lacks_are_told_and_change_no_status(
 ) -> None:
     fewer = tuned(tmp_path, "fewer.db", seed=8)
     tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
-    tamper(Path(fewer), "UPDATE runs SET started_at = '2000' WHERE input_id != 1")
+    earlier = "UPDATE runs SET started_at = '2000', ended_at = '2000' WHERE input_id != 1"
+    tamper(Path(fewer), earlier)
     status, data = run(base, fewer, folder=tmp_path)
     assert (status, data["counts"]) == (0, {"within noise": 2, "not compared": 3})
     assert "not compared, measured only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().out
@@ -227,10 +270,22 @@ def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(
     page = (Path(__file__).parent.parent / "docs" / "ci.md").read_text(encoding="utf-8")
     github, gitlab = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
     steps = [step.get("run", "") for step in github["jobs"]["performance"]["steps"]]
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    there = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+    uploaded = [s["with"]["path"] for s in github["jobs"]["performance"]["steps"] if "with" in s]
+    kept = gitlab["performance"]["artifacts"]["paths"]
+    assert "results/*.html" in kept
+    assert any("results/*.html" in path.split() for path in uploaded)
+    there = {"compare": _options(main, capsys), "tune": _options(tune, capsys)}
     for script in ("\n".join(steps), "\n".join(gitlab["performance"]["script"])):
-        commands = re.findall(r"-m harness\.compare (.*)", script.replace("\\\n", ""))
-        assert len(commands) == 1
-        assert set(re.findall(r"--[a-z][a-z-]+", commands[0])) <= there
+        commands = re.findall(r"-m harness\.(\w+) (.*)", script.replace("\\\n", ""))
+        assert [name for name, _ in commands] == ["tune", "compare"]
+        assert " --report " in commands[0][1]
+        for name, words in commands:
+            assert set(re.findall(r"--[a-z][a-z-]+", words)) <= there[name]
+
+
+def _options(
+    command: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
+) -> set[str]:
+    with pytest.raises(SystemExit):
+        command(["--help"])
+    return set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))

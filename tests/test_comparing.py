@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from benchmarks.false_alarms import Draw, figures, moderated, offsets, uneven, welch
+from harness.comparing.comparison import joined
 from harness.comparing.statistics import (
     Pair,
     Spread,
     Verdict,
     fit_prior,
-    holm,
     judge,
     spread_of,
 )
+from harness.corrections import holm, holm_levels
 
 
 def alarms(draw: Draw, test, families: int = 40, inputs: int = 8) -> int:
@@ -72,17 +73,24 @@ def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear(
 
 
 def test_holm_adjusts_and_tells_the_level_of_each() -> None:
-    adjusted, levels = holm([0.04, 0.01, 0.6, 0.013], level=0.05)
-    assert adjusted == pytest.approx([0.08, 0.04, 0.6, 0.04])  # 2 x 0.04, 4 x 0.01, ..., 3 x 0.013
-    assert levels == pytest.approx([0.05 / 2, 0.05 / 4, 0.05 / 2, 0.05 / 3])
+    p_values = np.array([0.04, 0.01, 0.6, 0.013])
+    # 2 x 0.04, 4 x 0.01, 0.6, 3 x 0.013 and no less than before
+    assert holm(p_values, 4) == pytest.approx([0.08, 0.04, 0.6, 0.04])
+    assert holm_levels(p_values, 0.05) == pytest.approx([0.05 / 2, 0.05 / 4, 0.05 / 2, 0.05 / 3])
 
 
 def test_a_spread_is_the_pooled_variance_within_groups() -> None:
     found = spread_of([(1.0, 3.0), (5.0,), (0.0, 1.0, 2.0)])
     assert found == Spread(pytest.approx((2.0 + 2.0) / 3), 3)
     assert spread_of([(5.0,), ()]) == Spread()
-    copied = [(1.0, 3.0), (0.0, 1.0, 2.0), (3.0, 1.0), (2.0, 0.0)]
-    assert spread_of(copied) == found
+
+
+def test_groups_that_share_occasions_count_each_once() -> None:
+    """A carried database has ten occasions of BASE's and one of its own, as BASE has."""
+    shared = {f"uuid {number}": float(number % 3) for number in range(10)}
+    base, candidate = shared | {"base": 1.0}, shared | {"candidate": 1.0}
+    assert joined([base, candidate]) == [base | candidate]
+    assert joined([base, {"another": 1.0}]) == [base, {"another": 1.0}]
 
 
 def test_the_prior_is_found_again_in_variances_drawn_from_it() -> None:
@@ -111,8 +119,29 @@ def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:
     assert judge([many], run_noise=0.05)[0].verdict is Verdict.WITHIN_NOISE
 
 
-def test_equal_samples_differ_for_certain_or_not_at_all() -> None:
-    steady = Pair((1.0,) * 5, (1.02,) * 5, Spread(0.0, 2))
-    assert judge([steady])[0].verdict is Verdict.SLOWER
-    same = Pair((1.0,) * 5, (1.0,) * 5, Spread(0.0, 2))
-    assert judge([same])[0].verdict is Verdict.WITHIN_NOISE
+@pytest.mark.parametrize("spread", [Spread(), Spread(0.0, 2)])
+def test_a_step_of_one_tick_is_no_change(spread: Spread) -> None:
+    """A clock of 10 ms: all samples of a side are on one tick, or on two that are neighbours."""
+    ticks = [
+        ([0.10] * 20, [0.11] * 20),
+        ([0.10] * 20, [0.10] * 18 + [0.11] * 2),
+        ([0.1 + 1e-17 * k for k in range(20)], [0.11 + 1e-17 * k for k in range(20)]),
+        ([0.10] * 20, [0.10] * 20),
+    ]
+    changes = judge([Pair(base, candidate, spread) for base, candidate in ticks])
+    assert [change.verdict for change in changes] == [Verdict.WITHIN_NOISE] * 4
+    assert all(change.low <= change.ratio <= change.high for change in changes)
+    assert changes[0].low < 1.01 < changes[0].high
+
+
+def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_out() -> None:
+    slower = Pair([0.10] * 18 + [0.11] * 2, [0.20] * 20)
+    assert judge([slower])[0].verdict is Verdict.SLOWER
+    rng = np.random.default_rng(0)
+    scattered = rng.normal(0.2, 0.01, (2, 400)) * [[1.0], [1.04]]
+    base, candidate = scattered.round(2).tolist()
+    assert judge([Pair(base, candidate, Spread(1e-6, 4))])[0].verdict is Verdict.SLOWER
+
+
+def test_occasions_that_do_not_differ_at_all_show_a_tick() -> None:
+    assert judge([Pair((0.10,), (0.11,), Spread(0.0, 3))])[0].verdict is Verdict.WITHIN_NOISE

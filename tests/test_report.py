@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +16,12 @@ from PIL import Image
 
 from harness.dispatching.matrix import make_matrix
 from harness.errors import UsageError
+from harness.expression import Expression
+from harness.options import make_parser
 from harness.records import Config, Input
 from harness.report import figures, write_report
 from harness.report.__main__ import main
+from harness.report.reproducing import commands, when
 from harness.tables import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -89,6 +94,56 @@ def test_heat_map_keeps_what_is_best_or_chosen() -> None:
 def test_a_page_that_cannot_be_written_is_told(results: Results, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"x.html cannot be written: No such file or directory"):
         write_report(tmp_path / "none" / "x.html", [results])
+
+
+def test_the_commands_are_those_of_the_runs(results: Results) -> None:
+    """As if it were a device: what a recording gave needs no search."""
+    assert [line.split()[2] for line in commands(results)] == [
+        "harness.analyse",
+        "harness.dispatch",
+        "harness.report",
+    ]
+    found = replayed_as("opencl", results)
+    searches = [line for line in commands(found) if "harness.tune" in line]
+    args = make_parser().parse_args(shlex.split(searches[0])[3:])
+    assert (args.technique, args.seed, args.test_limit) == (["AUCBanditMetaTechniqueA"], 0, 40)
+    assert (args.backend, args.fresh) == ("opencl", True)
+    assert [given for given in results.measured if Expression(args.inputs).holds(given)] == list(
+        results.measured
+    )
+    sampled, first = (
+        dataclasses.replace(found.runs[0], technique=name, seed=7)
+        for name in ("UniformRandom (training)", "A,B (taught by 0a1b2c3d)")
+    )
+    lines = list(commands(dataclasses.replace(found, runs=(first, sampled))))[:2]
+    assert "--seed 7 --test-limit 40 --technique A --technique B --warm-start 0a1b2c3d" in lines[0]
+    assert "--seed 7 --validate --inputs" in lines[1]
+    assert ("--fresh" in lines[0], "--fresh" in lines[1]) == (True, False)
+
+
+def replayed_as(backend: str, results: Results) -> Results:
+    told = dataclasses.replace(results.campaign.environment, backend=backend)
+    return dataclasses.replace(
+        results, campaign=dataclasses.replace(results.campaign, environment=told)
+    )
+
+
+def test_when_is_from_the_first_begin_to_the_last_end(results: Results) -> None:
+    first, *others, last = results.runs
+    first = dataclasses.replace(first, started_at="2026-03-01T22:10:00.000+00:00")
+    last = dataclasses.replace(last, last_at="2126-03-02T01:20:59.999+00:00")
+    assert when([last, *others, first]) == "2026-03-01 22:10 to 2126-03-02 01:20 UTC"
+    assert when(()) == "not known"
+
+
+def test_what_was_not_built_has_no_machine_code_and_shared_samples_count_once(
+    results: Results,
+) -> None:
+    assert figures.distinct_code(results).startswith("42 of 42 that were built: no two")
+    row = next(row for row in results.rows if row.measurement.timing)
+    copy = dataclasses.replace(row.measurement, shared_with=row.measurement.config.digest)
+    shared = dataclasses.replace(row, measurement=copy)
+    assert figures.sample_count(dataclasses.replace(results, rows=(row, shared))) == 3
 
 
 # --------------------------------------------------------------------------- in a browser

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.comparing.reading import UNKNOWN, Found, Held
+from harness.comparing.reading import UNKNOWN, Found, Held, Occasions
 from harness.comparing.statistics import Change, Pair, Spread, Verdict, judge, spread_of
 from harness.errors import UsageError
 from harness.records import Environment, Input, Measurement, Outcome
@@ -99,6 +99,7 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
             "both hold; tune the same space into both"
         )
     drafts = [draft for pair in matched for draft in _drafts(*pair, rules.of)]
+    _check_last(base, candidate, matched, drafts)
     if all(row.verdict is Ending.MISSING for row, _ in drafts):
         raise UsageError(
             "BASE and CANDIDATE have no input in common that works; tune the same inputs in both"
@@ -119,19 +120,38 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
 def _matched(
     base: Sequence[Held], candidate: Sequence[Held], across: bool
 ) -> Iterator[tuple[Held, Held]]:
-    """What to compare with what: of each kernel the same environment; across environments, those
-    that were last begun."""
-    done: set[str] = set()
-    for held in candidate:
-        there = [other for other in base if other.kernel == held.kernel]
-        same = [other for other in there if not _differences(other, held)]
-        if across and there and held.kernel not in done:
-            yield there[0], held
-        elif same and not across:
-            yield same[0], held
-        elif there and not across:
-            raise UsageError(_refusal(there[0], held))
-        done.add(held.kernel)
+    """What to compare with what: of each kernel the same environments; across environments, those
+    that were last worked on. Raises UsageError where no environment of a kernel is on both sides.
+    """
+    for kernel in dict.fromkeys(held.kernel for held in candidate):
+        there, here = ([h for h in side if h.kernel == kernel] for side in (base, candidate))
+        if there and across:
+            yield there[0], here[0]
+        elif there:
+            pairs = [(old, held) for held in here if (old := _same(there, held))]
+            if not pairs:
+                raise UsageError(_refusal(there[0], here[0]))
+            yield from pairs
+
+
+def _same(there: Sequence[Held], held: Held) -> Held | None:
+    """What was measured in the same environment."""
+    return next((other for other in there if not _differences(other, held)), None)
+
+
+def _check_last(
+    base: Sequence[Held],
+    candidate: Sequence[Held],
+    matched: Sequence[tuple[Held, Held]],
+    drafts: Sequence[Draft],
+) -> None:
+    """Raise UsageError where a kernel was last tuned in an environment that BASE lacks, and all
+    that can be compared are copies: it would seem to be as fast as ever."""
+    fresh = {row.kernel for row, _ in drafts if row.verdict not in (Ending.SAME, Ending.MISSING)}
+    for kernel in dict.fromkeys(new.kernel for _, new in matched):
+        old, last = (next(h for h in side if h.kernel == kernel) for side in (base, candidate))
+        if kernel not in fresh and all(new is not last for _, new in matched):
+            raise UsageError(_refusal(old, last))
 
 
 def _differences(base: Held, candidate: Held) -> Mapping[str, tuple[str, str]]:
@@ -154,11 +174,21 @@ def _refusal(base: Held, candidate: Held) -> str:
 def _notes(
     base: Sequence[Held], candidate: Sequence[Held], matched: Sequence[tuple[Held, Held]]
 ) -> Iterator[str]:
-    both = {held.kernel for _, held in matched}
+    compared = [held for _, held in matched]
+    both = {held.kernel for held in compared}
     for name, side in (("BASE", base), ("CANDIDATE", candidate)):
         alone = sorted({held.kernel for held in side} - both)
         if alone:
             yield f"only in {name}: {', '.join(alone)}"
+    for held in candidate:
+        there = [other for other in base if other.kernel == held.kernel]
+        if (
+            held.kernel in both
+            and _same(there, held) is None
+            and all(held is not new for new in compared)
+        ):
+            told = ", ".join(f"{n} {b}" for n, (_, b) in _differences(there[0], held).items())
+            yield f"only in CANDIDATE: {held.kernel} with {told}"
     for old, new in matched:
         for name, (a, b) in _differences(old, new).items():
             yield f"{new.kernel}: {name} differs: {a} -> {b}"
@@ -185,7 +215,7 @@ def _drafts(base: Held, candidate: Held, of: Sequence[str]) -> Iterator[Draft]:
 
 
 def _of_input(row: Row, old: Found, new: Found, of: Sequence[str]) -> Iterator[Draft]:
-    spread = spread_of([*old.groups, *new.groups])
+    spread = spread_of([tuple(one.values()) for one in joined([*old.groups, *new.groups])])
     told: set[tuple[int, int]] = set()
     for what in of:
         base, candidate = old.measured.get(what), new.measured.get(what)
@@ -195,11 +225,27 @@ def _of_input(row: Row, old: Found, new: Found, of: Sequence[str]) -> Iterator[D
         told.add((id(base), id(candidate)))
         found = dataclasses.replace(row, of=what, base=base, candidate=candidate)
         verdict, notes = _ended(base, candidate)
+        is_copy = bool(uuid := old.uuids.get(what)) and uuid == new.uuids.get(what)
+        if verdict is Verdict.WITHIN_NOISE and is_copy:
+            verdict = Ending.SAME
         if verdict is Verdict.WITHIN_NOISE:
             notes = tuple(_notes_on(what, old, new))
             yield dataclasses.replace(found, verdict=verdict, notes=notes), spread
         else:
             yield dataclasses.replace(found, verdict=verdict, notes=notes), None
+
+
+def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:
+    """Groups that share occasions are one: a database that was carried on holds those of the one
+    that it was copied from, and may have added some."""
+    found: list[dict[Hashable, float]] = []
+    for group in groups:
+        same = next((one for one in found if not one.keys().isdisjoint(group)), None)
+        if same is None:
+            found.append(dict(group))
+        else:
+            same.update(group)
+    return found
 
 
 def _ended(
@@ -209,8 +255,7 @@ def _ended(
     if base is None or candidate is None:
         return Ending.MISSING, (f"measured only in {'BASE' if base else 'CANDIDATE'}",)
     if base.timing and candidate.timing:
-        same = base.timing.samples_s == candidate.timing.samples_s
-        return (Ending.SAME if same else Verdict.WITHIN_NOISE), ()
+        return Verdict.WITHIN_NOISE, ()
     failed = candidate if candidate.timing is None else base
     chance = " (may be chance)" if failed.outcome in (Outcome.TIMEOUT, Outcome.CRASHED) else ""
     why = (f"{failed.outcome}{chance}: {' '.join(failed.message.split())[:200]}",)

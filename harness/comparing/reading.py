@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,10 @@ from harness.results import (
 from harness.tables import Results
 
 UNKNOWN = "unknown"
+
+Occasions = Mapping[Hashable, float]
+"""The mean logarithm of each occasion, by what is the same in every copy of it."""
+
 _TEXT = (b"{", b"[", b"\x1f\x8b")  # JSON, or gzipped
 
 
@@ -36,14 +40,16 @@ class Found:
 
     `measured` has the `best` and the `default` where they are known: of the finals, measured again
     in turn, or else of the search. Either may have failed; the best has where nothing works.
-    `groups` are the mean logarithms of what was measured at several moments and not chosen for its
-    time, a group for each configuration; `tried` are the configurations that have a measurement.
+    `uuids` are theirs, the same in every copy; an export has none. `groups` are the mean logarithms
+    of what was measured at several moments and not chosen for its time, a group for each
+    configuration; `tried` are the configurations that have a measurement.
     """
 
     measured: Mapping[str, Measurement]
     is_remeasured: bool
-    groups: Sequence[Sequence[float]]
+    groups: Sequence[Occasions]
     tried: frozenset[Config]
+    uuids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,15 +66,15 @@ class Held:
 def read_held(
     place: str, kernel: str | None = None, programs: Mapping[str, str] | None = None
 ) -> list[Held]:
-    """What a place holds, the last begun first; of one kernel, where it is named.
+    """What a place holds, the last worked on first; of one kernel, where it is named.
 
     `programs` are the digests of the kernels, by name, whose results are wanted; of others the
-    last begun. Raises UsageError where there is nothing, RecordingError and ResultsError for what
-    cannot be read.
+    last worked on. Raises UsageError where there is nothing, RecordingError and ResultsError for
+    what cannot be read.
     """
     path = sqlite_path(place)
     if path is not None and _is_exported(path):
-        return [_of_recorded(path, kernel)]
+        return [_of_recorded(path, kernel, programs or {})]
     with reading(place) as engine, engine.connect() as connection:
         there = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
         read = partial(read_measurements, connection)
@@ -89,7 +95,7 @@ def read_held(
 
 def _versions(there: Iterable[Campaign], programs: Mapping[str, str]) -> Iterator[list[Campaign]]:
     """Of each kernel and environment the campaigns of the version that is wanted, or else of the
-    last one, the last begun first."""
+    last one, the last worked on first."""
     groups: dict[tuple[str, str], list[Campaign]] = {}
     for campaign in there:
         if programs.get(campaign.space_name) in (None, campaign.key.program_sha256):
@@ -104,34 +110,42 @@ def _of_campaigns(place: str, read: Callable[..., list[Row]], same: Sequence[Cam
     last = same[0]
     results = Results(last, (place,), tuple(read(last.key)))
     earlier = (row for c in same[1:] for row in read(c.key, ["final"]))
-    groups: dict[Input, dict[Config, list[float]]] = {}
-    for given, config, occasion in _occasions([*results.rows, *earlier], results.default):
-        groups.setdefault(given, {}).setdefault(config, []).append(occasion)
-    inputs = {given: _found(results, given, groups.get(given, {})) for given in results.measured}
+    is_replayed = last.environment.backend == "replay"
+    groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
+    for row in _occasions([*results.rows, *earlier], results.default):
+        m = row.measurement
+        samples_s = m.timing.samples_s if m.timing else ()
+        of_config = groups.setdefault(m.input, {}).setdefault(m.config, {})
+        # What a recording serves twice is one occasion.
+        of_config[samples_s if is_replayed else row.uuid] = mean_log(samples_s)
+    uuids = {id(row.measurement): row.uuid for row in results.rows}
+    inputs = {
+        given: _found(results, given, list(groups.get(given, {}).values()), uuids)
+        for given in results.measured
+    }
     return Held(last.space_name, last.environment, last.key.program_sha256, inputs)
 
 
-def _occasions(rows: Iterable[Row], default: Config) -> Iterator[tuple[Input, Config, float]]:
+def _occasions(rows: Iterable[Row], default: Config) -> Iterator[Row]:
     """Of the finals all; of the search the default alone, since others reach the finals because
-    they were fast. Samples that were served twice, as from recordings, are one occasion."""
-    seen: set[tuple[Input, Config, tuple[float, ...]]] = set()
+    they were fast."""
     for row in rows:
         m = row.measurement
-        if m.timing is None or (row.stage != "final" and m.config != default):
-            continue
-        one = (m.input, m.config, m.timing.samples_s)
-        if one not in seen:
-            seen.add(one)
-            yield m.input, m.config, mean_log(m.timing.samples_s)
+        if m.timing is not None and (row.stage == "final" or m.config == default):
+            yield row
 
 
-def _found(results: Results, given: Input, groups: Mapping[Config, Sequence[float]]) -> Found:
+def _found(
+    results: Results, given: Input, groups: Sequence[Occasions], uuids: Mapping[int, str]
+) -> Found:
+    """`uuids` are those of the results' measurements, by their identity."""
     known, finals = results.measured[given], results.finals.get(given, ())
     report = report_input(given, known, finals, results.default, legal=None)
     default = report.baseline or known.get(results.default)
     told = {"best": report.best or next(iter(known.values())), "default": default}
     measured = {of: measurement for of, measurement in told.items() if measurement}
-    return Found(measured, not report.note, list(groups.values()), frozenset(known))
+    of_measured = {of: uuids[id(measurement)] for of, measurement in measured.items()}
+    return Found(measured, not report.note, groups, frozenset(known), of_measured)
 
 
 # ------------------------------------------------------------------------- exports
@@ -147,7 +161,13 @@ def _is_exported(path: Path) -> bool:
         return False  # the database's reader tells what is wrong
 
 
-def _of_recorded(path: Path, kernel: str | None) -> Held:
+def _of_recorded(path: Path, kernel: str | None, programs: Mapping[str, str]) -> Held:
+    if programs:
+        raise UsageError(
+            f"{path}: exported results do not tell of which sources they are, so that they cannot "
+            f"be those of {', '.join(programs)} as they are now; give the database, or leave out "
+            "--spec"
+        )
     recorded = read_recorded(path)
     if kernel not in (None, recorded.title):
         raise UsageError(f"{path}: holds {recorded.title}, nothing of {kernel}")

@@ -15,6 +15,10 @@ inputs are equally noisy d0 is large and they share what they know; where they a
 and each stands for itself. The variance of a difference is twice that, and at least what the
 samples' own spread gives (Welch), with the fewer degrees of freedom of both.
 
+A coarse clock hides what lies between two of its ticks, however many samples there are. Where the
+samples of a side scatter by less than half a tick, its mean may be off by half a tick; where they
+scatter by more, that averages out. So half a tick of each such side widens the threshold.
+
 A change is one for certain where the t-test refutes that it is within +- the threshold: kernels
 that differ by less are never regressions. Holm's procedure (1979) over all comparisons keeps the
 probability of any false `slower` or `faster` at the level.
@@ -32,11 +36,18 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
+
+import numpy as np
+
+from harness.corrections import holm, holm_levels
 
 LEVEL = 0.05
 THRESHOLD = 0.01
 RUN_NOISE = 0.005
 """Assumed where nothing was measured twice: what locked clocks do not exceed."""
+
+_ROUNDING = 1e-9  # of a time, far below any clock's tick
 
 
 @dataclass(frozen=True)
@@ -92,15 +103,8 @@ def _variance_of(values: Sequence[float]) -> float:
 
 
 def spread_of(groups: Iterable[Sequence[float]]) -> Spread:
-    """The spread within groups of mean logarithms; a group is one configuration on one input.
-
-    What another group contains counts once: a database that was carried on holds the measurements
-    of the one that it was copied from.
-    """
-    repeated: list[Sequence[float]] = []
-    for group in sorted(groups, key=len, reverse=True):
-        if len(group) > 1 and not any(set(group) <= set(other) for other in repeated):
-            repeated.append(group)
+    """The spread within groups of mean logarithms; a group is one configuration on one input."""
+    repeated = [group for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in repeated)
     if not freedom:
         return Spread()
@@ -161,16 +165,20 @@ def judge(
     prior = fit_prior(dict.fromkeys(pair.spread for pair in pairs))
     margin = math.log1p(threshold)
     tests = [_test(pair, prior, margin, run_noise) for pair in pairs]
-    adjusted, levels = holm([test.p_value for test in tests], level)
+    p_values = np.array([test.p_value for test in tests])
+    adjusted, levels = holm(p_values, len(tests)), holm_levels(p_values, level)
     return [
         _change(test, p, own_level, level)
-        for test, p, own_level in zip(tests, adjusted, levels, strict=True)
+        for test, p, own_level in zip(tests, adjusted.tolist(), levels.tolist(), strict=True)
     ]
 
 
 @dataclass(frozen=True)
 class _Test:
+    """Of logarithms; `blur` is what the clock hides of their difference."""
+
     difference: float
+    blur: float
     error: float
     freedom: float
     p_value: float
@@ -179,14 +187,43 @@ class _Test:
 def _test(pair: Pair, prior: Spread, margin: float, run_noise: float) -> _Test:
     difference = mean_log(pair.candidate_s) - mean_log(pair.base_s)
     variance, freedom = _joint_variance(pair, prior, run_noise)
-    error = math.sqrt(variance)
-    beyond = abs(difference) - margin
+    blur, error = _blur(pair), math.sqrt(variance)
+    beyond = abs(difference) - margin - blur
     if not error:
-        return _Test(difference, 0.0, freedom, 0.0 if beyond > 0 else 1.0)
+        return _Test(difference, blur, 0.0, freedom, 0.0 if beyond > 0 else 1.0)
     from scipy.special import stdtr
 
     p_value = min(1.0, 2 * float(stdtr(freedom, -beyond / error)))
-    return _Test(difference, error, freedom, p_value)
+    return _Test(difference, blur, error, freedom, p_value)
+
+
+def _blur(pair: Pair) -> float:
+    """Half a tick of each side that scatters by less, as fractions of their times.
+
+    Where values repeat, on a side or from one occasion to the next, the tick is the smallest step
+    between any two of both sides.
+    """
+    sides = (pair.base_s, pair.candidate_s)
+    is_steady = pair.spread.freedom > 0 and not pair.spread.variance
+    if not is_steady and all(len(_distinct(side)) == len(side) for side in sides):
+        return 0.0
+    steps = (high - low for low, high in pairwise(_distinct([*pair.base_s, *pair.candidate_s])))
+    half = min(steps, default=0.0) / 2
+    return sum(half / statistics.fmean(side) for side in sides if _scatter(side) < half)
+
+
+def _distinct(samples_s: Sequence[float]) -> list[float]:
+    """Values ascending; those that differ in the rounding of floats alone are one."""
+    found: list[float] = []
+    for value in sorted(samples_s):
+        if not found or value > found[-1] * (1 + _ROUNDING):
+            found.append(value)
+    return found
+
+
+def _scatter(samples_s: Sequence[float]) -> float:
+    """The standard deviation; 0 for a single sample."""
+    return math.sqrt(_variance_of(samples_s)) if len(samples_s) > 1 else 0.0
 
 
 def _joint_variance(pair: Pair, prior: Spread, run_noise: float) -> tuple[float, float]:
@@ -220,25 +257,11 @@ def _welch(base_s: Sequence[float], candidate_s: Sequence[float]) -> tuple[float
     return sum(parts), sum(parts) ** 2 / squares
 
 
-def holm(p_values: Sequence[float], level: float) -> tuple[list[float], list[float]]:
-    """Adjusted p-values; and the level at which each was judged in the end."""
-    count = len(p_values)
-    order = sorted(range(count), key=p_values.__getitem__)
-    adjusted, levels = [1.0] * count, [level] * count
-    highest, refuted = 0.0, 0
-    for step, place in enumerate(order):
-        highest = max(highest, min(1.0, (count - step) * p_values[place]))
-        adjusted[place] = highest
-        refuted += highest <= level
-        levels[place] = level / (count - min(step, refuted))
-    return adjusted, levels
-
-
 def _change(test: _Test, p_value: float, own_level: float, level: float) -> Change:
     from scipy.special import stdtrit
 
     quantile = float(stdtrit(test.freedom, 1 - own_level / 2)) if test.error else 0.0
-    half = quantile * test.error
+    half = quantile * test.error + test.blur
     verdict = Verdict.WITHIN_NOISE
     if p_value <= level:
         verdict = Verdict.SLOWER if test.difference > 0 else Verdict.FASTER

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from harness.effects.trials import key_of
 from harness.records import Value, shown
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def conditions(settings: pd.DataFrame, columns: Sequence[str]) -> tuple[list[Con
 
 
 def _of_column(name: str, values: Sequence[Value]) -> Iterator[tuple[str, Rows]]:
-    places = {key: place for place, key in enumerate(dict.fromkeys(map(_key, values)))}
-    codes = np.array([places[_key(value)] for value in values], dtype=np.intp)
+    places = {key: place for place, key in enumerate(dict.fromkeys(map(key_of, values)))}
+    codes = np.array([places[key_of(value)] for value in values], dtype=np.intp)
     if len(places) <= _MOST_VALUES:
         for (_, value), place in places.items():
             yield f"{name}={shown(value)}", codes == place
@@ -63,16 +64,11 @@ def _of_column(name: str, values: Sequence[Value]) -> Iterator[tuple[str, Rows]]
         yield from _bounds(name, values)
 
 
-def _key(value: Value) -> tuple[type, Value]:
-    """1, 1.0 and True are three values."""
-    return type(value), value
-
-
 def _bounds(name: str, values: Sequence[Value]) -> Iterator[tuple[str, Rows]]:
     """Bounds at values, so that about as many rows lie between each two; absent meets none."""
     numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-    known = np.unique(numbers[~np.isnan(numbers)])
+    known = sorted({value for value in values if value is not None}, key=float)
     places = np.linspace(0, len(known) - 1, _MOST_BOUNDS + 2).round().astype(int)[1:-1]
-    for place in dict.fromkeys(places.tolist()):
-        yield f"{name} <= {known[place]:g}", numbers <= known[place]
-        yield f"{name} >= {known[place]:g}", numbers >= known[place]
+    for bound in dict.fromkeys(known[place] for place in places):
+        yield f"{name} <= {shown(bound)}", numbers <= float(bound)
+        yield f"{name} >= {shown(bound)}", numbers >= float(bound)

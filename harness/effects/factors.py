@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from harness.effects.trials import Trials
+from harness.effects.trials import Trials, TypedValue, key_of
 from harness.records import Value, shown
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 MOST_LEVELS = 8
 """Of a parameter; more numbers become ranges with about as many samples each, and more words the
-commonest ones and `others`."""
+default, the commonest ones and `others`."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ def factors(settings: pd.DataFrame, found: Trials) -> list[Factor]:
 
 
 def _factor(name: str, values: Sequence[Value], defaults: Mapping[str, Value]) -> Factor:
-    levels = _levels(values)
-    told = [levels[_key(value)] for value in values]
+    levels = _levels(values, key_of(defaults[name]) if name in defaults else None)
+    told = [levels[key_of(value)] for value in values]
     counts: dict[str, int] = {}
     for level in told:
         counts[level] = counts.get(level, 0) + 1
-    default = levels.get(_key(defaults[name])) if name in defaults else None
+    default = levels.get(key_of(defaults[name])) if name in defaults else None
     baseline = default if default is not None else max(counts, key=lambda level: counts[level])
     ordered = list(dict.fromkeys(levels.values()))
     names = (baseline, *(level for level in ordered if level != baseline))
@@ -58,27 +58,19 @@ def _factor(name: str, values: Sequence[Value], defaults: Mapping[str, Value]) -
     return Factor(name, names, np.array([places[level] for level in told], dtype=np.intp))
 
 
-_Key = tuple[type, Value]
-
-
-def _key(value: Value) -> _Key:
-    """1, 1.0 and True are three values."""
-    return type(value), value
-
-
-def _levels(values: Sequence[Value]) -> dict[_Key, str]:
+def _levels(values: Sequence[Value], default: TypedValue | None) -> dict[TypedValue, str]:
     """The level of each value, in the order of the levels."""
-    distinct = sorted(dict.fromkeys(map(_key, values)), key=_order)
+    distinct = sorted(dict.fromkeys(map(key_of, values)), key=_order)
     if len(distinct) <= MOST_LEVELS:
         return {key: shown(key[1]) for key in distinct}
     numbers = [key for key in distinct if key[0] in (int, float)]
     others = {key: shown(key[1]) for key in distinct if key not in set(numbers)}
     if len(others) < MOST_LEVELS // 2:
         return others | _ranges(numbers, values, MOST_LEVELS - len(others))
-    return _commonest(distinct, values)
+    return _commonest(distinct, values, default)
 
 
-def _order(key: _Key) -> tuple[int, float, str]:
+def _order(key: TypedValue) -> tuple[int, float, str]:
     """What is absent first, then numbers ascending, then words."""
     kind, value = key
     if kind in (int, float):
@@ -86,7 +78,9 @@ def _order(key: _Key) -> tuple[int, float, str]:
     return (0, 0.0, "") if value is None else (2, 0.0, str(value))
 
 
-def _ranges(numbers: Sequence[_Key], values: Sequence[Value], most: int) -> dict[_Key, str]:
+def _ranges(
+    numbers: Sequence[TypedValue], values: Sequence[Value], most: int
+) -> dict[TypedValue, str]:
     known = np.array([key[1] for key in numbers], dtype=np.float64)
     rows = np.array([v for v in values if type(v) in (int, float)], dtype=np.float64)
     edges = np.unique(np.quantile(rows, np.linspace(0, 1, most + 1)[1:-1], method="nearest"))
@@ -103,9 +97,13 @@ def _ranges(numbers: Sequence[_Key], values: Sequence[Value], most: int) -> dict
     return {key: names[place] for key, place in zip(numbers, places.tolist(), strict=True)}
 
 
-def _commonest(distinct: Sequence[_Key], values: Sequence[Value]) -> dict[_Key, str]:
+def _commonest(
+    distinct: Sequence[TypedValue], values: Sequence[Value], default: TypedValue | None
+) -> dict[TypedValue, str]:
+    """The default's level is its own, since effects are told against it."""
     counts = dict.fromkeys(distinct, 0)
     for value in values:
-        counts[_key(value)] += 1
-    kept = set(sorted(counts, key=lambda key: -counts[key])[: MOST_LEVELS - 1])
+        counts[key_of(value)] += 1
+    ranked = sorted(counts, key=lambda key: (key != default, -counts[key]))
+    kept = set(ranked[: MOST_LEVELS - 1])
     return {key: shown(key[1]) if key in kept else "others" for key in distinct}

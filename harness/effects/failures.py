@@ -3,29 +3,33 @@
 Every condition on one column and every pair of conditions on two is looked at, and the one that
 tells most about the failures is taken; then the same again among the rows that it leaves, until
 nothing significant is left (sequential covering: Cohen, "Fast Effective Rule Induction", 1995).
+
+The tests of one configuration on several inputs are no independent evidence about its parameters.
+So what is told of parameters alone counts each configuration once, and only what is told of inputs
+counts tests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.corrections import holm
 from harness.effects.conditions import Condition, Rows, conditions
-from harness.effects.corrections import holm
+from harness.effects.shares import clopper_pearson, fisher, likelihood_ratio, strength
 from harness.effects.trials import Trials
 from harness.records import Outcome
 
 Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
 
 ALPHA = 0.05
 MOST_CAUSES = 4
 """Of one kind."""
 
-_LEAST_ODDS_RATIO = 3.0
-_FEWEST_EXPLAINED = 3
 _PAIRS_JUDGED = 200  # the most telling ones, in each round
 _MOST_PAIRED = 500  # conditions; of more, those that tell most by themselves
 
@@ -47,8 +51,9 @@ class Cause:
     is between `low` and `high`; `others_failed` of the `others`.
 
     The interval holds for all conditions that were looked at together (Clopper and Pearson's at
-    Bonferroni's level), and `p_value` (Fisher's exact test) is after Holm's correction for all
-    of them: that this one was picked because it looks best is allowed for.
+    Bonferroni's level, for as many as there are configurations), and `p_value` (Fisher's exact
+    test) is after Holm's correction for all of them: that this one was picked because it looks
+    best is allowed for.
     """
 
     kind: str
@@ -61,7 +66,8 @@ class Cause:
     others_failed: int
     p_value: float
     unit: str
-    """What is counted: configurations where a kind does not depend on the input, else tests."""
+    """What is counted: tests where a condition is on a feature; else configurations, as failed
+    those that fail on a larger share of their inputs than the mean one."""
 
     def __str__(self) -> str:
         met = " and ".join(map(str, self.conditions))
@@ -79,145 +85,210 @@ def causes(found: Trials) -> list[Cause]:
     significant."""
     counts = found.ends["outcome"].value_counts()
     kinds = [str(kind) for kind in counts.index if kind != Outcome.OK.value]
-    parts = [part for kind in kinds if (part := _Part.of(found, kind)) is not None]
-    picked = [(part, pick) for part in parts for pick in _cover(part)]
+    parts = [_Parts.of(found, kind) for kind in kinds]
+    picked = [pick for part in parts for pick in _cover(part)]
     looks = sum(part.looks for part in parts) * MOST_CAUSES
-    corrected = holm(np.array([pick.p_value for _, pick in picked]), looks).tolist()
+    corrected = holm(np.array([pick.p_value for pick in picked]), looks).tolist()
     return [
-        _told(part, pick, p_value, looks)
-        for (part, pick), p_value in zip(picked, corrected, strict=True)
+        _told(pick, p_value, looks)
+        for pick, p_value in zip(picked, corrected, strict=True)
         if p_value <= ALPHA
     ]
 
 
+# ------------------------------------------------------------------- what can tell of a kind
+
+
 @dataclass(frozen=True)
 class _Part:
-    """The rows that can tell of one kind of failure."""
+    """Tests, or configurations, that can tell of one kind of failure."""
 
     kind: str
     unit: str
     told: Sequence[Condition]
     met: Rows  # shape (rows, conditions)
+    wanted: Rows  # shape (conditions,): a cause has one of these; among tests, those on features
     failed: Rows  # shape (rows,)
-
-    @classmethod
-    def of(cls, found: Trials, kind: str) -> _Part | None:
-        """None where nothing varies."""
-        least = _REACHED[Outcome(kind)]
-        ends = found.ends[found.ends["outcome"].map(lambda name: _REACHED[Outcome(name)] >= least)]
-        failing = (ends["outcome"] == kind).groupby(ends["configuration"])
-        columns, unit = (*found.features, *found.parameters), "tests"
-        if (failing.min() == failing.max()).all():
-            # The same on all inputs: more of them are no more evidence.
-            ends = ends.drop_duplicates("configuration")
-            columns, unit = found.parameters, "configurations"
-        told, met = conditions(found.settings.loc[ends.index], columns)
-        return cls(kind, unit, told, met, (ends["outcome"] == kind).to_numpy()) if told else None
+    clusters: Codes  # shape (rows,): the configuration
 
     @property
     def looks(self) -> int:
         """How many conditions and pairs of them are looked at in a round."""
-        return len(self.told) * (len(self.told) + 1) // 2
+        count, unwanted = len(self.told), int((~self.wanted).sum())
+        return (count * (count + 1) - unwanted * (unwanted + 1)) // 2
 
     def rows(self, places: Sequence[int]) -> Rows:
         """Which rows meet all of these conditions."""
         rows: Rows = np.all(self.met[:, places], axis=1)
         return rows
 
+    def among(self, left: Rows) -> _Part:
+        """These rows alone."""
+        met, failed, clusters = self.met[left], self.failed[left], self.clusters[left]
+        return replace(self, met=met, failed=failed, clusters=clusters)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A kind over tests, where it depends on the input, and over configurations. The latter's
+    rows are in the order of the former's clusters."""
+
+    tests: _Part
+    configurations: _Part
+
+    @classmethod
+    def of(cls, found: Trials, kind: str) -> _Parts:
+        """Of the tests that came far enough to fail so."""
+        least = _REACHED[Outcome(kind)]
+        ends = found.ends[found.ends["outcome"].map(lambda name: _REACHED[Outcome(name)] >= least)]
+        settings = found.settings.loc[ends.index]
+        failed = (ends["outcome"] == kind).to_numpy()
+        _, firsts, clusters = np.unique(
+            ends["configuration"].to_numpy(), return_index=True, return_inverse=True
+        )
+        shares = _shares(failed, clusters, len(firsts))
+        told, met = conditions(settings.iloc[firsts], found.parameters)
+        whole = _Part(
+            kind,
+            "configurations",
+            told,
+            met,
+            np.ones(len(told), dtype=np.bool_),
+            _failing(shares),
+            np.arange(len(firsts)),
+        )
+        is_mixed = bool(((shares > 0) & (shares < 1)).any())
+        features = found.features if is_mixed else ()
+        told, met = conditions(settings, (*features, *found.parameters) if features else ())
+        wanted = np.array([condition.column in features for condition in told], dtype=np.bool_)
+        return cls(_Part(kind, "tests", told, met, wanted, failed, clusters), whole)
+
+    @property
+    def looks(self) -> int:
+        """How many conditions and pairs of them are looked at in a round."""
+        return self.tests.looks + self.configurations.looks
+
+
+def _shares(failed: Rows, clusters: Codes, count: int) -> Array:
+    """How much of each cluster failed, shape (count,)."""
+    rows = np.bincount(clusters, minlength=count)
+    shares: Array = np.bincount(clusters, failed, count) / np.maximum(rows, 1)
+    return shares
+
+
+def _failing(shares: Array) -> Rows:
+    """Which clusters fail more often than the mean one."""
+    failing: Rows = shares > shares.mean() + 1e-9 if len(shares) else shares > 0
+    return failing
+
+
+# ------------------------------------------------------------------------------ covering
+
 
 @dataclass(frozen=True)
 class _Pick:
-    """Conditions by their places, and Fisher's p-value among the rows that were left."""
+    """Conditions by their places, and the p-value among the rows that were left."""
 
+    part: _Part
     places: tuple[int, ...]
     p_value: float
 
 
-def _cover(part: _Part) -> Iterator[_Pick]:
-    """The causes of a kind, one after the other."""
-    left = np.ones(len(part.failed), dtype=np.bool_)
-    for _ in range(MOST_CAUSES):
-        pick = _best(part, left)
-        if pick is None or pick.p_value * part.looks > ALPHA:
+def _cover(parts: _Parts) -> Iterator[_Pick]:
+    """The causes of a kind, one after the other; tests that inputs explain are no evidence about
+    configurations."""
+    tests, whole = parts.tests, parts.configurations
+    left, count = np.ones(len(tests.failed), dtype=np.bool_), 0
+    for places, p_value in _covering(tests, left, MOST_CAUSES, parts.looks):
+        yield _Pick(tests, places, p_value)
+        left, count = left & ~tests.rows(places), count + 1
+    kept = np.unique(tests.clusters[left])
+    shares = _shares(tests.failed[left], tests.clusters[left], len(whole.failed))
+    failed, remaining = np.zeros_like(whole.failed), np.zeros_like(whole.failed)
+    failed[kept], remaining[kept] = _failing(shares[kept]), True
+    rest = replace(whole, failed=failed)
+    for places, p_value in _covering(rest, remaining, MOST_CAUSES - count, parts.looks):
+        yield _Pick(whole, places, p_value)
+
+
+def _covering(
+    part: _Part, left: Rows, most: int, looks: int
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    """At most so many causes among the rows that are left: places of conditions, and p-values."""
+    for _ in range(most):
+        here = part.among(left)
+        places = _best(here)
+        if not places or (p_value := _p_value(here, places)) * looks > ALPHA:
             return
-        yield pick
-        left &= ~part.rows(pick.places)
+        yield places, p_value
+        left = left & ~part.rows(places)
 
 
-def _best(part: _Part, left: Rows) -> _Pick | None:
-    """The condition or pair that tells most about the failures among the rows that are left."""
-    failed, met = part.failed[left], part.met[left]
+def _best(part: _Part) -> tuple[int, ...]:
+    """The condition or pair that tells most about the failures; empty where none does."""
+    failed, met = part.failed, part.met
     rows, failures = len(failed), int(failed.sum())
-    told = _likelihood_ratio(met.sum(axis=0), met[failed].sum(axis=0), rows, failures)
+    if not part.told or not failures:
+        return ()
+    told = likelihood_ratio(met.sum(axis=0), met[failed].sum(axis=0), rows, failures)
     paired = np.sort(np.argsort(-told, kind="stable")[:_MOST_PAIRED])
     as_floats = met[:, paired].astype(np.float32)
     counts = (as_floats.T @ as_floats).astype(np.float64)
     hits = (as_floats[failed].T @ as_floats[failed]).astype(np.float64)
-    strength = _strength(counts, hits, rows, failures)
-    candidates = [
-        *(((int(place),), float(strength[k, k])) for k, place in enumerate(paired)),
-        *_pairs(part, paired, met, failed, strength),
-    ]
-    places, most = max(candidates, key=lambda candidate: candidate[1])
-    if most <= 0:
-        return None
-    return _Pick(places, _fisher(failed, np.all(met[:, places], axis=1)))
+    strengths = strength(counts, hits, rows, failures)
+    alone = np.where(part.wanted[paired], strengths.diagonal(), 0.0)
+    single, pair = int(alone.argmax()), _best_pair(part, paired, strengths)
+    if pair and strengths[pair] > alone[single]:
+        return int(paired[pair[0]]), int(paired[pair[1]])
+    return (int(paired[single]),) if alone[single] > 0 else ()
 
 
-def _pairs(
-    part: _Part, paired: npt.NDArray[np.intp], met: Rows, failed: Rows, strength: Array
-) -> list[tuple[tuple[int, ...], float]]:
-    """The most telling pair of which each half tells something where the other one holds."""
+def _best_pair(part: _Part, paired: Codes, strengths: Array) -> tuple[int, int] | None:
+    """The most telling pair, by its places in `paired`, of which each half tells something where
+    the other one holds."""
     columns = np.array([part.told[place].column for place in paired])
-    allowed = np.triu(columns[:, None] != columns[None, :], 1)
-    ranked = np.argsort(np.where(allowed, -strength, np.inf), axis=None)[:_PAIRS_JUDGED]
-    for k, other_k in zip(*np.unravel_index(ranked, strength.shape), strict=True):
-        told = strength[k, other_k]
-        if not allowed[k, other_k] or told <= max(strength[k, k], strength[other_k, other_k]):
+    wanted = part.wanted[paired]
+    allowed = np.triu(columns[:, None] != columns[None, :], 1) & (wanted[:, None] | wanted)
+    ranked = np.argsort(np.where(allowed, -strengths, np.inf), axis=None)[:_PAIRS_JUDGED]
+    for k, other_k in zip(*np.unravel_index(ranked, strengths.shape), strict=True):
+        most = max(strengths[k, k], strengths[other_k, other_k])
+        if not allowed[k, other_k] or strengths[k, other_k] <= most:
             continue
-        one, other = int(paired[k]), int(paired[other_k])
-        halves = ((one, other), (other, one))
-        p_values = [_fisher(failed[met[:, a]], met[met[:, a], b]) for a, b in halves]
+        p_values = _halves(part, int(paired[k]), int(paired[other_k]))
         if max(p_values) * len(part.told) <= ALPHA:  # of all that could be added to the half
-            return [((one, other), float(told))]  # those that follow tell less
-    return []
+            return int(k), int(other_k)  # those that follow tell less
+    return None
 
 
-def _strength(counts: Array, hits: Array, rows: int, failed: int) -> Array:
-    """The likelihood ratio; 0 where failures are no likelier with the conditions, or too little
-    so to be a cause."""
-    misses = failed - hits
-    odds = (hits + 0.5) * (rows - counts - misses + 0.5)
-    is_cause = odds >= _LEAST_ODDS_RATIO * (counts - hits + 0.5) * (misses + 0.5)
-    told = _likelihood_ratio(counts, hits, rows, failed)
-    return np.where(is_cause & (hits >= _FEWEST_EXPLAINED), told, 0.0)
+def _halves(part: _Part, one: int, other: int) -> list[float]:
+    """The p-value of what each half adds where the other one holds; of a condition on parameters
+    beside one on a feature over configurations."""
+    p_values = []
+    for held, added in ((one, other), (other, one)):
+        here = part.among(part.met[:, held])
+        failed, met = here.failed, here.met[:, added]
+        if not part.wanted[added]:
+            _, firsts, codes = np.unique(here.clusters, return_index=True, return_inverse=True)
+            failed, met = _failing(_shares(failed, codes, len(firsts))), met[firsts]
+        p_values.append(fisher(failed, met))
+    return p_values
 
 
-def _likelihood_ratio(counts: Array, hits: Array, rows: int, failed: int) -> Array:
-    """G of two-by-two tables: `counts` of the rows meet a condition, and `hits` of these are
-    among the failed ones."""
-    told = np.zeros(counts.shape)
-    for met, share in ((hits, failed / rows), (counts - hits, 1 - failed / rows)):
-        for cell, whole in ((met, counts), (share * rows - met, rows - counts)):
-            expected = whole * share
-            with np.errstate(divide="ignore", invalid="ignore"):
-                told += np.where(cell > 0, cell * np.log(cell / expected), 0.0)
-    return 2 * told
+def _p_value(part: _Part, places: tuple[int, ...]) -> float:
+    """That the conditions explain nothing; where one is on parameters and one on a feature, that
+    either half does not."""
+    if part.wanted[list(places)].all():
+        return fisher(part.failed, part.rows(places))
+    return max(_halves(part, *places))
 
 
-def _fisher(failed: Rows, met: Rows) -> float:
-    """One-sided p-value that failures are no likelier where the conditions are met."""
-    from scipy.stats import hypergeom  # here: it takes half a second to load
-
-    hits = int((failed & met).sum())
-    return float(hypergeom.sf(hits - 1, len(failed), int(failed.sum()), int(met.sum())))
-
-
-def _told(part: _Part, pick: _Pick, p_value: float, looks: int) -> Cause:
+def _told(pick: _Pick, p_value: float, looks: int) -> Cause:
     """A cause as it stands among all rows, not only among those that earlier ones left."""
+    part = pick.part
     met = part.rows(pick.places)
     count, failed = int(met.sum()), int((met & part.failed).sum())
-    low, high = _clopper_pearson(failed, count, ALPHA / looks)
+    distinct = len(np.unique(part.clusters[met]))
+    low, high = clopper_pearson(failed / count, distinct, ALPHA / looks)
     return Cause(
         part.kind,
         tuple(part.told[place] for place in pick.places),
@@ -230,12 +301,3 @@ def _told(part: _Part, pick: _Pick, p_value: float, looks: int) -> Cause:
         p_value,
         part.unit,
     )
-
-
-def _clopper_pearson(hits: int, count: int, alpha: float) -> tuple[float, float]:
-    """The exact interval of a share."""
-    from scipy.special import betaincinv
-
-    low = betaincinv(hits, count - hits + 1, alpha / 2) if hits else 0.0
-    high = betaincinv(hits + 1, count - hits, 1 - alpha / 2) if hits < count else 1.0
-    return float(low), float(high)

@@ -71,18 +71,19 @@ def fit(columns: Array, outputs: Array, groups: int, clusters: npt.NDArray[np.in
     `groups` groups; rows of one cluster may depend on each other.
 
     The covariance is the sandwich of Liang and Zeger, "Longitudinal Data Analysis Using Generalized
-    Linear Models" (1986), with residuals that are divided by one minus their leverage: with a row
-    a cluster it is HC3 (MacKinnon and White, 1985), which errs on the safe side in small samples.
+    Linear Models" (1986), with each cluster's residuals as if the others alone had been fitted: CR3
+    (Bell and McCaffrey, "Bias Reduction in Standard Errors for Linear Regression with Multi-Stage
+    Samples", 2002), which errs on the safe side in small samples. With a row a cluster it is HC3.
     """
     values, vectors = np.linalg.eigh(columns.T @ columns)
     kept = values > _SINGULAR * max(float(values.max(initial=0.0)), 1e-300)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     coefficients = inverse @ (columns.T @ outputs)
     residuals = outputs - columns @ coefficients
-    leverage = ((columns @ inverse) * columns).sum(axis=1)
-    scaled = residuals / (1 - np.minimum(leverage, _MOST_LEVERAGE))
+    whitened = columns @ (vectors[:, kept] / np.sqrt(values[kept]))
+    left_out = _left_out(whitened, residuals, clusters)
     scores = np.zeros((int(clusters.max()) + 1, columns.shape[1]))
-    np.add.at(scores, clusters, columns * scaled[:, None])
+    np.add.at(scores, clusters, columns * left_out[:, None])
     estimable = (np.abs(vectors[:, ~kept]) < 1e-6).all(axis=1)
     freedom = degrees_of_freedom(clusters, groups) - int(kept.sum())
     return Fit(
@@ -93,3 +94,23 @@ def fit(columns: Array, outputs: Array, groups: int, clusters: npt.NDArray[np.in
         residuals,
         inverse,
     )
+
+
+def _left_out(whitened: Array, residuals: Array, clusters: npt.NDArray[np.intp]) -> Array:
+    """The residuals, shape (rows,), of each cluster when the others alone are fitted.
+
+    They are (I - H)^-1 times its own ones, where H, its part of the hat matrix, is the product of
+    its `whitened` rows, shape (rows, rank), with themselves. Clusters of a size go together.
+    """
+    order = np.argsort(clusters, kind="stable")
+    sizes = np.bincount(clusters)
+    size_of_row = sizes[clusters[order]]
+    found: Array = residuals.copy()
+    for size in np.unique(sizes[sizes > 0]).tolist():
+        rows = order[size_of_row == size].reshape(-1, size)  # shape (clusters, size)
+        own = residuals[rows][:, :, None]
+        vectors, singular, _ = np.linalg.svd(whitened[rows], full_matrices=False)
+        leverage = np.minimum(singular**2, _MOST_LEVERAGE)[:, :, None]
+        part = vectors * (leverage / (1 - leverage)).transpose(0, 2, 1)
+        found[rows] = (own + part @ (vectors.transpose(0, 2, 1) @ own))[:, :, 0]
+    return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.effects.corrections import holm
+from harness.corrections import holm
 from harness.effects.factors import MOST_LEVELS, Factor, factors
 from harness.effects.regression import Fit, degrees_of_freedom, fit, within
 from harness.effects.trials import Trials

@@ -16,6 +16,14 @@ if TYPE_CHECKING:  # harness.tables tells reductions, which are of this package
     from harness.tables import Results
 
 
+TypedValue = tuple[type, Value]
+
+
+def key_of(value: Value) -> TypedValue:
+    """What tells values apart: 1, 1.0 and True are three."""
+    return type(value), value
+
+
 @dataclass(frozen=True)
 class Trials:
     """Two tables with a row a measurement. `settings` has the features and parameters, as
@@ -65,11 +73,7 @@ def _columns(told: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
     """Of each name that takes more than one value its values; None where there is none."""
     names = dict.fromkeys(name for values in told for name in values)
     columns = {name: [values.get(name) for values in told] for name in names}
-    return {
-        name: values
-        for name, values in columns.items()
-        if len({(type(value), value) for value in values}) > 1
-    }
+    return {name: values for name, values in columns.items() if len(set(map(key_of, values))) > 1}
 
 
 def _numbered(keys: Sequence[Mapping[str, Value]]) -> list[int]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from harness.analysis import InputReport
 from harness.dispatching.matrix import Matrix
-from harness.records import Config, Input, Measurement
+from harness.records import Config, Input, Measurement, Outcome
 from harness.tables import Results
 
 Array = npt.NDArray[np.float64]
@@ -27,6 +27,8 @@ MOST_COLUMNS = 32
 MOST_ROWS = 64
 """Inputs of the heat map; of more, every n-th."""
 
+_NOT_BUILT = (Outcome.ILLEGAL, Outcome.BUILD_FAILED)
+
 
 def name_of(given: Input) -> str:
     """An input as people read it."""
@@ -34,13 +36,20 @@ def name_of(given: Input) -> str:
 
 
 def distinct_code(results: Results) -> str:
-    """How many of the tests stood for machine code of their own."""
+    """How many of the tests that were built stood for machine code of their own."""
     tried = [m for known in results.measured.values() for m in known.values()]
-    shared = sum(m.shared_with is not None for m in tried)
-    told = f"{len(tried) - shared:,} of {len(tried):,}"
+    built = [m for m in tried if m.outcome not in _NOT_BUILT]
+    shared = sum(m.shared_with is not None for m in built)
+    told = f"{len(built) - shared:,} of {len(built):,} that were built"
     if not shared:
         return f"{told}: no two are known to have the same machine code"
     return f"{told}; {shared:,} have the machine code of another one, which was measured once"
+
+
+def sample_count(results: Results) -> int:
+    """How many samples were taken; those of equal machine code, once."""
+    taken = (row.measurement for row in results.rows if row.measurement.shared_with is None)
+    return sum(m.timing.count for m in taken if m.timing)
 
 
 # ------------------------------------------------------------------------------ the search

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from harness.effects import Effects, Trials, causes, effects_on_time, telling, t
 from harness.effects.telling import reduction_lines
 from harness.errors import UsageError
 from harness.explanation import Explanation, explain, samples
-from harness.report import figures, plots
+from harness.report import figures, plots, reproducing
 from harness.results import shown_place
 from harness.starchart import Target, describe, importance
 from harness.tables import Results
@@ -137,7 +136,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:
-    told, measurements = results.campaign.environment, [row.measurement for row in results.rows]
+    told = results.campaign.environment
     outcomes = Counter(m.outcome for known in results.measured.values() for m in known.values())
     counted = f"{outcomes.total():,}: " + ", ".join(f"{n:,} {o}" for o, n in outcomes.most_common())
     return [
@@ -148,7 +147,8 @@ def _facts(results: Results) -> list[tuple[str, str]]:
         ("inputs", f"{len(results.measured):,}"),
         ("configurations measured", counted),
         ("distinct", figures.distinct_code(results)),
-        ("samples", f"{sum(m.timing.count for m in measurements if m.timing):,}"),
+        ("samples", f"{figures.sample_count(results):,}"),
+        ("measured", reproducing.when(results.runs)),
         ("databases", ", ".join(map(shown_place, results.places))),
     ]
 
@@ -327,15 +327,5 @@ def _noise(findings: Findings) -> Section | None:
 
 
 def _again(results: Results) -> Section:
-    name, places = results.campaign.space_name, list(map(shown_place, results.places))
-    of_space = [*places, "--space", name]
-    commands = [
-        ["analyse", *of_space],
-        ["dispatch", *of_space, "-o", "out/"],
-        ["report", *of_space, "-o", f"{name}.html"],
-    ]
-    if results.campaign.environment.backend != "replay":
-        for place in places:
-            commands.insert(0, ["tune", f"spaces/{name}.yaml", "--fresh", "--database", place])
-    lines = (shlex.join(["python", "-m", f"harness.{word}", *rest]) for word, *rest in commands)
-    return Section("commands", "To reproduce it", lines=tuple(lines))
+    lines = tuple(reproducing.commands(results))
+    return Section("commands", "To reproduce it", lines=lines)

@@ -4,28 +4,19 @@ from harness.results.connect import reading, writing
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
 from harness.results.place import shown_place, sqlite_path
-from harness.results.read import (
-    EXHAUSTED,
-    SEARCHED,
-    Campaign,
-    Key,
-    Row,
-    Turns,
-    campaigns,
-    last_turn,
-    read_measurements,
-    run_notes,
-    turns,
-)
+from harness.results.read import SEARCHED, Key, Row, Turns, last_turn, read_measurements, turns
+from harness.results.runs import EXHAUSTED, LIMITS, Campaign, Run, campaigns, read_runs, run_notes
 from harness.results.store import RunPlan, Store, Stored
 
 __all__ = [
     "EXHAUSTED",
+    "LIMITS",
     "SEARCHED",
     "Added",
     "Campaign",
     "Key",
     "Row",
+    "Run",
     "RunPlan",
     "Store",
     "Stored",
@@ -36,6 +27,7 @@ __all__ = [
     "last_turn",
     "merge_database",
     "read_measurements",
+    "read_runs",
     "reading",
     "run_notes",
     "shown_place",

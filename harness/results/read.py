@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, null, select
@@ -14,7 +13,6 @@ from harness.errors import ResultsError
 from harness.records import (
     Build,
     Config,
-    Environment,
     Input,
     Measurement,
     Outcome,
@@ -25,9 +23,6 @@ from harness.records import (
 )
 from harness.results import schema
 from harness.results.connect import has_column, has_table, place_of
-
-EXHAUSTED = "exhausted"
-"""The note of a run whether every legal configuration of its input was measured: yes or no."""
 
 SEARCHED = ("search", "cross")
 """The stages of what was searched, or measured across inputs: each configuration once."""
@@ -61,21 +56,6 @@ class Row:
     requestor: str | None = None
 
 
-@dataclass(frozen=True)
-class Campaign:
-    """Comparable measurements of one space: what `Key` selects, and how to tell of it."""
-
-    key: Key
-    space_name: str
-    title: str
-    environment: Environment
-    default: Config
-    roles: Mapping[str, str]
-    constraints: tuple[str, ...] = ()
-    baselines: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    """By name, what each sets beside the default."""
-
-
 @contextmanager
 def refusing_damage(connection: Connection) -> Iterator[None]:
     """Raise ResultsError where what is read is not what any harness wrote."""
@@ -88,47 +68,11 @@ def refusing_damage(connection: Connection) -> Iterator[None]:
         ) from error
 
 
-def campaigns(connection: Connection) -> list[Campaign]:
-    """Every campaign of a database, the one that was begun last first.
-
-    Raises ResultsError where the database is damaged.
-    """
-    query = (
-        select(schema.spaces, schema.environments, schema.runs.c.campaign, schema.runs.c.notes)
-        .select_from(schema.runs.join(schema.spaces).join(schema.environments))
-        .order_by(schema.runs.c.started_at.desc(), schema.runs.c.id.desc())
-    )
-    found: dict[Key, Campaign] = {}
-    with refusing_damage(connection):
-        for row in connection.execute(query).mappings():
-            key = Key(row["program_sha256"], row["fingerprint"], row["campaign"])
-            if key not in found:
-                found[key] = _campaign(key, row)
-    return list(found.values())
-
-
-def _campaign(key: Key, row: Mapping[Any, Any]) -> Campaign:
-    told = ("backend", "device", "platform", "driver", "compiler")
-    parameters = row["parameters"]
-    return Campaign(
-        key,
-        row["name"],
-        row["title"],
-        Environment(**{name: row[name] for name in told}),
-        Config({name: p["default"] for name, p in parameters.items()}),
-        {name: p["role"] for name, p in parameters.items()},
-        tuple(row["constraints"]),
-        {
-            str(name): dict(values)
-            for name, values in json.loads(row["notes"].get("baselines", "{}")).items()
-        },
-    )
-
-
 def read_measurements(
-    connection: Connection, key: Key, stages: Iterable[str] = STAGES
+    connection: Connection, key: Key, stages: Iterable[str] = STAGES, space: str | None = None
 ) -> list[Row]:
-    """The measurements that share a key, oldest first, with their raw samples.
+    """The measurements that share a key, oldest first, with their raw samples; of several spaces
+    of one program those of all, or of what a `space` of this name has.
 
     Raises ResultsError where the database is damaged.
     """
@@ -137,29 +81,46 @@ def read_measurements(
     with refusing_damage(connection):
         samples, observed = _samples(connection, chosen), _observed(connection, chosen)
         asked = _requestors(connection, key)
-        return [_row(row, samples, observed, asked) for row in connection.execute(query).mappings()]
+        rows = [_row(row, samples, observed, asked) for row in connection.execute(query).mappings()]
+        return rows if space is None else _of_space(connection, key, space, rows)
 
 
-def run_notes(connection: Connection, key: Key) -> dict[Input, dict[str, str]]:
-    """What was noted of the runs of each input, the last one's first of equal names.
-
-    Raises ResultsError where the database is damaged.
-    """
+def _of_space(connection: Connection, key: Key, name: str, rows: Sequence[Row]) -> list[Row]:
+    """Those of inputs that it was tuned on and of values that it has, or had when it was tuned."""
     query = (
-        select(schema.inputs.c.features, schema.runs.c.notes)
+        select(schema.spaces.c.name, schema.spaces.c.parameters, schema.inputs.c.features)
         .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
         .where(
             schema.spaces.c.program_sha256 == key.program_sha256,
             schema.environments.c.fingerprint == key.fingerprint,
             schema.runs.c.campaign == key.campaign,
         )
-        .order_by(schema.runs.c.id)
     )
-    found: dict[Input, dict[str, str]] = {}
-    with refusing_damage(connection):
-        for features, notes in connection.execute(query):
-            found.setdefault(Input(features), {}).update(notes)
-    return found
+    runs = connection.execute(query).all()
+    if all(run.name == name for run in runs):
+        return list(rows)
+    inputs: set[Input] = set()
+    values: dict[str, list[Container[Value]]] = {}
+    for parameters, features in (run[1:] for run in runs if run.name == name):
+        inputs.add(Input(features))
+        for parameter, told in parameters.items():
+            values.setdefault(parameter, []).append(_known_values(told["values"]))
+    return [
+        row
+        for row in rows
+        if row.measurement.input in inputs
+        and all(
+            any(value in known for known in values.get(parameter, ()))
+            for parameter, value in row.measurement.config.items()
+        )
+    ]
+
+
+def _known_values(told: Any) -> Container[Value]:
+    """A parameter's values as `harness.results.rows.space_row` writes them."""
+    if isinstance(told, dict):
+        return range(told["min"], told["max"] + told["step"], told["step"])
+    return list(told)
 
 
 def last_turn(rows: Iterable[Row]) -> list[Measurement]:

@@ -42,6 +42,7 @@ from harness.results.rows import (
     sample_rows,
     space_row,
 )
+from harness.results.runs import CONTINUED
 from harness.spec import Spec
 
 
@@ -144,7 +145,7 @@ class Store:
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
-            noted = {**found.notes, **_noted_baselines(plan.spec)}
+            noted = {**found.notes, **_noted_baselines(plan.spec), CONTINUED: now()}
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found.id, notes=noted, **changed)
             return Begun(found.id, tuple(map(Config, found.seeds)), found.tuning_run_id)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 
 from harness.command import run_command
-from harness.display import make_console
 from harness.options import make_parser
 from harness.tune.checks import check_line, check_recordings
 
@@ -24,6 +23,8 @@ def _tune(args: argparse.Namespace) -> int:
     if not args.list_techniques:
         check_line(args)
         check_recordings(args)
+    from harness.display import make_console
+
     with make_console().status("starting"):
         from harness.tune.running import tune  # here: OpenTuner and others take seconds to load
     return tune(args)

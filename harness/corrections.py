@@ -18,3 +18,14 @@ def holm(p_values: Array, looks: int) -> Array:
     corrected = np.empty(len(p_values))
     corrected[order] = np.maximum.accumulate(scaled)
     return corrected
+
+
+def holm_levels(p_values: Array, level: float) -> Array:
+    """The level at which Holm's procedure judged each of these p-values in the end, shape
+    (p-values,); no others were looked at."""
+    count = len(p_values)
+    refuted = int((holm(p_values, count) <= level).sum())
+    steps = np.empty(count)
+    steps[np.argsort(p_values, kind="stable")] = np.arange(count)
+    levels: Array = level / (count - np.minimum(steps, refuted))
+    return levels

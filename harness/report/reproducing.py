@@ -1,0 +1,79 @@
+"""When what is reported was measured, and the commands that measure and look at it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from harness.records import Input
+from harness.results import Run, shown_place
+from harness.tables import Results
+from harness.validation import Part
+
+_LONGEST_CONDITION = 200  # characters of --inputs that a person still reads
+
+
+def when(runs: Sequence[Run]) -> str:
+    """From the first run's begin to the last one's end, to the minute, UTC."""
+    if not runs:
+        return "not known"
+    ends = (min(run.started_at for run in runs), max(run.last_at for run in runs))
+    first, last = (moment[:16].replace("T", " ") for moment in ends)
+    return f"{first} UTC" if first == last else f"{first} to {last} UTC"
+
+
+def commands(results: Results) -> Iterator[str]:
+    """The searches in their order, and what tells of them. Of recordings none: the same file
+    gives the same again."""
+    name, places = results.campaign.space_name, list(map(shown_place, results.places))
+    if results.campaign.environment.backend != "replay":
+        yield from _searches(results, name, places[0])
+    of_space = [*places, "--space", name]
+    yield _command("analyse", *of_space)
+    yield _command("dispatch", *of_space, "-o", "out/")
+    yield _command("report", *of_space, "-o", f"{name}.html")
+
+
+def _searches(results: Results, name: str, place: str) -> Iterator[str]:
+    """A command for all runs of equal technique, seed and limit; the first begins anew."""
+    groups: dict[tuple[str, ...], list[Input]] = {}
+    for run in results.runs:
+        groups.setdefault(tuple(_asked(run)), []).append(run.given)
+    start = [f"spaces/{name}.yaml", "--backend", results.campaign.environment.backend]
+    for number, (words, asked_of) in enumerate(groups.items()):
+        inputs = list(dict.fromkeys(asked_of))
+        fresh = ["--fresh"] if number == 0 else []
+        condition = _condition(inputs)
+        is_short = len(condition) <= _LONGEST_CONDITION
+        if not is_short:
+            yield f"# on the {len(inputs)} inputs of the first table:"
+        where = ["--inputs", condition] if is_short else []
+        yield _command("tune", *start, *fresh, *words, *where, "--database", place)
+
+
+def _asked(run: Run) -> Iterator[str]:
+    """The options that a run was asked for with."""
+    names, _, told = run.technique.partition(" (")
+    part = told.removesuffix(")")
+    yield from ("--seed", str(run.seed))
+    if part in {one.value for one in Part}:
+        yield "--validate"  # its limits are its own
+        return
+    yield from ("--test-limit", str(run.test_limit))
+    for name in names.split(","):
+        yield from ("--technique", name)
+    if part:  # the recordings' digests
+        yield from ("--warm-start", part.removeprefix("taught by "))
+
+
+def _condition(inputs: Iterable[Input]) -> str:
+    """What holds for these inputs alone, as --inputs takes it."""
+    return " or ".join(
+        " and ".join(f"{name} == {json.dumps(value)}" for name, value in given.items())
+        for given in inputs
+    )
+
+
+def _command(word: str, *rest: str) -> str:
+    return shlex.join(["python", "-m", f"harness.{word}", *rest])

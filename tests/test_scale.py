@@ -1,0 +1,48 @@
+"""The benchmark of large sweeps, on one of 300 configurations of 30 flags."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.scale import Cost, as_process, main
+from harness.analyse import main as analyse
+from harness.errors import HarnessError
+from harness.report.__main__ import main as report
+from harness.tune import main as tune
+
+COMMANDS = {"harness.tune": tune, "harness.analyse": analyse, "harness.report": report}
+
+
+def test_a_sweep_of_thirty_flags_is_tuned_told_and_reported_on_a_small_page(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A page that listed all configurations would have 120 KB more."""
+    pages: list[str] = []
+
+    def in_process(words: Sequence[str]) -> Cost:
+        assert COMMANDS[words[0]](words[1:]) == 0
+        pages.extend(Path(word).read_text() for word in words if word.endswith(".html"))
+        return Cost(0.5, 0.25, 100.0)
+
+    assert main(["--configurations", "300"], in_process) == 0
+    out = capsys.readouterr().out
+    (page,) = pages
+    found = json.loads(out.splitlines()[-1])["300"]
+    assert found["commands"]["analyse"] == {"wall_s": 0.5, "cpu_s": 0.25, "peak_mib": 100.0}
+    assert found["page_bytes"] == len(page.encode())
+    assert len(page) < 150_000
+    for told in (page, " ".join(out.split())):
+        assert "configurations with F0=4 and F1=1" in told
+    assert re.search(r"<td>F3</td><td>0</td><td>1</td><td>0.6[67]x</td>", page)
+    assert "no two are known to have the same machine code" in page
+
+
+def test_a_process_is_measured_and_its_failure_is_told() -> None:
+    assert as_process(["this"]).peak_mib > 1
+    with pytest.raises(HarnessError, match="No module named no_such_module"):
+        as_process(["no_such_module"])
