@@ -14,6 +14,7 @@ from rich.table import Table
 from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import OURS, STATIC
 from harness.dispatching.matrix import Array
+from harness.dispatching.study import to_ship
 from harness.dispatching.verdict import Judged, Told, compare
 
 LEGEND = (
@@ -37,12 +38,8 @@ class Result:
 
     @property
     def dispatcher(self) -> str:
-        """What would be shipped: the cheapest to run of ours that no other one clearly beats."""
-        chosen, *others = (name for name in OURS if name in self.judged)
-        for other in others:
-            if compare(self.judged[other], self.judged[chosen]).is_better:
-                chosen = other
-        return chosen
+        """Which of ours the command would ship, or where none beats the best static one refuse."""
+        return to_ship(self.judged, [name for name in OURS if name in self.judged])
 
     def cases(self) -> dict[str, dict[str, Judged]]:
         """Of each case what each chooser came to."""

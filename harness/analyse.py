@@ -65,7 +65,10 @@ def _parser() -> argparse.ArgumentParser:
         help="print the tree down to so many splits (default 4)",
     )
     trees.add_argument(
-        "--picture", type=_picture, metavar="FILE", help="draw it, as PNG, SVG or PDF"
+        "--picture",
+        type=_picture,
+        metavar="FILE",
+        help="draw it, as PNG, SVG or PDF; of several trees each has a number in its name",
     )
     trees.add_argument(
         "--inside", metavar="CONDITION", help="importance in a part of the space: 'BLOCK >= 256'"
@@ -76,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_limit,
         metavar="TARGET=LIMIT",
-        help="which settings stay below this; given again, below all: time_s=0.01 power_w=150",
+        help="which settings stay below this; given again, below all: time_s=0.01 slowdown=1.2",
     )
     trees.add_argument(
         "--platforms",
@@ -116,11 +119,13 @@ def _analyse(args: argparse.Namespace) -> int:
     from harness import explained  # here: it takes a second to load
 
     explained.check_asked(found, args)
-    for results, title in zip(found, _titles(found), strict=True):
-        _print(console, results, title, args)
+    numbers = [str(number + 1) for number in range(len(found))]
+    pictures = explained.pictures(args.picture, numbers + ["platforms"] * args.platforms)
+    for results, title, picture in zip(found, _titles(found), pictures, strict=False):
+        _print(console, results, title, args, picture)
     if args.platforms:
         with console.status("one tree for all platforms"):
-            explained.print_platforms(console, found, args)
+            explained.print_platforms(console, found, args, pictures[-1])
     return 0
 
 
@@ -134,7 +139,13 @@ def _titles(found: Sequence[Results]) -> Iterator[str]:
         yield f"{name}{which if names.count(name) > 1 else ''}, from {places}"
 
 
-def _print(console: Console, results: Results, title: str, args: argparse.Namespace) -> None:
+def _print(
+    console: Console,
+    results: Results,
+    title: str,
+    args: argparse.Namespace,
+    picture: Path | None,
+) -> None:
     measured, default = results.measured, results.default
     if not measured:
         console.print(Text(f"{title}: holds no measurements yet"), soft_wrap=True)
@@ -161,7 +172,7 @@ def _print(console: Console, results: Results, title: str, args: argparse.Namesp
     with console.status("what each parameter does to the time"):
         explained.print_effects(console, results)
     with console.status("what the times depend on"):
-        explained.print_explained(console, results, args)
+        explained.print_explained(console, results, args, picture)
     console.print()
     with console.status("which configuration for which input, judged on inputs held out"):
         print_across(console, results.matrix(), choosers())

@@ -16,7 +16,8 @@ from harness.backends.nvcc import Nvcc
 from harness.command import run_command
 from harness.dispatching.dispatcher import KernelFile, Provenance
 from harness.dispatching.kernel_files import cuda_kernels, opencl_kernels
-from harness.dispatching.package import check_folder, write_dispatcher
+from harness.dispatching.matrix import Matrix
+from harness.dispatching.package import check_candidates, check_folder, write_dispatcher
 from harness.dispatching.program import Program
 from harness.dispatching.study import DISPATCHERS, Study, choosers, fits, sentence, study
 from harness.dispatching.telling import verdict_lines, verdict_table
@@ -45,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--space", metavar="NAME", help="only the space of this name")
     parser.add_argument(
+        "--device", metavar="NAME", help="only devices whose name holds this, of several"
+    )
+    parser.add_argument(
         "--spec", type=Path, metavar="FILE", help="its YAML file (default spaces/NAME.yaml)"
     )
     parser.add_argument(
@@ -64,11 +68,18 @@ def _parser() -> argparse.ArgumentParser:
 
 def _dispatch(args: argparse.Namespace) -> int:
     console = make_console()
-    results = the_one(read_results(args.database, args.space))
-    spec = _spec(args.spec, results)
+    held = read_results(args.database, args.space)
+    spec = _spec(args.spec, held)
+    results = _results(held, spec, args.device)
     arch = _arch(args.arch, results)
     check_folder(args.output)
-    found = _judged(results, args)
+    others = [_told(other) for other in held if other is not results]
+    if others:
+        learnt_from = f"Learnt from {_told(results)}; left out: {'; '.join(others)}"
+        console.print(Text(learnt_from), soft_wrap=True)
+    matrix = results.matrix()
+    check_candidates(matrix, results.constraints, spec, results.limits)
+    found = _judged(results, matrix, args)
     name = found.best if args.choice == "auto" else args.choice
     learnt = {other: found.learnt(other) for other in found.dispatchers}
     console.print(verdict_table(found, learnt))
@@ -95,29 +106,71 @@ def _dispatch(args: argparse.Namespace) -> int:
         spec,
         _provenance(results, verdict),
         _kernels(spec, program, results, arch),
+        results.limits,
     )
     console.print(Text(f"{args.output}: {', '.join(_shown(written, args.output))}"), soft_wrap=True)
     return 0
 
 
-def _spec(path: Path | None, results: Results) -> Spec:
-    """The space whose results these are; raises UsageError where it has changed since."""
-    name = results.campaign.space_name
-    place = path or Path("spaces") / f"{name}.yaml"
-    if results.campaign.environment.backend == "replay" and not place.is_file():
-        raise UsageError(
-            f"{results.title} was replayed from a recording: there is no kernel to choose for; "
+def _spec(path: Path | None, found: Sequence[Results]) -> Spec:
+    """The space whose results are wanted."""
+    if path is None:
+        several = {results.campaign.space_name: results for results in found}
+        name = the_one(list(several.values()), "choose one with --space NAME").campaign.space_name
+        path = Path("spaces") / f"{name}.yaml"
+        if not path.is_file():
+            raise UsageError(_nowhere(path, name, found))
+    if not path.is_file():
+        raise UsageError(f"{path} is not there; name the YAML file of the space with --spec FILE")
+    return load_spec(path)
+
+
+def _nowhere(path: Path, name: str, found: Sequence[Results]) -> str:
+    if all(results.campaign.environment.backend == "replay" for results in found):
+        return (
+            f"{found[0].title} was replayed from a recording: there is no kernel to choose for; "
             "name a space of this kernel with --spec FILE"
         )
-    if not place.is_file():
-        raise UsageError(f"{place} is not there; name the YAML file of {name} with --spec FILE")
-    spec = load_spec(place)
-    if spec.name != name or spec.program_sha256 != results.campaign.key.program_sha256:
+    return f"{path} is not there; name the YAML file of {name} with --spec FILE"
+
+
+def _results(found: Sequence[Results], spec: Spec, device: str | None) -> Results:
+    """What was measured of a space as it now is, on one device; of several drivers, compilers or
+    campaigns the last.
+
+    Raises UsageError where the space has changed since, and for several devices.
+    """
+    same = [
+        results
+        for results in found
+        if results.campaign.space_name == spec.name
+        and results.campaign.key.program_sha256 == spec.program_sha256
+    ]
+    if not same:
         raise UsageError(
-            f"{place} is not what was measured: its name, kernel, host module or launch has "
-            f"changed; tune it again, or name the YAML file of {name} with --spec FILE"
+            f"{spec.path} is not what was measured: its name, kernel, host module or launch has "
+            "changed; tune it again, or name the YAML file of "
+            f"{found[0].campaign.space_name} with --spec FILE"
         )
-    return spec
+    latest: dict[tuple[str, str, str], Results] = {}
+    for results in sorted(same, key=_last_at, reverse=True):
+        told = results.campaign.environment
+        if device is None or device.casefold() in told.device.casefold():
+            latest.setdefault((told.backend, told.device, told.platform), results)
+    if not latest:
+        known = "; ".join(dict.fromkeys(r.campaign.environment.device for r in same))
+        raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
+    return the_one(list(latest.values()), "choose one with --device NAME")
+
+
+def _told(results: Results) -> str:
+    key = results.campaign.key
+    return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}"
+
+
+def _last_at(results: Results) -> str:
+    """When it was last worked on, ISO 8601 in UTC."""
+    return max((run.last_at for run in results.runs), default="")
 
 
 def _arch(asked: str | None, results: Results) -> str:
@@ -132,8 +185,7 @@ def _arch(asked: str | None, results: Results) -> str:
     return found
 
 
-def _judged(results: Results, args: argparse.Namespace) -> Study:
-    matrix = results.matrix()
+def _judged(results: Results, matrix: Matrix, args: argparse.Namespace) -> Study:
     names = tuple(DISPATCHERS) if args.choice == "auto" else (args.choice,)
     wanted = choosers(names)
     with ProgressDisplay(make_console(stderr=True)) as display:

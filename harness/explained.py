@@ -19,6 +19,7 @@ from harness.explanation import (
     Samples,
     explain,
     gadapt_judgement,
+    grown,
     pooled,
     samples,
 )
@@ -35,22 +36,30 @@ from harness.starchart import (
 from harness.starchart.axes import must_have
 from harness.tables import Results
 
-_MOST_LEFT_OUT = 24  # inputs that are left out one by one; of more, several at a time
+_MOST_LEFT_OUT = 64  # inputs that are left out one by one; of more, several at a time
 _PARTS = 10
 _MOST_SETTINGS = 20
 
 
 def check_asked(found: Sequence[Results], args: argparse.Namespace) -> None:
-    """Raises UsageError for a target, feature or condition that a table of samples has not."""
-    if not _is_asked(args):
-        return
-    for results in found:
-        if results.measured:
-            known = samples(results)
-            for name in (args.target, *(name for name, _ in args.below)):
-                _target(name, args.per, known)
-            if args.inside:
-                condition_over(known.table, args.inside)
+    """Raises UsageError for a target, feature or condition that a table of samples has not, and
+    for platforms that cannot be compared."""
+    tables = [pooled(found)] if args.platforms else []
+    if _is_asked(args):
+        tables += [samples(results) for results in found if results.measured]
+    for known in tables:
+        for name in (args.target, *(name for name, _ in args.below)):
+            _target(name, args.per, known)
+        if args.inside:
+            condition_over(known.table, args.inside)
+
+
+def pictures(path: Path | None, names: Sequence[str]) -> list[Path | None]:
+    """A file for each of several trees: of one the file itself; of more the number, or what a
+    name tells, stands in each."""
+    if path is None or len(names) == 1:
+        return [path] * len(names)
+    return [path.with_stem(f"{path.stem}-{name}") for name in names]
 
 
 def _is_asked(args: argparse.Namespace) -> bool:
@@ -59,18 +68,21 @@ def _is_asked(args: argparse.Namespace) -> bool:
     return bool(args.target != SLOWDOWN or special)
 
 
-def print_explained(console: Console, results: Results, args: argparse.Namespace) -> None:
+def print_explained(
+    console: Console, results: Results, args: argparse.Namespace, picture: Path | None = None
+) -> None:
     """Print the parameters' importance, how well the models predict, and what was asked for.
 
-    `args` are the command's. Raises UsageError for an unknown target or condition; where nothing
-    special was asked for and there is too little to explain, that is told instead.
+    `args` are the command's; `picture` is where the tree is drawn to. Raises UsageError for an
+    unknown target or condition; where nothing special was asked for and there is too little to
+    explain, that is told instead.
     """
     try:
         found = samples(results)
     except UsageError as error:
         console.print(Text(f"What the times depend on is not told: {error}"), soft_wrap=True)
         return
-    _print_samples(console, found, args)
+    _print_samples(console, found, args, picture)
     if args.target == SLOWDOWN:
         for line in _gadapt_lines(results):
             console.print(Text(line), soft_wrap=True)
@@ -111,13 +123,20 @@ def _plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def print_platforms(console: Console, found: Sequence[Results], args: argparse.Namespace) -> None:
+def print_platforms(
+    console: Console,
+    found: Sequence[Results],
+    args: argparse.Namespace,
+    picture: Path | None = None,
+) -> None:
     """Print what one tree says of several platforms."""
     console.print(Text("All platforms together:"), soft_wrap=True)
-    _print_samples(console, pooled(found), args)
+    _print_samples(console, pooled(found), args, picture)
 
 
-def _print_samples(console: Console, found: Samples, args: argparse.Namespace) -> None:
+def _print_samples(
+    console: Console, found: Samples, args: argparse.Namespace, picture: Path | None
+) -> None:
     try:
         told = explain(found, _target(args.target, args.per, found))
     except UsageError as error:
@@ -129,9 +148,9 @@ def _print_samples(console: Console, found: Samples, args: argparse.Namespace) -
         console.print(Text(line), soft_wrap=True)
     if args.below:
         console.print(_settings(found, args))
-    if args.picture:
-        _draw(told.tree, args.picture, args.tree)
-        console.print(Text(f"{args.picture}: the tree"), soft_wrap=True)
+    if picture:
+        _draw(told.tree, picture, args.tree)
+        console.print(Text(f"{picture}: the tree"), soft_wrap=True)
 
 
 def _target(name: str, per: Sequence[str], found: Samples) -> Target:
@@ -154,8 +173,9 @@ def _lines(told: Explanation, args: argparse.Namespace) -> Iterator[str]:
     yield f"    {_shares(tree)}"
     if args.inside:
         yield f"    where {args.inside}: {_shares(tree, args.inside)}"
-    yield f"    such trees predict held-out samples with {_accuracy(told.accuracy)}"
-    yield f"    a linear model with interactions (Stargazer) with {_accuracy(told.linear)}"
+    count = len(tree.samples)
+    yield f"    such trees predict held-out samples with {_accuracy(told.accuracy, count)}"
+    yield f"    a linear model with interactions (Stargazer) with {_accuracy(told.linear, count)}"
     if args.tree:
         yield from (f"    {line}" for line in describe(tree, args.tree))
 
@@ -175,9 +195,11 @@ def _shares(tree: Tree, inside: str | None = None) -> str:
     return f"{', '.join(parts)} of the squared error" if parts else "none of the parameters"
 
 
-def _accuracy(found: Accuracy) -> str:
+def _accuracy(found: Accuracy, count: int) -> str:
     error = found.error
-    return f"R2 {found.r2:.3f}, median error {error.median:.1%} [{error.low:.1%}, {error.high:.1%}]"
+    among = f" of the {error.count:,} that are not 0" if error.count < count else ""
+    spread = f"{error.median:.1%} [{error.low:.1%}, {error.high:.1%}]"
+    return f"R2 {found.r2:.3f}, median error{among} {spread}"
 
 
 def _gadapt_lines(results: Results) -> Iterator[str]:
@@ -195,7 +217,7 @@ def _gadapt_lines(results: Results) -> Iterator[str]:
 
 def _settings(found: Samples, args: argparse.Namespace) -> Table:
     """The boxes in which each target stays below its limit."""
-    limits = [(explain(found, _plain(name, found)).tree, limit) for name, limit in args.below]
+    limits = [(grown(found, _target(name, (), found)), limit) for name, limit in args.below]
     boxes = settings_below(limits)
     names = [str(tree.target) for tree, _ in limits]
     wanted = " and ".join(
@@ -211,10 +233,6 @@ def _settings(found: Samples, args: argparse.Namespace) -> Table:
         cells = [str(row["box"]), *(f"{row[name]:.4g}" for name in names), f"{row['count']}", met]
         table.add_row(*map(Text, cells))
     return table
-
-
-def _plain(name: str, found: Samples) -> Target:
-    return _target(name, (), found)
 
 
 def _draw(tree: Tree, path: Path, depth: int | None) -> None:

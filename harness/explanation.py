@@ -96,7 +96,8 @@ def _columns(part: pd.DataFrame) -> Mapping[str, pd.Series]:
 
 
 def pooled(found: Sequence[Results]) -> Samples:
-    """Samples of one space on several platforms, with the platform as a parameter.
+    """Samples of one space on several platforms, with the platform as a parameter. What was not
+    observed on all of them, as the occupancy is on some alone, is left out.
 
     Raises UsageError where the spaces differ, or two are of the same platform.
     """
@@ -111,9 +112,12 @@ def pooled(found: Sequence[Results]) -> Samples:
             )
         tables[name] = samples(results)
     parameters = tuple(dict.fromkeys(name for one in tables.values() for name in one.parameters))
-    return Samples(
-        pool({name: one.table for name, one in tables.items()}), ("platform", *parameters)
-    )
+    kept = set.intersection(*(set(one.table.columns) for one in tables.values())) | {*parameters}
+    alike = {
+        name: one.table[[column for column in one.table.columns if column in kept]]
+        for name, one in tables.items()
+    }
+    return Samples(pool(alike), ("platform", *parameters))
 
 
 @dataclass(frozen=True)
@@ -129,19 +133,22 @@ class Explanation:
     preferred."""
 
 
-def explain(found: Samples, target: Target) -> Explanation:
-    """Grow and judge, on at most MOST_SAMPLES.
+def grown(found: Samples, target: Target) -> Tree:
+    """The tree, of at most MOST_SAMPLES.
 
     Raises UsageError for an unknown target, and where there is too little to explain.
     """
-    must_have(found.table, [target.column, *target.per])
-    drawn = found.pick()
-    usable = drawn.table[np.isfinite(numbers(drawn.table[target.column]))]
-    if len(usable) < FEWEST_SAMPLES or not found.parameters:
-        raise UsageError(
-            f"{len(usable)} samples with a {target.column} and {len(found.parameters)} parameters "
-            f"that vary are too few to explain it: {FEWEST_SAMPLES} and 1 are needed"
-        )
+    usable = _usable(found, target)
+    return grow(usable, target, axes_of(usable, found.parameters))
+
+
+def explain(found: Samples, target: Target) -> Explanation:
+    """Grow and judge, on at most MOST_SAMPLES.
+
+    Raises UsageError for an unknown target, one that is the same for all samples, and where there
+    is too little to explain.
+    """
+    usable = _usable(found, target)
     axes = axes_of(usable, found.parameters)  # of all, so that a fold may lack a word
     return Explanation(
         grow(usable, target, axes),
@@ -156,6 +163,18 @@ def explain(found: Samples, target: Target) -> Explanation:
         ),
         int(usable["unbiased"].sum()),
     )
+
+
+def _usable(found: Samples, target: Target) -> pd.DataFrame:
+    must_have(found.table, [target.column, *target.per])
+    drawn = found.pick()
+    usable: pd.DataFrame = drawn.table[np.isfinite(numbers(drawn.table[target.column]))]
+    if len(usable) < FEWEST_SAMPLES or not found.parameters:
+        raise UsageError(
+            f"{len(usable)} samples with a {target.column} and {len(found.parameters)} parameters "
+            f"that vary are too few to explain it: {FEWEST_SAMPLES} and 1 are needed"
+        )
+    return usable
 
 
 def gadapt_judgement(matrix: Matrix, folds: int | None = None) -> gadapt.Judgement | None:

@@ -15,6 +15,7 @@ from harness.recordings.mapped_csv import mapping_beside, write_csv, write_mappi
 from harness.recordings.t4 import write_t4
 from harness.records import Measurement
 from harness.results import (
+    SEARCHED,
     Campaign,
     campaigns,
     read_measurements,
@@ -70,7 +71,9 @@ def _read(database: str, space: str | None) -> tuple[Campaign, list[Measurement]
     with reading(database) as engine, engine.connect() as connection:
         found = campaigns(connection)
         chosen = next((c for c in found if space in (None, c.space_name)), None)
-        rows = read_measurements(connection, chosen.key, ("search", "cross")) if chosen else []
+        rows = (
+            read_measurements(connection, chosen.key, SEARCHED, chosen.space_name) if chosen else []
+        )
     if chosen is None or not rows:
         there = ", ".join(sorted({c.space_name for c in found})) or "nothing"
         raise UsageError(

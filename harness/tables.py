@@ -3,6 +3,7 @@ suits which input."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +19,17 @@ from harness.expression import Expression
 from harness.records import Config, Input, Measurement
 from harness.results import (
     EXHAUSTED,
+    LIMITS,
     SEARCHED,
     Campaign,
     Key,
     Row,
+    Run,
     Store,
     campaigns,
     last_turn,
     read_measurements,
+    read_runs,
     reading,
     run_notes,
     shown_place,
@@ -54,6 +58,7 @@ class Results:
     rows: tuple[Row, ...]
     notes: Mapping[Input, Mapping[str, str]] = field(default_factory=dict)
     """What was noted of the runs of each input."""
+    runs: tuple[Run, ...] = ()
 
     @property
     def title(self) -> str:
@@ -123,11 +128,26 @@ class Results:
         return row.requestor in UNBIASED or self._is_exhausted(row.measurement.input)
 
     @cached_property
+    def limits(self) -> Mapping[str, int]:
+        """The device's numbers that constraints and launches may name (`DeviceLimits.names()`);
+        nothing where what was measured had no device, or where an older database has none.
+
+        Raises ResultsError where the database is damaged.
+        """
+        texts = [notes[LIMITS] for notes in self.notes.values() if LIMITS in notes]
+        try:
+            return {str(name): int(limit) for name, limit in json.loads(texts[-1]).items()}
+        except IndexError:
+            return {}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ResultsError(f"{', '.join(self.places)} is damaged: {error!r}") from error
+
+    @cached_property
     def constraints(self) -> tuple[str, ...]:
-        """The space's constraints over features and parameters. Those that name a number of the
-        device hold on it for all that was measured, and no database has that number."""
+        """The space's constraints over features, parameters and the device's numbers; without those
+        that name such a number where an older database has none."""
         pairs = ((row.measurement.input, row.measurement.config) for row in self.rows)
-        known = {name for given, config in pairs for name in (*given, *config)}
+        known = {name for given, config in pairs for name in (*given, *config)} | set(self.limits)
         texts = self.campaign.constraints
         return tuple(text for text in texts if Expression(text).names <= known)
 
@@ -182,7 +202,7 @@ class Results:
         inputs, candidates = list(known), self._candidates(known)
         time_s = np.array([[_time_s(known[i].get(c)) for c in candidates] for i in inputs])
         constraints = [Expression(text) for text in self.constraints]
-        applies = [[_holds(constraints, i, c) for c in candidates] for i in inputs]
+        applies = [[_holds(constraints, i, c, self.limits) for c in candidates] for i in inputs]
         ties = [_ties(known[given], candidates) for given in inputs]
         return make_matrix(
             pd.DataFrame([dict(given) for given in inputs]),
@@ -192,6 +212,7 @@ class Results:
             best_s=np.array([_least(known[given]) for given in inputs]),
             tied=np.array(ties, dtype=bool).reshape(len(inputs), len(candidates)),
             default=0,
+            choices=[name for name, role in self.campaign.roles.items() if role == "choice"],
         )
 
     def _candidates(self, known: Mapping[Input, Measured]) -> list[Config]:
@@ -224,8 +245,10 @@ def _mean_log_slowdown(
     return math.inf if math.inf in ratios else math.fsum(map(math.log, ratios)) / len(ratios)
 
 
-def _holds(constraints: Iterable[Expression], given: Input, config: Config) -> bool:
-    values = {**given, **config}
+def _holds(
+    constraints: Iterable[Expression], given: Input, config: Config, limits: Mapping[str, int]
+) -> bool:
+    values = {**given, **config, **limits}
     return all(constraint.holds(values) for constraint in constraints)
 
 
@@ -249,8 +272,9 @@ def results_of(store: Store, key: Key, place: str) -> Results | None:
         else Results(
             campaign,
             (place,),
-            tuple(read_measurements(connection, key)),
+            tuple(read_measurements(connection, key, space=campaign.space_name)),
             run_notes(connection, key),
+            tuple(read_runs(connection, key)),
         )
     )
 
@@ -258,11 +282,12 @@ def results_of(store: Store, key: Key, place: str) -> Results | None:
 def read_results(
     places: Sequence[str], space: str | None = None, all_campaigns: bool = False
 ) -> list[Results]:
-    """What databases hold, one Results for what may be compared, the last begun first.
+    """What databases hold, one Results for what may be compared, the last worked on first.
 
     Measurements of one campaign that stand in several databases are one Results, each counted
-    once. Without `all_campaigns` only the last campaign of each program and environment. Raises
-    UsageError where nothing is left.
+    once. Without `all_campaigns` only the last campaign of each space, program and environment.
+
+    Raises UsageError where nothing is left.
     """
     found: dict[tuple[Key, str], list[Results]] = {}
     held: set[str] = set()
@@ -272,19 +297,23 @@ def read_results(
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
             for campaign in chosen if all_campaigns else _latest(chosen):
-                rows = tuple(read_measurements(connection, campaign.key))
-                same = found.setdefault((campaign.key, campaign.space_name), [])
-                same.append(Results(campaign, (place,), rows, run_notes(connection, campaign.key)))
+                name = campaign.space_name
+                rows = tuple(read_measurements(connection, campaign.key, space=name))
+                same = found.setdefault((campaign.key, name), [])
+                notes = run_notes(connection, campaign.key)
+                runs = tuple(read_runs(connection, campaign.key))
+                same.append(Results(campaign, (place,), rows, notes, runs))
     if not found:
         raise UsageError(_nothing(places, space, held))
     return [_joined(parts) for parts in found.values()]
 
 
 def _latest(found: Iterable[Campaign]) -> list[Campaign]:
-    """The last campaign of each program and environment."""
-    latest: dict[tuple[str, str], Campaign] = {}
+    """The last campaign of each space, program and environment."""
+    latest: dict[tuple[str, str, str], Campaign] = {}
     for campaign in found:
-        latest.setdefault((campaign.key.program_sha256, campaign.key.fingerprint), campaign)
+        key = campaign.key
+        latest.setdefault((campaign.space_name, key.program_sha256, key.fingerprint), campaign)
     return list(latest.values())
 
 
@@ -294,8 +323,9 @@ def _joined(parts: Sequence[Results]) -> Results:
     for part in parts:
         for given, texts in part.notes.items():
             notes.setdefault(given, {}).update(texts)
+    runs = {run.uuid: run for part in parts for run in part.runs}
     places = tuple(place for part in parts for place in part.places)
-    return Results(parts[0].campaign, places, tuple(rows.values()), notes)
+    return Results(parts[0].campaign, places, tuple(rows.values()), notes, tuple(runs.values()))
 
 
 def _nothing(places: Sequence[str], space: str | None, held: Iterable[str]) -> str:
@@ -305,7 +335,10 @@ def _nothing(places: Sequence[str], space: str | None, held: Iterable[str]) -> s
     return f"{told}: no results of a space `{space}`; there are {names}"
 
 
-def the_one(found: Sequence[Results]) -> Results:
+def the_one(
+    found: Sequence[Results],
+    advice: str = "choose one with --space NAME, or give the database of one device alone",
+) -> Results:
     """The only Results there are; raises UsageError that says in what several differ, since their
     times must not be mixed."""
     if len(found) == 1:
@@ -319,7 +352,7 @@ def the_one(found: Sequence[Results]) -> Results:
     raise UsageError(
         f"{len(found)} results that must not be mixed, since they differ in\n"
         + "\n".join(lines)
-        + "\nchoose one with --space NAME, or give the database of one device alone"
+        + f"\n{advice}"
     )
 
 

@@ -75,7 +75,7 @@ def on_every_threshold(program: Program, random: np.random.Generator) -> list[Ro
     return rows
 
 
-@pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])
+@pytest.mark.parametrize("name", ["tree", "distilled", "ensemble", "forest"])
 def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     matrix, chosen = learnt(name)
     program = chosen.program(matrix.candidates)

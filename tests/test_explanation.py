@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness import explanation
 from harness.analyse import main
 from harness.errors import UsageError
+from harness.explained import pictures
 from harness.explanation import explain, gadapt_judgement, pooled, samples
 from harness.records import Config, Environment, Input
-from harness.starchart import Target, importance
+from harness.starchart import Accuracy, Target, cross_validate, importance
 from harness.tables import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -93,21 +98,42 @@ def test_what_is_asked_for_wrongly_is_told_before_anything_is_printed(
 
 
 def test_the_command_tells_importance_settings_and_accuracy(
-    place: str, capsys: pytest.CaptureFixture[str]
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    judged: list[str] = []
+
+    def noted(learn: Any, table: Any, target: str, folds: int) -> Accuracy:
+        judged.append(target)
+        return cross_validate(learn, table, target, folds)
+
+    monkeypatch.setattr(explanation, "cross_validate", noted)
     asked = ["--tree", "2", "--inside", "n <= 32", "--below", "time_s=0.0002"]
     assert main([place, *asked, "--below", "slowdown=1.5"]) == 0
+    assert judged == ["slowdown", "slowdown"]  # tree and linear model; settings need trees alone
     out = capsys.readouterr().out
     assert "over 42 samples, all designed, drawn uniformly or the whole space" in out
     assert "where n <= 32: BLOCK 100% of the squared error" in out
     assert "Settings with time_s <= 0.0002 and slowdown <= 1.5" in out
     assert re.search(r"n = 16, BLOCK = 16 +0\.00016 +1 +2 +2", out)
-    assert "G-ADAPT's model, one input left out at a time: the best configuration itself" in out
+    assert "G-ADAPT's model, one input left out at a time: the best configuration on" in out
 
 
-def test_gadapts_accuracy_counts_ties_as_best(results: Results) -> None:
+def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
+    picture = Path("out/tree.png")
+    found = pictures(picture, ["1", "2", "platforms"])
+    assert [str(path) for path in found] == [
+        "out/tree-1.png",
+        "out/tree-2.png",
+        "out/tree-platforms.png",
+    ]
+    assert pictures(picture, ["1"]) == [picture]
+    assert pictures(None, ["1", "2"]) == [None, None]
+
+
+def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
     judged = gadapt_judgement(results.matrix())
     assert judged is not None
+    assert judged.accuracy == pytest.approx(5 / 6)
     assert judged.worst_fraction == pytest.approx(1 / 3)
     assert 0.5 < judged.mean_fraction < 1
 
@@ -116,8 +142,16 @@ def test_platforms_are_told_apart_in_one_tree(results: Results) -> None:
     campaign = results.campaign
     others = Environment(**{**vars(campaign.environment), "device": "twice as slow"})
     key = type(campaign)(**{**vars(campaign), "environment": others})
-    both = pooled([results, Results(key, results.places, results.rows)])
+    observed = {"occupancy": 0.5}
+    rows = [
+        dataclasses.replace(
+            row, measurement=dataclasses.replace(row.measurement, observed=observed)
+        )
+        for row in results.rows
+    ]
+    both = pooled([results, Results(key, results.places, tuple(rows))])
     assert both.parameters[0] == "platform"
+    assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed
     assert len(both.table) == 2 * len(samples(results).table)
     with pytest.raises(UsageError, match="each with one campaign"):
         pooled([results, results])

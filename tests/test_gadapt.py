@@ -9,7 +9,7 @@ import pytest
 from harness import gadapt
 from harness.dispatching.choosers import Chooser
 from harness.dispatching.matrix import Matrix, make_matrix
-from harness.dispatching.published import GAdapt, Starchart
+from harness.dispatching.published import GAdapt, Starchart, candidate_table
 from harness.errors import UsageError
 from harness.records import Config
 
@@ -143,6 +143,14 @@ def test_left_out_inputs_teach_nothing() -> None:
     assert together.accuracy == 0.0
 
 
+def test_of_equally_good_configurations_any_is_the_best() -> None:
+    features = pd.DataFrame({"n": range(1, 9)})
+    time_s = np.array([[1.0, 1.0]] + [[2.0, 1.0]] * 7)
+    found = gadapt.judge(features, pd.DataFrame({"IMPL": ["a", "b"]}), time_s)
+    assert (found.inputs["chosen"] != found.inputs["best"]).tolist() == [True] + [False] * 7
+    assert found.accuracy == 1.0
+
+
 def test_a_choice_that_fails_reaches_nothing() -> None:
     features = pd.DataFrame({"n": [1, 2, 3, 4]})
     candidates = pd.DataFrame({"IMPL": ["a", "b"]})
@@ -163,6 +171,22 @@ def matrix(features: pd.DataFrame, applies: np.ndarray | None = None) -> Matrix:
     return make_matrix(features, configs, times(features), applies=applies)
 
 
+def test_choices_that_are_numbers_have_nothing_between_them() -> None:
+    """Small inputs want 0 and large ones 2, with a noisy border; none wants 1."""
+    rng = np.random.default_rng(0)
+    size = 2 ** rng.uniform(4, 14, 60)
+    wants_0 = np.log2(size) + rng.normal(0, 1.2, 60) < 9
+    time_s = np.where(wants_0[:, None], [1.0, 1.5, 2.0], [2.0, 1.5, 1.0])
+    features = pd.DataFrame({"m": size.astype(int)})
+    configs = [Config({"IMPLEMENTATION": number}) for number in range(3)]
+    planted = make_matrix(features, configs, time_s, choices=["IMPLEMENTATION"])
+    unseen = pd.DataFrame({"m": np.unique((2 ** np.linspace(4, 14, 200)).astype(int))})
+    applies = np.ones((len(unseen), 3), dtype=bool)
+    assert set(GAdapt().fit(planted, 0).places(unseen, applies)) == {0, 2}
+    judged = gadapt.judge(features, candidate_table(planted), time_s)
+    assert set(judged.inputs["chosen"]) == {0, 2}
+
+
 @pytest.mark.parametrize("chooser", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
 def test_published_models_choose_well_and_only_what_applies(chooser: Chooser) -> None:
     known, unseen = matrix(inputs()), matrix(inputs(seed=1))
@@ -176,6 +200,16 @@ def test_published_models_choose_well_and_only_what_applies(chooser: Chooser) ->
     masked = chosen.places(unseen.features, applies)
     assert applies[rows, masked].all()
     assert (chooser.fit(known, 0).places(unseen.features, applies) == masked).all()
+
+
+@pytest.mark.parametrize("chooser", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
+def test_a_word_that_no_known_input_had_is_chosen_for(chooser: Chooser) -> None:
+    features = pd.DataFrame({"n": range(12), "kind": ["dense", "sparse"] * 6})
+    time_s = np.where(features[["n"]] < 6, [[1.0, 2.0]], [[20.0, 10.0]])
+    configs = [Config({"BLOCK": block}) for block in (16, 64)]
+    chosen = chooser.fit(make_matrix(features, configs, time_s), 0)
+    unseen = pd.DataFrame({"n": [1, 10], "kind": "banded"})
+    assert chosen.places(unseen, np.ones((2, 2), dtype=bool)).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("chooser", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])

@@ -137,6 +137,26 @@ def test_size_is_chosen_by_validation() -> None:
     assert str(leaves(grow(step, "time_s", ["A"]))["box"][0]).startswith("A <= 4")
 
 
+def test_leaves_of_a_fine_tree_have_a_deviation() -> None:
+    """Rounding leaves pure nodes an impurity just below 0."""
+    found = leaves(kmeans("wattage", relative_threshold=1e-6))
+    assert len(found) > 300
+    assert (found["deviation"] >= 0).all()
+
+
+@pytest.mark.parametrize("actual", [0.0, 1.0])
+def test_a_target_that_is_the_same_everywhere_cannot_be_judged(actual: float) -> None:
+    table = pd.DataFrame({"A": range(9), "occupancy": actual})
+    with pytest.raises(UsageError, match=f"column occupancy is {actual:g} in every row"):
+        cross_validate(lambda part: grow(part, "occupancy", ["A"]), table, "occupancy")
+
+
+def test_samples_that_are_0_have_no_relative_error() -> None:
+    table = pd.DataFrame({"A": [0, 1] * 20, "spilled": [0.0, 64.0] * 20})
+    found = cross_validate(lambda part: grow(part, "spilled", ["A"]), table, "spilled")
+    assert (found.r2, found.error.ninth_decile, found.error.count) == (1.0, 0.0, 20)
+
+
 def test_a_node_with_too_few_rows_is_left_whole() -> None:
     tree = grow(samples(60), "time_s", ["n"], Growth(relative_threshold=0.0, fewest_to_split=30))
     split = tree.root.split

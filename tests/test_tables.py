@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.errors import UsageError
-from harness.records import Config, Input
+from harness.records import Config, DeviceLimits, Input
 from harness.tables import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -82,6 +82,43 @@ def test_the_same_measurements_in_two_databases_count_once(
     joined = the_one(read_results([results.places[0], str(copy)]))
     assert len(joined.rows) == len(results.rows)
     assert joined.places == (results.places[0], str(copy))
+
+
+def test_the_devices_numbers_are_kept_with_what_was_measured(
+    results: Results, tmp_path: Path
+) -> None:
+    assert results.limits == {}  # it was measured without a device
+    limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
+    measurer = FormulaMeasurer(time_s)
+    measurer.tell_limits(limits)
+    text = SPACE.replace("NAME", "small").replace("n * 16", "n * 8 * compute_units")
+    with opened(make_spec(tmp_path, text), tmp_path / "r.db", measurer) as (campaign, _):
+        campaign.run()
+    found = the_one(read_results([str(tmp_path / "r.db")]))
+    assert found.limits == limits.names()
+    assert found.matrix().applies.tolist() == results.matrix().applies.tolist()
+    assert not found.matrix().applies.all()
+
+
+def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
+    place = fill(tmp_path, "r.db", "first")
+    other = SPACE.replace("[16, 64, 256]", "[32, 64]").replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}")
+    with opened(
+        make_spec(tmp_path, other.replace("NAME", "second")),
+        tmp_path / "r.db",
+        FormulaMeasurer(time_s),
+    ) as (campaign, _):
+        campaign.run()
+    first, second = (the_one(read_results([place], name)) for name in ("first", "second"))
+    assert first.campaign.key == second.campaign.key
+    assert [given["n"] for given in first.measured] == [8, 16, 32]
+    assert [given["n"] for given in second.measured] == [8]
+    blocks = [
+        {config["BLOCK"] for known in r.measured.values() for config in known}
+        for r in (first, second)
+    ]
+    assert blocks == [{16, 64, 256}, {32, 64}]
+    assert len(read_results([place])) == 2
 
 
 def test_what_must_not_be_mixed_is_refused_with_what_differs(

@@ -108,8 +108,8 @@ def _versions(there: Iterable[Campaign], programs: Mapping[str, str]) -> Iterato
 def _of_campaigns(place: str, read: Callable[..., list[Row]], same: Sequence[Campaign]) -> Held:
     """The last campaign; what the finals of earlier ones tell is how times scatter."""
     last = same[0]
-    results = Results(last, (place,), tuple(read(last.key)))
-    earlier = (row for c in same[1:] for row in read(c.key, ["final"]))
+    results = Results(last, (place,), tuple(read(last.key, space=last.space_name)))
+    earlier = (row for c in same[1:] for row in read(c.key, ["final"], c.space_name))
     is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
     for row in _occasions([*results.rows, *earlier], results.default):

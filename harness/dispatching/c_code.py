@@ -25,7 +25,7 @@ from harness.dispatching.spelling import (
     c_real,
     c_string,
     c_whole,
-    variable,
+    member,
     wrapped,
 )
 from harness.records import Value, shown
@@ -143,7 +143,7 @@ class _Writer:
         """The members of the configuration."""
         for name in self._dispatcher.program.portfolio[0]:
             kind = _member_type(self._values(name))
-            yield f"{kind}{'' if kind.endswith('*') else ' '}{variable(name)}"
+            yield f"{kind}{'' if kind.endswith('*') else ' '}{member(name)}"
 
     def portfolio(self) -> Iterator[str]:
         """The configurations, their members in order."""

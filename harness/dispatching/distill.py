@@ -7,7 +7,7 @@ the tree is grown on both together. Its size is chosen on held-out inputs that w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ from harness.dispatching.ensemble import fit_ensemble
 from harness.dispatching.learnt import Learnt, expected_costs, make_learnt
 from harness.dispatching.lesson import Lesson, telling_columns
 from harness.dispatching.matrix import Array, Flags, Matrix, Places, make_matrix, stacked
-from harness.dispatching.program import Column, TreeChoice
+from harness.dispatching.program import Column, Leaf, Node, TreeChoice
 from harness.dispatching.tree import MOST_COLUMNS, choose_shape
 
 if TYPE_CHECKING:
@@ -51,8 +51,18 @@ class DistilledChooser:
 
         shape = choose_shape(lesson, self.most_leaves, seed, taught)
         whole = taught(lesson)
-        choice = TreeChoice(whole.root(shape, seed))
+        choice = TreeChoice(_counted(whole.root(shape, seed), lesson.values))
         return make_learnt(whole, columns, whole.members(shape.members), choice)
+
+
+def _counted(node: Node, values: Array) -> Node:
+    """The tree with the number of measured inputs in each leaf, made ones aside."""
+    if isinstance(node, Leaf):
+        return replace(node, rows=len(values))
+    low = values[:, node.column] <= node.threshold
+    return replace(
+        node, low=_counted(node.low, values[low]), high=_counted(node.high, values[~low])
+    )
 
 
 def with_made_inputs(lesson: Lesson, columns: Sequence[Column], seed: int) -> Lesson:

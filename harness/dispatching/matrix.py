@@ -5,7 +5,7 @@ It is made from results databases by harness.tables, from recordings by benchmar
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,8 @@ class Matrix:
     `groups`: shape (inputs,); inputs of one group are held out together, since what is learnt on
     one tells of the other.
     `tied`: shape (inputs, candidates); where a time differs from the best one by no more than
-    noise: its slowdown is 1. `default` is a candidate's place.
+    noise: its slowdown is 1. `default` is a candidate's place. `choices` are the parameters whose
+    values have no order, though they may be numbers.
     """
 
     features: pd.DataFrame
@@ -50,6 +51,7 @@ class Matrix:
     groups: npt.NDArray[np.intp]
     tied: Flags
     default: int | None = None
+    choices: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         shape = (len(self.features), len(self.candidates))
@@ -105,6 +107,7 @@ class Matrix:
             self.groups[rows],
             self.tied[rows],
             self.default,
+            self.choices,
         )
 
     def complete(self) -> Matrix:
@@ -120,6 +123,7 @@ class Matrix:
             self.groups,
             self.tied,
             self.default,
+            self.choices,
         )
 
 
@@ -133,6 +137,7 @@ def make_matrix(
     groups: Sequence[Hashable] | None = None,
     tied: Flags | None = None,
     default: int | None = None,
+    choices: Iterable[str] = (),
 ) -> Matrix:
     """A matrix of what is known; left out, everything applies, the best are those of the matrix,
     each input is a group of its own, and no two times are ties."""
@@ -148,6 +153,7 @@ def make_matrix(
         _numbered(groups if groups is not None else range(len(features))),
         np.zeros(time_s.shape, dtype=bool) if tied is None else tied,
         default,
+        frozenset(choices),
     )
 
 
@@ -164,6 +170,7 @@ def stacked(one: Matrix, other: Matrix) -> Matrix:
         np.concatenate([one.groups, other.groups]),
         np.concatenate([one.tied, other.tied]),
         one.default,
+        one.choices,
     )
 
 

@@ -21,14 +21,19 @@ from pathlib import Path
 
 from harness.dispatching import loaders
 from harness.dispatching.c_code import c_header
+from harness.dispatching.columns import tuned_range
 from harness.dispatching.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatching.features import features_of
-from harness.dispatching.program import Program
+from harness.dispatching.matrix import Matrix
+from harness.dispatching.program import Leaf, Program, TreeChoice
 from harness.dispatching.python_code import python_module
-from harness.errors import UsageError
+from harness.errors import ExpressionError, UsageError
+from harness.records import Environment
 from harness.spec import Spec
 
 MANIFEST = "dispatch.json"
+
+_NOWHERE = Provenance(Environment("", "", "", "", ""), "", (), "", ())  # of what is not written
 
 
 def write_dispatcher(
@@ -48,7 +53,35 @@ def write_dispatcher(
     Raises UsageError where the folder holds anything else, and ExpressionError for a constraint
     or launch size that cannot be written exactly.
     """
-    dispatcher = Dispatcher(
+    return write_files(out, files_of(_dispatcher(program, spec, provenance, kernels, limits or {})))
+
+
+def check_candidates(
+    matrix: Matrix, constraints: Sequence[str], spec: Spec, limits: Mapping[str, int]
+) -> None:
+    """Raise what `write_dispatcher` will raise whatever is learnt: ExpressionError for constraints
+    and launch sizes that cannot be written for any candidate, UsageError for features."""
+    refused: list[ExpressionError] = []
+    choice, tuned = TreeChoice(Leaf(order=(0,))), tuned_range(matrix.features)
+    for config in matrix.candidates if len(matrix.features) else ():
+        program = Program((), tuned, (config,), 0, choice, (tuple(constraints),))
+        try:
+            _ = _dispatcher(program, spec, _NOWHERE, (), limits).box
+            return
+        except ExpressionError as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
+
+
+def _dispatcher(
+    program: Program,
+    spec: Spec,
+    provenance: Provenance,
+    kernels: Sequence[KernelFile],
+    limits: Mapping[str, int],
+) -> Dispatcher:
+    return Dispatcher(
         name=spec.name,
         title=spec.title,
         functions=spec.functions,
@@ -56,10 +89,9 @@ def write_dispatcher(
         program=program,
         provenance=provenance,
         launch=spec.launch,
-        constants={p.name: p.default for p in spec.parameters} | dict(limits or {}),
+        constants={p.name: p.default for p in spec.parameters} | dict(limits),
         kernels=tuple(kernels),
     )
-    return write_files(out, files_of(dispatcher))
 
 
 def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:

@@ -5,13 +5,14 @@ Both learn from the matrix of all candidates on all inputs, which is more than t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness import gadapt
 from harness.dispatching.matrix import Array, Flags, Matrix, Places
+from harness.records import shown
 from harness.starchart import Axis, Growth, Target, Tree, axes_of, grow
 from harness.starchart.axes import is_numeric, values_of
 
@@ -19,18 +20,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FOLDS = 5
-_GROUP, _TIME = "group", "time_s"
+_GROUP, _TIME, _INPUT = "group", "time_s", "input."
+_UNSEEN = "(a word that was not learnt from)"
 
 
 def candidate_table(matrix: Matrix) -> pd.DataFrame:
-    """A row a candidate, a column a parameter. Where some have no number for a parameter, its
-    values are words, of which None is one."""
+    """A row a candidate, a column a parameter. Values that have no order are words; so they are
+    where some candidates have no number for a parameter, and None is one."""
     import pandas as pd
 
     table: pd.DataFrame = pd.DataFrame([dict(config) for config in matrix.candidates])
     for name in table.columns:
         if is_numeric(table[name]) and table[name].isna().any():
             table[name] = pd.Series(values_of(table[name]), dtype=object)
+        if name in matrix.choices:
+            table[name] = [value if value is None else shown(value) for value in table[name]]
     return table
 
 
@@ -80,7 +84,12 @@ class StarchartChosen:
     def places(self, features: pd.DataFrame, applies: Flags) -> Places:
         """As harness.dispatching.choosers.Chosen has it."""
         count = len(self.preference)
-        predicted = self.tree.predict(self.pairs.of(features)).to_numpy().reshape(-1, count)
+        table = self.pairs.of(features)
+        for axis in self.tree.axes:
+            if not axis.is_number and axis.name.startswith(_INPUT):
+                known = table[axis.name].isin(axis.values)
+                table[axis.name] = table[axis.name].where(known, _UNSEEN)
+        predicted = self.tree.predict(table).to_numpy().reshape(-1, count)
         times = np.where(applies, predicted, np.inf)[:, self.preference]
         places: Places = self.preference[times.argmin(axis=1)]
         return places
@@ -116,17 +125,22 @@ class Pairs:
     candidates: pd.DataFrame
 
     def of(self, features: pd.DataFrame) -> pd.DataFrame:
-        """Features have `input.` before their names, since a parameter may have the same."""
+        """Features have _INPUT before their names, since a parameter may have the same."""
         count = len(self.candidates)
         rows = np.repeat(np.arange(len(features)), count)
-        table: pd.DataFrame = features.iloc[rows].add_prefix("input.").reset_index(drop=True)
+        table: pd.DataFrame = features.iloc[rows].add_prefix(_INPUT).reset_index(drop=True)
         for name in self.candidates.columns:
             table[name] = np.tile(self.candidates[name].to_numpy(), len(features))
         return table
 
     def axes(self, table: pd.DataFrame) -> tuple[Axis, ...]:
-        """Of a table from `of`, all columns but those that were added since."""
-        return axes_of(table, [str(n) for n in table.columns if n not in (_GROUP, _TIME)])
+        """Of a table from `of`, all columns but those that were added since. Words have a value
+        for those that a later input may bring: trees predict them by the mean of all words."""
+        found = axes_of(table, [str(n) for n in table.columns if n not in (_GROUP, _TIME)])
+        return tuple(
+            axis if axis.is_number else replace(axis, values=(*axis.values, _UNSEEN))
+            for axis in found
+        )
 
 
 def _by_mean(logs: Array) -> Places:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.dispatching.dispatcher import Dispatcher, roots, used_columns
-from harness.dispatching.formulas import Formula
+from harness.dispatching.formulas import Formula, Type
 from harness.dispatching.program import (
     Column,
     EnsembleChoice,
@@ -90,6 +90,8 @@ def python_module(dispatcher: Dispatcher) -> str:
         signature=writer.arguments,
         arguments=writer.arguments,
         is_cached=not isinstance(program.choice, TreeChoice),
+        reals=list(writer.conversions(Type.REAL)),
+        numbers=list(writer.conversions(Type.WHOLE, Type.REAL)),
         columns=columns,
         choice=choice,
         is_tuned=" and ".join(writer.tuned()) or "True",
@@ -116,6 +118,13 @@ class _Writer:
         self._reals = real_names(dispatcher)
         self._places = {column: place for place, column in enumerate(self._used)}
         self.arguments = ", ".join(f.variable for f in dispatcher.features)
+
+    def conversions(self, *types: Type) -> Iterator[str]:
+        """Python's own numbers of others, such as NumPy's, which round and overflow."""
+        for feature in self._dispatcher.features:
+            if feature.type in types:
+                kind = "int" if feature.type is Type.WHOLE else "float"
+                yield f"{feature.variable} = {kind}({feature.variable})"
 
     # ---------------------------------------------------------------------------- columns
 

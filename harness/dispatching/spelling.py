@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 INT64_MAX = 2**63 - 1
 _INT32_MAX = 2**31 - 1
@@ -26,18 +26,29 @@ _C_WORDS = """
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t NULL EOF errno
     linux unix I
 """
-# What generated functions use beside their arguments.
+# What generated functions that take features use beside them; a test holds this complete.
 _OWN_WORDS = """
-    abs applies column cost costs fallback_index file float group grid index int launch_size leaf
-    load max min node options order place range select select_index sizes tuple
+    INT64_C LookupError NAME PORTFOLIO ValueError abs any applies best cost costs count dict
+    enumerate fallback_index functools grid group i index is_tuned least len map math max min more
+    numbers order own place places range root row select_index sizes sqrt tuple zip
 """
-_RESERVED = frozenset((*_C_WORDS.split(), *_OWN_WORDS.split(), *keyword.kwlist))
+_RESERVED_IN_C = frozenset(_C_WORDS.split())
+_RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split(), *keyword.kwlist}
 
 
 def variable(name: str) -> str:
-    """A feature's or parameter's name as a variable of C, C++ and Python."""
+    """A feature's name as a variable of C, C++ and Python; no two have the same."""
+    return _apart(name, _RESERVED)
+
+
+def member(name: str) -> str:
+    """A parameter's name as a member of a C struct; no two have the same."""
+    return _apart(name, _RESERVED_IN_C)
+
+
+def _apart(name: str, reserved: Collection[str]) -> str:
     # Names that begin with an underscore are the generated code's own.
-    return f"{name}_" if name in _RESERVED or name.startswith("_") else name
+    return f"{name}_" if name.rstrip("_") in reserved or name.startswith("_") else name
 
 
 def plain(text: str) -> str:

@@ -51,24 +51,8 @@ class Study:
 
     @cached_property
     def best(self) -> str:
-        """The dispatcher to ship: of those that surely beat the best static configuration, or of
-        all where none does, the cheapest to run that no other one clearly beats.
-
-        Each is judged by itself: that one of three which are no better passes for better happens
-        in some 6 of 100 databases (simulated)."""
-        worth = [name for name in self.dispatchers if self.gain(name).is_better]
-        candidates = worth or self.dispatchers
-        return next(
-            (name for name in candidates if not self._is_beaten(name, candidates)), candidates[-1]
-        )
-
-    def _is_beaten(self, name: str, others: Sequence[str]) -> bool:
-        """Whether another one is better for certain."""
-        return any(
-            compare(self.judged[other], self.judged[name]).is_better
-            for other in others
-            if other != name
-        )
+        """The dispatcher to ship, as `to_ship` has it."""
+        return to_ship(self.judged, self.dispatchers)
 
     @property
     def notes(self) -> list[str]:
@@ -91,6 +75,26 @@ class Study:
     def learnt(self, name: str) -> Learnt:
         """A dispatcher that has learnt from all inputs."""
         return DISPATCHERS[name].fit(self.matrix, self.seed)
+
+
+def to_ship(judged: Mapping[str, Judged], dispatchers: Sequence[str]) -> str:
+    """Of dispatchers, those that are cheaper to run first: of those that surely beat the best
+    static configuration, or of all where none does, the first that no other one clearly beats.
+
+    Each is judged by itself: that one of three which are no better passes for better happens in
+    some 6 of 100 databases (simulated).
+    """
+    static = judged[STATIC.name]
+    worth = [name for name in dispatchers if compare(judged[name], static).is_better]
+    left = worth or dispatchers
+    return next(
+        (
+            name
+            for name in left
+            if not any(compare(judged[other], judged[name]).is_better for other in left)
+        ),
+        left[-1],
+    )
 
 
 def study(

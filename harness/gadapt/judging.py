@@ -67,8 +67,9 @@ class Judgement:
 
     @property
     def accuracy(self) -> float:
-        """The share of inputs for which it chose the very best configuration, as published."""
-        return float((self.inputs["chosen"] == self.inputs["best"]).mean())
+        """The share of inputs for which it chose the very best configuration, as published; of
+        equally good ones any is."""
+        return float((self.inputs["fraction"] == 1).mean())
 
     @property
     def mean_fraction(self) -> float:
@@ -93,7 +94,7 @@ class Judgement:
 
     def __str__(self) -> str:
         return (
-            f"the best configuration itself on {self.accuracy:.1%} of {len(self.inputs)} inputs; "
+            f"the best configuration on {self.accuracy:.1%} of {len(self.inputs)} inputs; "
             f"{self.mean_fraction:.1%} of the best performance in geometric mean, "
             f"{self.worst_fraction:.1%} at worst; within 5 % on {self.within_5_percent:.1%}; "
             f"{self.not_candidates:.1%} of the predictions were no candidates and gave way to the "

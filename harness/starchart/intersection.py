@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.errors import UsageError
-from harness.starchart.boxes import Box
+from harness.records import Value
+from harness.starchart.boxes import Box, Mask
 from harness.starchart.growing import Node, Tree
 
 if TYPE_CHECKING:
@@ -30,29 +31,65 @@ def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
 
     trees = [tree for tree, _ in limits]
     _check(trees)
-    found: list[tuple[Box, tuple[Node, ...]]] = [(Box(), ())]
-    for tree, limit in limits:
-        allowed = [leaf for leaf in tree.root.leaves() if leaf.mean <= limit]
-        found = [
-            (both, (*nodes, leaf))
-            for box, nodes in found
-            for leaf in allowed
-            if not (both := box.both(leaf.box)).is_empty
-        ]
     names = [str(tree.target) for tree in trees]
     samples = trees[0].samples
     kept = _kept(limits, samples)
+    inside: dict[int, Mask] = {}
     rows = []
-    for box, nodes in found:
-        inside = box.holds(samples)
+    for box, nodes in _met(limits):
+        for node in nodes:
+            if id(node) not in inside:
+                inside[id(node)] = node.box.holds(samples)
+        here = np.logical_and.reduce([inside[id(node)] for node in nodes])
         means = dict(zip(names, (node.mean for node in nodes), strict=True))
-        met = None if kept is None else int((inside & kept).sum())
-        rows.append({"box": box, **means, "count": int(inside.sum()), "met": met})
+        met = None if kept is None else int((here & kept).sum())
+        rows.append({"box": box, **means, "count": int(here.sum()), "met": met})
     columns = ["box", *names, "count", "met"]
     table: pd.DataFrame = pd.DataFrame(rows, columns=columns).sort_values(
         names, kind="stable", ignore_index=True
     )
     return table
+
+
+def _met(limits: Sequence[tuple[Tree, float]]) -> list[tuple[Box, tuple[Node, ...]]]:
+    """The boxes, each with the leaf of every tree that it lies in."""
+    known: dict[str, dict[Value, None]] = {}
+    for axis in (axis for tree, _ in limits for axis in tree.axes):
+        known.setdefault(axis.name, {}).update(dict.fromkeys(axis.values))
+    found: list[tuple[Box, tuple[Node, ...]]] = [(Box(), ())]
+    for tree, limit in limits:
+        allowed = [leaf for leaf in tree.root.leaves() if leaf.mean <= limit]
+        pairs = _overlapping([box for box, _ in found], [leaf.box for leaf in allowed], known)
+        found = [
+            (both, (*found[one][1], allowed[other]))
+            for one, other in pairs
+            if not (both := found[one][0].both(allowed[other].box)).is_empty
+        ]
+    return found
+
+
+def _overlapping(
+    boxes: Sequence[Box], others: Sequence[Box], known: Mapping[str, Iterable[Value]]
+) -> Iterable[tuple[int, int]]:
+    """The places of those that hold a known value of each parameter in common, of which there
+    are far fewer than pairs."""
+    import pandas as pd
+
+    overlap = np.ones((len(boxes), len(others)), dtype=bool)
+    for name, values in known.items():
+        column = pd.Series(list(values), dtype=object)
+        one, other = (
+            np.array([_part_holds(box, name, column) for box in both], dtype=np.float32)
+            for both in (boxes, others)
+        )
+        overlap &= one.reshape(-1, len(column)) @ other.reshape(-1, len(column)).T > 0
+    first, second = np.nonzero(overlap)
+    return zip(first.tolist(), second.tolist(), strict=True)
+
+
+def _part_holds(box: Box, name: str, column: pd.Series[Any]) -> Mask:
+    part = box.parts.get(name)
+    return np.ones(len(column), dtype=bool) if part is None else part.holds(column)
 
 
 def _check(trees: Sequence[Tree]) -> None:

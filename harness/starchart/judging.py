@@ -27,7 +27,8 @@ class Predictor(Protocol):
 @dataclass(frozen=True)
 class Accuracy:
     """`r2` is 1 - SSE / the SSE of the mean of all; `error` the spread of |predicted - actual| /
-    actual; both over all samples, each predicted by a model that had not seen it."""
+    actual where that is not 0; both over all samples, each predicted by a model that had not seen
+    it."""
 
     r2: float
     error: Spread
@@ -46,7 +47,7 @@ def cross_validate(
     Rows that agree in the column `groups` are held out together. Whatever the model chooses for
     itself, such as a tree's size, it chooses from the part that it learns from.
 
-    Raises UsageError where fewer than two rows have a target.
+    Raises UsageError where fewer than two rows have a target, or all have the same.
     """
     must_have(table, [target] + ([groups] if groups else []))
     rows = table[np.isfinite(numbers(table[target]))]
@@ -56,6 +57,8 @@ def cross_validate(
     if len(parts) < 2:
         raise UsageError(f"all samples are of one {groups}: none can be held out")
     actual, predicted = numbers(rows[target]), np.empty(len(rows))
+    if np.ptp(actual) == 0:
+        raise UsageError(f"column {target} is {actual[0]:g} in every row: nothing to learn")
     for known, unseen in parts:
         predicted[unseen] = learn(rows.iloc[known]).predict(rows.iloc[unseen])
     errors, deviations = predicted - actual, actual - actual.mean()

@@ -47,7 +47,8 @@ class Regression:
     def sse(self) -> Array:
         """Of each node the sum of squared errors around its mean."""
         tree = self.model.tree_
-        sse: Array = tree.impurity * tree.n_node_samples * self.deviation**2
+        # Of a pure node rounding may leave an impurity just below 0.
+        sse: Array = np.maximum(tree.impurity, 0) * tree.n_node_samples * self.deviation**2
         return sse
 
     @property
@@ -134,8 +135,10 @@ def spread(errors: Array) -> Spread:
 
 
 def relative_errors(predicted: Array, actual: Array) -> Spread:
-    """The spread of |predicted - actual| / actual."""
-    return spread(np.abs(predicted - actual) / np.abs(actual))
+    """The spread of |predicted - actual| / actual, of one or more that are not 0: what is 0 has no
+    relative error, and counts not."""
+    known = actual != 0
+    return spread(np.abs(predicted[known] - actual[known]) / np.abs(actual[known]))
 
 
 Fold = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]

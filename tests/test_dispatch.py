@@ -1,0 +1,173 @@
+"""The command that writes a dispatcher: of which results, what it refuses, and what it writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness import dispatch
+from harness.dispatching.study import DISPATCHERS, STATIC
+from harness.records import (
+    Config,
+    DeviceLimits,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.results import LIMITS
+from harness.space import Space
+from harness.spec import Spec, load_spec
+from tests.replays import write_space
+from tests.results_examples import Search, make_plan, opened
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64], default: 16}
+constraints: [BLOCK <= n * compute_units]
+launch: {group: [BLOCK], grid: ["min(compute_units * 4, ceil_div(n, BLOCK))"]}
+inputs: {features: [n], values: [INPUTS]}
+""".replace("INPUTS", ", ".join(f"{{n: {2**e}}}" for e in range(4, 16)))
+LIMITS_HERE = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
+DEVICE = Environment("replay", "a device", "a platform", "1.0", "a compiler")
+
+Times = Callable[[Input, Config], float]
+
+
+def by_size(given: Input, config: Config) -> float:
+    """Small inputs want small blocks, large ones large blocks."""
+    n = given["n"]
+    assert isinstance(n, int)
+    return 1e-3 * (1 if config["BLOCK"] == (16 if n < 1024 else 64) else 3)
+
+
+def always_16(given: Input, config: Config) -> float:
+    """There is nothing to choose."""
+    return 1e-3 * (1 if config["BLOCK"] == 16 else 3)
+
+
+def fill(
+    place: Path, spec: Spec, environment: Environment = DEVICE, times: Times = by_size
+) -> Path:
+    """All legal configurations of all inputs."""
+    with opened(place) as store:
+        for number, given in enumerate(spec.inputs):
+            plan = make_plan(given, spec=spec, environment=environment)
+            notes = {LIMITS: json.dumps(LIMITS_HERE.names())}
+            search = Search(store, plan, store.begin_run(plan, notes).id)
+            store.tie_run(search.run_id, number + 1)
+            for config in Space.of(spec, given, LIMITS_HERE):
+                time_s = times(given, config)
+                samples_s = (time_s, time_s * 1.001, time_s * 0.999)
+                timing = Timing(samples_s, StopReason.RECORDED)
+                search.test(Measurement(config, given, Outcome.OK, timing))
+            store.end_run(search.run_id, "complete")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the published models, which the command's own code does not depend on."""
+    monkeypatch.setattr(
+        dispatch, "choosers", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
+    )
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    return write_space(tmp_path, SPACE)
+
+
+def run(database: Path, space: Path, *more: str) -> int:
+    out = space.parent / "out"
+    asked = [str(database), "-o", str(out), "--spec", str(space), "--choice", "tree", *more]
+    return dispatch.main(asked)
+
+
+def written(space: Path) -> ModuleType:
+    place = space.parent / "out" / "small" / "__init__.py"
+    found = importlib.util.spec_from_file_location("written_small", place)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_constraints_and_launches_may_name_the_devices_numbers(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(fill(tmp_path / "r.db", load_spec(space)), space) == 0
+    # What is illegal on one input is a candidate on the others.
+    assert re.search(r"oracle +1\.000 .* 1\.00 ", capsys.readouterr().out)
+    module = written(space)
+    assert module.select(n=64) == {"BLOCK": 16}
+    assert module.select(n=8192) == {"BLOCK": 64}
+    place = module.select_index(n=8192)
+    assert module.launch_size(place, n=8192) == ((64,), (8,))
+    assert not module.applies(place, n=16)
+    assert module.applies(place, n=32)
+
+
+def test_what_gains_nothing_is_written_by_force_alone(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
+    assert run(database, space) == 1
+    assert "chooses no better than one configuration for all, (BLOCK=16)" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+    assert run(database, space, "--force") == 0
+    assert written(space).select(n=64) == {"BLOCK": 16}
+
+
+def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
+    with (tmp_path / "kernel.cl").open("a") as kernel:
+        kernel.write("\n/* edited */")
+    assert run(database, space) == 2
+    assert "is not what was measured" in capsys.readouterr().err
+    fill(database, load_spec(space), times=always_16)
+    fill(database, load_spec(space), dataclasses.replace(DEVICE, driver="2.0"))
+    assert run(database, space) == 0
+    assert written(space).PROVENANCE["driver"] == "2.0"
+    told = capsys.readouterr().out.splitlines()[0]
+    assert told.startswith("Learnt from small on a device (a platform, driver 2.0), program ")
+    assert told.count("small on a device (a platform, driver 1.0), program ") == 2
+
+
+def test_one_of_several_devices_is_chosen_by_its_name(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space))
+    fill(database, load_spec(space), dataclasses.replace(DEVICE, device="another"))
+    assert run(database, space) == 2
+    told = capsys.readouterr().err
+    assert "device: another, a device" in told
+    assert told.endswith("choose one with --device NAME\n")
+    assert run(database, space, "--device", "a device") == 0
+    assert written(space).PROVENANCE["device"] == "a device"
+    assert run(database, space, "--device", "none") == 2
+    assert "on a device `none`; there are another; a device" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = write_space(tmp_path, SPACE.replace("ceil_div(n, BLOCK)", "floor(log2(n))"))
+    database = fill(tmp_path / "r.db", load_spec(space))
+    monkeypatch.delattr(dispatch, "study")
+    assert run(database, space) == 2
+    assert "log2 of a feature differs between mathematical libraries" in capsys.readouterr().err
