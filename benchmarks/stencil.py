@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import statistics
 import sys
 import time
@@ -39,9 +40,10 @@ from rich.table import Table
 
 from benchmarks.arguments import count
 from benchmarks.stencil_plot import draw
-from harness.command import run_command
+from harness.command import EXIT_INTERRUPTED, run_command
 from harness.display import make_console
 from harness.errors import UsageError
+from harness.records import Environment
 from harness.stencil.__main__ import main as explore_command
 from harness.stencil.definition import load_definition, program_names
 from harness.stencil.explore import explore
@@ -72,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", nargs="+", type=count, default=[1024], metavar="N")
     parser.add_argument("--count", type=count, default=400, help="points a program; default 400")
     parser.add_argument("--programs", nargs="+", choices=program_names(), default=program_names())
-    parser.add_argument("--backend", default="opencl", help="as of harness.tune; default opencl")
+    parser.add_argument("--backend", choices=("opencl", "cuda"), default="opencl")
     parser.add_argument(
         "--finalists", type=count, default=100, help="points measured again in turn; default 100"
     )
@@ -84,11 +86,13 @@ def _parser() -> argparse.ArgumentParser:
 def _campaign(args: argparse.Namespace) -> int:
     database = args.output / "stencil.db"
     if not args.only_judge:
+        _check_backend(database, args.backend)
         for size in args.sizes:
             for program in args.programs:
                 _measure(program, size, database, args)
     found = read_results([str(database)])
-    table = training_table(found)
+    environment = _environment(found, database)
+    table = training_table(found, environment)
     if table["program"].nunique() < 2:
         raise UsageError(f"{database} has no two programs with features; leave out --only-judge")
     costs = _costs(table, found)
@@ -101,14 +105,38 @@ def _campaign(args: argparse.Namespace) -> int:
         raise UsageError(f"{database}: {error}; leave out --only-judge") from None
     ranking = information(table)
     console = make_console()
-    console.print(f"{found[0].campaign.environment}: {len(table):,} points that ran")
+    console.print(f"{environment}: {len(table):,} points that ran")
     for name, judgement in judgements.items():
         console.print(_shown(name, judgement))
     _print_ranking(console, ranking)
     table.to_csv(args.output / "points.csv", index=False)
-    draw(args.output, judgements, ranking, str(found[0].campaign.environment.device))
+    pd.concat(judgements, names=["predictor", None]).droplevel(1).round(4).to_csv(
+        args.output / "figures.csv"
+    )
+    draw(args.output, judgements, ranking, environment.device)
     print(json.dumps(_figures(judgements, ranking)))
     return 0
+
+
+def _check_backend(database: Path, backend: str) -> None:
+    """Before hours are spent on times that cannot be compared with those that are there."""
+    try:
+        found = read_results([str(database)]) if database.exists() else []
+    except UsageError:  # no results yet
+        return
+    there = {results.campaign.environment.backend for results in found}
+    if there - {backend}:
+        raise UsageError(f"{database} has times of --backend {', '.join(sorted(there))}; "
+                         "name another folder with --output")  # fmt: skip
+
+
+def _environment(found: Sequence[Results], database: Path) -> Environment:
+    """The one that all was measured in: times of two devices have no common best."""
+    first, *others = dict.fromkeys(results.campaign.environment for results in found)
+    if others:
+        raise UsageError(f"{database} has times of {first} and of {others[0]}; measure each into "
+                         "a folder of its own with --output")  # fmt: skip
+    return first
 
 
 def _measure(program: str, size: int, database: Path, args: argparse.Namespace) -> None:
@@ -116,13 +144,25 @@ def _measure(program: str, size: int, database: Path, args: argparse.Namespace) 
     space = args.output / f"{program}_{size}" / f"{program}.yaml"
     if not space.exists():
         told = ["--size", str(size), "--count", str(args.count), "-o", str(space.parent)]
-        if explore_command(["explore", program, *told]) != 0:
-            raise UsageError(f"{program} cannot be explored at size {size}")
+        code = explore_command(["explore", program, *told])
+        _check_ended(code, f"{program} cannot be explored at size {size}")
+    asked = re.search(r"--count (\d+)", space.read_text(encoding="utf-8"))
+    if asked and int(asked[1]) != args.count:
+        raise UsageError(f"{space.parent} was explored with --count {asked[1]}; ask for that, or "
+                         "name another folder with --output")  # fmt: skip
     told = ["--technique", "UniformRandom", "--test-limit", str(args.count), "--quiet"]
     told += ["--backend", args.backend, "--repeats", str(args.repeats)]
     told += ["--finalists", str(args.finalists)]
-    if tune_command([str(space), *told, "--database", str(database)]) == 2:
-        raise UsageError(f"{space} cannot be tuned; the database is {database}")
+    code = tune_command([str(space), *told, "--database", str(database)])
+    _check_ended(code, f"{space} cannot be tuned; the database is {database}")
+
+
+def _check_ended(code: int, told: str) -> None:
+    """A command's exit code: 1 is that nothing worked, which is a result as well."""
+    if code == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
+    if code not in (0, 1):
+        raise UsageError(told)
 
 
 # -------------------------------------------------------------------------------------- judging

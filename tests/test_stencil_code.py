@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from harness.stencil.language import (
     iterate,
     join,
     let,
+    map2d,
     map_,
     map_global,
     map_local,
@@ -40,7 +42,7 @@ from harness.stencil.language import (
     zip_,
 )
 from harness.stencil.lower import lower
-from harness.stencil.nest import NdRange
+from harness.stencil.nest import Inside, Load, Loop, NdRange, Statement, Store, loads_of, terms_of
 from harness.stencil.types import INT, StencilError
 from tests.stencil_kernels import DEPTH, PROGRAMS, Pocl, inputs_of, load_definition, together, wrong
 
@@ -197,6 +199,60 @@ def test_padding_is_what_numpy_pads(pocl: Pocl) -> None:
         padded = np.pad(arrays["image"], ((3, 2), (3, 2)), mode=mode, **value)  # type: ignore[call-overload]
         windows_ = np.lib.stride_tricks.sliding_window_view(padded, (5, 5))
         assert not wrong(found, windows_.sum(axis=(2, 3))), mode
+
+
+def test_what_constants_surround_is_computed_from_what_lies_within(pocl: Pocl) -> None:
+    """A sum is computed before it is known whether the constant takes its place."""
+    image = grid("image", 11, 13)
+
+    def blurred(x: Node) -> Node:
+        return map2d(lambda w: reduce_(add, 0.0, join(w)), slide2d(3, 1, x))
+
+    def surrounded(x: Node) -> Node:
+        return pad2d(1, 1, "constant", x, value=0.25)
+
+    kernel = lower("k", blurred(surrounded(blurred(image))), NdRange())
+    unguarded = [*_unguarded(kernel.body)]
+    assert {load.buffer.name for load in unguarded} >= {"image", "result"}
+    for load in unguarded:
+        for index, length in zip(load.indices, load.buffer.shape, strict=True):
+            assert index.is_within(length), f"{load.buffer.name}[{index.text}]"
+    arrays = inputs_of(kernel)
+    once = np.lib.stride_tricks.sliding_window_view(arrays["image"], (3, 3)).sum(axis=(2, 3))
+    padded = np.pad(once, 1, constant_values=0.25)
+    twice = np.lib.stride_tricks.sliding_window_view(padded, (3, 3)).sum(axis=(2, 3))
+    assert not wrong(pocl.run_all([kernel], arrays)[0], twice)
+    direct = lower("k", blurred(surrounded(map2d(lambda e: add(e, e), image))), NdRange())
+    assert "max(" not in emit(direct, OPENCL)  # of what is only loaded a condition is enough
+
+
+def _unguarded(block: list[Statement]) -> Iterator[Load]:
+    """What is loaded and stored whatever conditions say."""
+    for statement in block:
+        if isinstance(statement, Loop):
+            yield from _unguarded(statement.body)
+        elif isinstance(statement, Store):
+            yield statement.target
+            guarded = [x for x in terms_of(statement.value) if isinstance(x, Inside)]
+            within = {id(x) for one in guarded for x in loads_of(one)}
+            yield from (x for x in loads_of(statement.value) if id(x) not in within)
+
+
+def test_numbers_without_end_are_numbers_in_c(pocl: Pocl) -> None:
+    big = user_fun("big", "x y", "fmax(x, y)")
+    windows = slide(3, 1, pad(1, 1, "constant", X, value=-math.inf))
+    widest = map_global(0, lambda w: reduce_(big, -math.inf, w), windows)
+    kernel = lower("k", widest, NdRange((64, 1, 1)))
+    arrays = inputs_of(kernel)
+    padded = np.pad(arrays["x"], 1, constant_values=-np.inf)
+    right = np.maximum.reduce([padded[:-2], padded[1:-1], padded[2:]])
+    assert not wrong(pocl.run_all([kernel], arrays)[0], right)
+
+
+def test_a_function_has_a_name_of_its_own() -> None:
+    kernel = lower("k", map_global(0, user_fun("x", "a", "-a"), X), NdRange((64, 1, 1)))
+    with pytest.raises(StencilError, match="x is the name of two things; rename one"):
+        emit(kernel, OPENCL)
 
 
 def test_the_other_words_compute_what_they_say(pocl: Pocl) -> None:

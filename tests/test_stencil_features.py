@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import tracemalloc
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,16 +15,20 @@ from harness.backends.opencl import build_program
 from harness.stencil.emit import OPENCL, emit, macros
 from harness.stencil.explore import derive, fused
 from harness.stencil.features import FEATURES, features
+from harness.stencil.features import _share as share
 from harness.stencil.ir import Node, user_fun
 from harness.stencil.language import (
     grid,
     join,
+    map2d,
     map_global,
     map_local,
     map_seq,
     map_workgroup,
+    pad,
     pad2d,
     reduce_,
+    slide,
     slide2d,
     split,
     to_local,
@@ -42,6 +48,7 @@ from harness.stencil.nest import (
     Statement,
     Store,
     Term,
+    terms_of,
 )
 from tests.stencil_kernels import DEPTH, Pocl, inputs_of, load_definition
 from tests.test_stencil_rules import drawn_range
@@ -161,6 +168,22 @@ def constant_borders(size: int) -> Node:
     )
 
 
+def nested_borders(size: int) -> Node:
+    """The same twice, in strides: bounds on sums of several variables, some shared."""
+    padded = pad2d(1, 2, "constant", pad2d(2, 1, "constant", grid("image", size, size)), value=1.0)
+    windows = slide2d(4, 2, padded)
+    return map2d(lambda w: reduce_(add, 0.0, join(w)), windows)
+
+
+def stores(block: list[Statement]) -> Iterator[Store]:
+    """All within."""
+    for statement in block:
+        if isinstance(statement, Loop):
+            yield from stores(statement.body)
+        elif isinstance(statement, Store):
+            yield statement
+
+
 def test_counts_are_those_of_kernels_that_count(pocl: Pocl) -> None:
     rng = random.Random(11)
     expressions: list[tuple[Node, NdRange]] = []
@@ -174,6 +197,38 @@ def test_counts_are_those_of_kernels_that_count(pocl: Pocl) -> None:
         kernel = lower("k", expression, ndrange)
         told = features(kernel)
         assert {name: int(told[name]) for name in COUNTED} == counted(pocl, kernel), str(expression)
+
+
+def test_bounds_that_share_a_variable_are_counted_as_by_going_through_all() -> None:
+    """Of 3 x 3 windows with constant borders, whose rows and columns are those of one loop."""
+    kernels = [
+        lower("k", constant_borders(21), NdRange((8, 4, 1), (3, 4, 1))),
+        lower("k", nested_borders(12), NdRange()),
+    ]
+    for kernel in kernels:
+        inner = [x for s in stores(kernel.body) for x in terms_of(s.value) if isinstance(x, Inside)]
+        assert inner
+        for bounds in {x.bounds for x in inner}:
+            variables = {v.name: v for index, _ in bounds for v in index.variables()}
+            grids = np.meshgrid(*(np.arange(v.low, v.high + 1) for v in variables.values()))
+            values = dict(zip(variables, grids, strict=True))
+            places = [(index.value(values), length) for index, length in bounds]
+            held = np.all([(p >= 0) & (p < n) for p, n in places], axis=0)
+            assert share(bounds) == Fraction(int(held.sum()), held.size)
+
+
+def test_features_of_a_large_grid_take_no_more_memory_than_those_of_a_small_one() -> None:
+    """Nothing goes through rows times columns."""
+    whole = constant_borders(8192), NdRange((32, 8, 1), (256, 1024, 1))
+    line = slide(3, 1, pad(1, 1, "constant", grid("x", 1 << 22)))
+    sums = map_global(0, lambda w: reduce_(add, 0.0, w), line), NdRange((256, 1, 1), (64, 1, 1))
+    for expression, ndrange in (whole, sums):
+        kernel = lower("k", expression, ndrange)
+        tracemalloc.start()
+        features(kernel)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1 << 20
 
 
 def test_a_call_is_one_store_where_its_result_goes_and_a_load_for_each_argument() -> None:

@@ -76,9 +76,15 @@ def test_lengths_stand_in_types(expression: Node, kind: str) -> None:
         (lambda: reduce_(lambda a, e: X, 0.0, X), "the function gives [float]12, not float"),
         (lambda: iterate(2, lambda x: slide(1, 1, x), X), "[[float]1]12 of [float]12; they must"),
         (lambda: to_local(zip_(X, X)), "to_local(zip(x, x)): memory holds numbers, but this is"),
+        (lambda: reduce_(add, 0.0, X, "local"), "it is any, seq, unroll, but not 'local'"),
+        (lambda: grid("global_x", 4), "grid('global_x', ...): expected a name that kernels do not"),
+        (lambda: grid("été", 4), "but got 'été'"),
+        (lambda: user_fun("step", "x", "x"), "user_fun('step', 'x', ...): expected a name that"),
+        (lambda: user_fun("f", "int x", "x"), "user_fun('f', 'int x', ...): expected a name"),
+        (lambda: user_fun("f", "x x", "x"), "expected parameters of different names"),
     ],
 )
-def test_an_error_names_the_expression(make: Callable[[], Node], told: str) -> None:
+def test_an_error_names_the_expression(make: Callable[[], object], told: str) -> None:
     with pytest.raises(StencilError) as error:
         make()
     assert told in str(error.value)
@@ -116,8 +122,9 @@ def indices(draw: st.DrawFn, depth: int = 3) -> Index:
         return inner // by
     if kind == "%":
         return inner % by
-    length = inner.high - draw(st.integers(0, 3))
-    return (inner + -by).padded(kind, max(length, by, 1))
+    # As little beyond the array as padding may lie: no more than its length.
+    least = max(by, (inner.high - by) // 2 + 1)
+    return (inner + -by).padded(kind, max(least, inner.high - draw(st.integers(0, 3))))
 
 
 @settings(max_examples=150, deadline=None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,17 @@ import pytest
 from harness.analyse import main as analyse
 from harness.backends.choose import Backend
 from harness.check import main as check
+from harness.errors import HostModuleError
 from harness.host import make_case
 from harness.space import Space
 from harness.spec import load_spec
+from harness.stencil import __main__ as explorer
+from harness.stencil import explore
 from harness.stencil.__main__ import main
 from harness.stencil.definition import program_names
 from harness.stencil.features import FEATURES
+from harness.stencil.predicted import read_teacher
+from harness.tables import read_results
 from harness.tune import main as tune
 from tests.stencil_kernels import PROGRAMS
 
@@ -64,7 +71,7 @@ def test_the_eight_are_there() -> None:
 
 
 def test_the_stencil_that_the_page_teaches_is_explored_tuned_and_analysed(
-    taught: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
+    taught: Path, own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "new"
     assert main(["explore", str(taught), "--size", "128", "--count", "40", "-o", str(folder)]) == 0
@@ -76,6 +83,19 @@ def test_the_stencil_that_the_page_teaches_is_explored_tuned_and_analysed(
     capsys.readouterr()
     assert analyse([place]) == 0
     assert "smooth on " in capsys.readouterr().out
+    # Another is begun with what this one taught.
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "9", "-o", str(folder)]) == 0
+    capsys.readouterr()
+    told = [*told, "--technique", "Predicted", "--database", place]
+    assert tune([str(folder / "ring.yaml"), *told]) == 0
+    assert "ordered by a forest trained on 4 points of smooth;" in capsys.readouterr().out
+    (found,) = read_results([place], space="ring")
+    order = read_teacher(place, folder / "ring.yaml").order(found.campaign.environment)
+    assert order is not None
+    measured = list(next(iter(found.measured.values())))
+    assert set(order.configs[:2]) <= set(measured)
+    assert len(measured) == 4
 
 
 def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_path: Path) -> None:
@@ -86,6 +106,7 @@ def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_pat
     assert space.count == 50
     with (folder / "ring.features.csv").open() as file:
         rows = list(csv.DictReader(file))
+    groups = ["groups_x", "groups_y", "groups_z"]
     tuned = [parameter.name for parameter in spec.parameters]
     points = {tuple(int(row[name]) for name in tuned) for row in rows}
     case = make_case(spec.host, spec.inputs[0])
@@ -93,8 +114,11 @@ def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_pat
         assert tuple(config[name] for name in tuned) in points
         (launch,) = case.launches(config, spec.functions)
         (row,) = (r for r in rows if all(int(r[name]) == config[name] for name in tuned))
+        assert list(launch.grid) == [int(row[name]) for name in groups]
         assert launch.group[0] * launch.grid[0] == float(row["global_size_x"])
-    assert list(rows[0])[len(tuned) :] == [*FEATURES, "design"]
+        told = [*FEATURES, "design"]
+        assert case.observed(config) == {name: float(row[name]) for name in told}
+    assert list(rows[0])[len(tuned) :] == [*groups, *told]
 
 
 def test_variants_compile_as_opencl_and_cuda(
@@ -180,3 +204,112 @@ def test_ones_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
     case = make_case(spec.host, spec.inputs[0])
     assert (case.arguments["x"] == np.arange(64, dtype=np.float32)).all()
     assert case.expected["result"][0] == 64  # 63 + 0 + 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ('{"x": np.arange(8)}', "inputs() must give `x`, an array of (64,), not one of (8,)"),
+        ('{"y": np.arange(size)}', "inputs() must give `x`, an array of (64,), not none"),
+    ],
+)
+def test_inputs_of_another_shape_are_told(own: Path, tmp_path: Path, given: str, told: str) -> None:
+    own.write_text(OWN.replace('{"x": np.arange(size)}', given))
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "1", "-o", str(folder)]) == 0
+    spec = load_spec(folder / "ring.yaml")
+    with pytest.raises(HostModuleError, match=re.escape(told)):
+        make_case(spec.host, spec.inputs[0])
+
+
+def test_a_file_may_be_any_python(own: Path, tmp_path: Path) -> None:
+    """A dataclass whose annotations are text looks its module up."""
+    own.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        + OWN
+        + "\n\n@dataclass\nclass Weights:\n    left: float = 1.0\n"
+    )
+    folder = str(tmp_path / "ring")
+    assert main(["explore", str(own), "--size", "64", "--count", "1", "-o", folder]) == 0
+
+
+CUBE = """\
+from harness.stencil import grid, map_, user_fun
+
+twice = user_fun("twice", "x", "2.0f * x")
+
+
+def expression(size):
+    return map_(lambda plane: map_(lambda row: map_(twice, row), plane), grid("x", 4, size, 32))
+
+
+def reference(arguments):
+    return 2 * arguments["x"]
+"""
+
+
+def test_a_folder_says_what_it_is_of_and_which_command_wrote_it(tmp_path: Path) -> None:
+    path = tmp_path / "cube.py"
+    path.write_text(CUBE)
+    folders = [tmp_path / "first", tmp_path / "again"]
+    command = [str(path), "--size", "16", "--count", "12", "--seed", "5"]
+    assert main(["explore", *command, "-o", str(folders[0])]) == 0
+    spec = load_spec(folders[0] / "cube.yaml")
+    assert spec.title.startswith("cube, 4 x 16 x 32, in ")
+    assert "/* cube, 4 x 16 x 32: one" in (folders[0] / "cube.cl").read_text()
+    written = (folders[0] / "cube.yaml").read_text().split("# Written by ")[1].split("\n")[0]
+    begin = shlex.split(written)
+    assert begin[:3] == ["python", "-m", "harness.stencil"]
+    assert main([*begin[3:], "-o", str(folders[1])]) == 0
+    texts = [[p.read_text() for p in sorted(f.rglob("*")) if p.is_file()] for f in folders]
+    assert texts[0] == texts[1]
+
+
+def test_cache_lines_are_counted_exactly_where_that_is_asked_for(tmp_path: Path) -> None:
+    """Loads beside a line cross into another; the paper's mode does not tell."""
+    lines = []
+    for mode in ("published", "exact"):
+        folder = tmp_path / mode
+        command = ["explore", "jacobi2d_5pt", "--size", "64", "--count", "1", "-o", str(folder)]
+        assert main([*command, "--cache-lines", mode]) == 0
+        with (folder / "jacobi2d_5pt.features.csv").open() as file:
+            lines += [float(row["cache_lines"]) for row in csv.DictReader(file)]
+    assert lines[0] == 1 < lines[1] < 2
+
+
+def test_a_space_has_more_variants_than_constraints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that ten thousand points fit into the thousand constraints that it may have."""
+    monkeypatch.setattr(explore, "THREADS_A_VARIANT", 2)
+    folder = tmp_path / "many"
+    command = ["explore", "srad1", "--size", "96", "--count", "60", "-o", str(folder)]
+    assert main(command) == 0
+    assert "60 points of 3" in capsys.readouterr().out
+    spec = load_spec(folder / "srad1.yaml")
+    assert len(spec.constraints) < 30 / 3
+    space = Space.of(spec, spec.inputs[0], None)
+    with (folder / "srad1.features.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    tuned = [parameter.name for parameter in spec.parameters]
+    found = {tuple(config[name] for name in tuned) for config in space}
+    assert found == {tuple(int(row[name]) for name in tuned) for row in rows}
+    assert len(found) == 60
+    monkeypatch.setattr(explorer, "MAX_BYTES", 1000)
+    assert main([*command[:-1], str(tmp_path / "more")]) == 2
+    assert "60 points are more than a space has room for; ask for" in capsys.readouterr().err
+
+
+def test_iterations_are_explored_like_what_they_stand_for(own: Path, tmp_path: Path) -> None:
+    """Three steps of the ring, in one kernel."""
+    text = OWN.replace("import grid,", "import grid, iterate,")
+    text = text.replace("def expression(size):", "def step(x):")
+    text = text.replace('"wrap", grid("x", size)', '"wrap", x')
+    text += """
+
+def expression(size):
+    return iterate(3, step, grid("x", size))
+"""
+    own.write_text(text)
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "9", "-o", str(folder)]) == 0

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import random
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.command import run_command
 from harness.errors import UsageError
+from harness.spec.document import MAX_BYTES
 from harness.stencil.definition import load_definition, program_names
 from harness.stencil.explore import explore
-from harness.stencil.space_files import MOST_VARIANTS, files, function_name
+from harness.stencil.space_files import files, function_name
 
 _EPILOG = """\
 A stencil is a Python file with an expression and a reference; docs/stencil.md teaches it.
@@ -43,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER",
                         help="a new folder (default NAME_SIZE)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default 0)")
+    parser.add_argument("--cache-lines", choices=("published", "exact"), default="published",
+                        help="how features count them: `published`, of one warp (default); "
+                        "`exact`, of all, which takes seconds a point on large grids")  # fmt: skip
     return parser
 
 
@@ -68,15 +73,23 @@ def _explore(args: argparse.Namespace) -> int:
             f"{args.size} is too small, or no map computes its result"
         )
     points = sum(len(variant.kernels) for variant in variants)
-    if len(variants) > MOST_VARIANTS:
-        raise UsageError(f"{points} points are of {len(variants)} variants, and a space has "
-                         f"{MOST_VARIANTS} at most; ask for fewer with --count")  # fmt: skip
-    _write(folder, files(definition, args.size, variants))
+    space = Path(f"{definition.name}.yaml")
+    is_exact = args.cache_lines == "exact"
+    texts = files(definition, args.size, variants, _command(args), is_exact)
+    if len(texts[space]) > MAX_BYTES:
+        raise UsageError(f"{points} points are more than a space has room for; ask for fewer with "
+                         "--count")  # fmt: skip
+    _write(folder, texts)
     fewer = "" if points == args.count else f"; no more of the {args.count} were found"
     print(f"{points} points of {len(variants)} variants{fewer}")
-    space = folder / f"{definition.name}.yaml"
-    print(f"wrote {space}; tune it: python -m harness.tune {space}")
+    print(f"wrote {folder / space}; tune it: python -m harness.tune {folder / space}")
     return 0
+
+
+def _command(args: argparse.Namespace) -> str:
+    options = ["--size", str(args.size), "--count", str(args.count), "--seed", str(args.seed)]
+    options += ["--cache-lines", "exact"] if args.cache_lines == "exact" else []
+    return shlex.join(["python", "-m", "harness.stencil", "explore", args.stencil, *options])
 
 
 def _write(folder: Path, texts: dict[Path, str]) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -29,6 +31,10 @@ class Variable:
     def value(self, values: Mapping[str, Any], is_padded: bool) -> Any:
         """Its value, from the values by name."""
         return values[self.name]
+
+    def replaced(self, atom: Atom, by: Index) -> Index:
+        """Itself: there is nothing within."""
+        return index_of(self)
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,13 @@ class Operation:
         if not is_padded and self.kind in PADDINGS:
             return inner
         return _VALUES[self.kind](inner, self.by)
+
+    def replaced(self, atom: Atom, by: Index) -> Index:
+        """The same of its sum with `by` in place of an atom."""
+        inner = self.inner.replaced(atom, by)
+        if self.kind in PADDINGS:
+            return inner.padded(self.kind, self.by)
+        return inner // self.by if self.kind == "/" else inner % self.by
 
 
 Atom = Variable | Operation
@@ -96,7 +109,7 @@ class Index:
 
     def __floordiv__(self, by: int) -> Index:
         whole, rest = self._parted(by)
-        if rest.low >= 0 and rest.high < by:
+        if rest.is_within(by):
             return whole
         if len(rest.terms) == 1 and rest.constant == 0:
             (atom, coefficient), *_ = rest.terms
@@ -106,7 +119,7 @@ class Index:
 
     def __mod__(self, by: int) -> Index:
         _, rest = self._parted(by)
-        if rest.low >= 0 and rest.high < by:
+        if rest.is_within(by):
             return rest
         return _operation("%", rest, by, 0, by - 1)
 
@@ -118,9 +131,17 @@ class Index:
 
     def padded(self, kind: str, length: int) -> Index:
         """Brought into 0 .. length - 1 by one of PADDINGS; it may lie at most `length` outside."""
-        if self.low >= 0 and self.high < length:
+        if self.is_within(length):
             return self
         return _operation(kind, self, length, 0, length - 1)
+
+    def replaced(self, atom: Atom, by: Index) -> Index:
+        """The same sum with another in place of an atom, wherever it stands."""
+        total = constant(self.constant)
+        for own, coefficient in self.terms:
+            new = by if own == atom else own.replaced(atom, by)
+            total = total + new * coefficient
+        return total
 
     def is_within(self, length: int) -> bool:
         """Whether it surely lies in 0 .. length - 1."""
@@ -183,7 +204,8 @@ def _sum(coefficients: dict[Atom, int], added: int) -> Index:
     for atom in list(coefficients):
         # x / d * d + x % d is x.
         if isinstance(atom, Operation) and atom.kind == "%" and atom in coefficients:
-            whole = Operation("/", atom.inner, atom.by, *_halved(atom))
+            low, high = atom.inner.low // atom.by, atom.inner.high // atom.by
+            whole = Operation("/", atom.inner, atom.by, low, high)
             times = coefficients[atom]
             if coefficients.get(whole) == times * atom.by:
                 del coefficients[atom], coefficients[whole]
@@ -191,10 +213,6 @@ def _sum(coefficients: dict[Atom, int], added: int) -> Index:
     terms = [(atom, c) for atom, c in coefficients.items() if c]
     terms.sort(key=lambda term: (-abs(term[1]), term[0].text))
     return Index(tuple(terms), added)
-
-
-def _halved(atom: Operation) -> tuple[int, int]:
-    return atom.inner.low // atom.by, atom.inner.high // atom.by
 
 
 def _operation(kind: str, inner: Index, by: int, low: int, high: int) -> Index:
@@ -240,9 +258,7 @@ def _mirrored(inner: Any, length: int) -> Any:
 _VALUES: dict[str, Callable[[Any, int], Any]] = {
     "/": lambda inner, by: inner // by,
     "%": lambda inner, by: inner % by,
-    "clamp": lambda inner, length: (
-        inner * (inner >= 0) * (inner < length) + (length - 1) * (inner >= length)
-    ),
+    "clamp": lambda inner, length: np.clip(inner, 0, length - 1),
     "mirror": _mirrored,
     "wrap": lambda inner, length: inner % length,
 }

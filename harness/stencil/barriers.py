@@ -32,12 +32,12 @@ class _Use:
 
 def with_barriers(block: list[Statement]) -> list[Statement]:
     """The statements, with barriers between them."""
-    done, _, _ = _passed(block)
-    return done
+    return _passed(block)[0]
 
 
-def _passed(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use]:
-    """The statements with barriers, what they use before their first one, and since their last."""
+def _passed(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use, bool]:
+    """The statements with barriers, what they use before their first one and since their last, and
+    whether there is one."""
     done: list[Statement] = []
     first, since, met = _Use(), _Use(), False
     for statement in block:
@@ -47,14 +47,12 @@ def _passed(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use]:
             since, met = _Use(), True
         if not met:
             first.add(begin)
-        since = end if has_barrier else _both(since, end)
-        met = met or has_barrier
+        if has_barrier:
+            since, met = end, True
+        else:
+            since.add(end)
         done.append(statement)
-    return done, first, since
-
-
-def _both(one: _Use, other: _Use) -> _Use:
-    return _Use(one.read | other.read, one.written | other.written)
+    return done, first, since, met
 
 
 def _one(statement: Statement) -> tuple[Statement, _Use, _Use, bool]:
@@ -62,17 +60,10 @@ def _one(statement: Statement) -> tuple[Statement, _Use, _Use, bool]:
     if not isinstance(statement, Loop) or statement.kind == "local":
         used = _used(statement)
         return statement, used, used, False
-    body, first, since = _passed(statement.body)
+    body, first, since, met = _passed(statement.body)
     if statement.form == "for" and since.conflicts(first):
-        body, since = [*body, Barrier()], _Use()
-    has_barrier = any(isinstance(x, Barrier) or _holds_barrier(x) for x in body)
-    return replace(statement, body=body), first, since, has_barrier
-
-
-def _holds_barrier(statement: Statement) -> bool:
-    return isinstance(statement, Loop) and any(
-        isinstance(x, Barrier) or _holds_barrier(x) for x in statement.body
-    )
+        body, since, met = [*body, Barrier()], _Use(), True
+    return replace(statement, body=body), first, since, met
 
 
 def _used(statement: Statement) -> _Use:

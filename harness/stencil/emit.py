@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.stencil.arith import Index
 from harness.stencil.ir import UserFun
 from harness.stencil.lower import ID_NAMES
 from harness.stencil.nest import (
@@ -105,12 +106,13 @@ class _Writer:
             body = "return i < 0 ? -1 - i : i < length ? i : 2 * length - 1 - i;"
             yield f"{head}\n{_INDENT}{body}\n}}"
         found: dict[str, UserFun] = {}
+        others = {self._kernel.name, *(buffer.name for buffer in self._kernel.inputs)}
         for term in _terms(self._kernel.body):
             for part in terms_of(term):
                 if isinstance(part, Call):
                     known = found.setdefault(part.function.name, part.function)
-                    if known != part.function or known.name == self._kernel.name:
-                        raise StencilError(f"two functions are called {known.name}; rename one")
+                    if known != part.function or known.name in others:
+                        raise StencilError(f"{known.name} is the name of two things; rename one")
         yield from map(self._function, found.values())
 
     def _mirrors(self) -> bool:
@@ -222,15 +224,15 @@ def _term(term: Term) -> str:
         return term.index.text
     if isinstance(term, Call):
         return f"{term.function.name}({', '.join(map(_term, term.arguments))})"
-    tests = [test for index, length in term.bounds for test in _tests(index.text, index, length)]
+    tests = [test for index, length in term.bounds for test in _tests(index, length)]
     return f"({' && '.join(tests)} ? {_term(term.term)} : {term.otherwise.text})"
 
 
-def _tests(text: str, index: object, length: int) -> Iterator[str]:
-    if index.low < 0:  # type: ignore[attr-defined]
-        yield f"{text} >= 0"
-    if index.high >= length:  # type: ignore[attr-defined]
-        yield f"{text} < {length}"
+def _tests(index: Index, length: int) -> Iterator[str]:
+    if index.low < 0:
+        yield f"{index.text} >= 0"
+    if index.high >= length:
+        yield f"{index.text} < {length}"
 
 
 def _loops(block: list[Statement]) -> Iterator[Loop]:

@@ -120,8 +120,8 @@ def derive(expression: Node, rng: random.Random) -> Node | None:
 
 
 def fused(expression: Node) -> Node:
-    """The expression without maps of maps, and reductions of maps."""
-    for rule in (rules.fuse_maps, rules.fuse_reduce):
+    """The expression without iterations, maps of maps, and reductions of maps."""
+    for rule in (rules.written_out, rules.fuse_maps, rules.fuse_reduce):
         while (new := next(rules.everywhere(rule, expression), None)) is not None:
             expression = new
     return expression

@@ -8,12 +8,17 @@ Cache lines are those that the threads of a warp touch with one access, on avera
 to global memory. In the paper's mode one warp is looked at, at an inner point where padding does
 nothing, and lines are told apart by their distance to the first thread's address. In exact mode
 these are the lines of all warps at all their turns, which takes as long as there are accesses.
+
+Three things of the paper are put right: its Algorithm 1 counts a store for each argument of a call,
+and not one for its result; its section 4.2.3 has 8 lines where a warp, split by 4, touches 4; and a
+warp is 32 threads in their linear order, which span rows where a group is less than 32 wide.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.stencil.arith import Index, Variable
+from harness.stencil.arith import Index, Operation, Variable
 from harness.stencil.nest import (
     Barrier,
     Call,
@@ -34,7 +39,7 @@ from harness.stencil.nest import (
     Store,
     Term,
 )
-from harness.stencil.types import size_bytes
+from harness.stencil.types import ELEMENT_BYTES, size_bytes
 
 FEATURES = (
     "global_size_x",
@@ -55,7 +60,7 @@ FEATURES = (
 )
 WARP = 32
 LINE_BYTES = 128
-ELEMENT_BYTES = 4
+_ZERO = Variable("", 0, 0)
 Bounds = tuple[tuple[Index, int], ...]
 
 
@@ -145,19 +150,44 @@ def _share(bounds: Bounds) -> Fraction:
             together += near
             left = [b for b in left if b not in near]
             known.update(v for b in near for v in b[0].variables())
-        share *= _joint_share(together, sorted(known, key=lambda v: v.name))
+        share *= _joint_share(together)
     return share
 
 
-def _joint_share(bounds: list[tuple[Index, int]], variables: list[Variable]) -> Fraction:
-    ranges = [np.arange(v.low, v.high + 1) for v in variables]
-    grids = np.meshgrid(*ranges, indexing="ij", sparse=True)
-    values = {v.name: grid for v, grid in zip(variables, grids, strict=True)}
-    held = np.ones([len(r) for r in ranges], dtype=bool)
+def _joint_share(bounds: list[tuple[Index, int]]) -> Fraction:
+    """For each value of the variables that some bounds share, each bound holds for as many values
+    of its own ones, whatever those of the others are."""
+    uses = Counter(v for index, _ in bounds for v in set(index.variables()))
+    shared = [v for v, times in uses.items() if times > 1]
+    held: Any = 1
     for index, length in bounds:
-        place = index.value(values)
-        held &= (place >= 0) & (place < length)
-    return Fraction(int(np.count_nonzero(held)), held.size)
+        held = held * _held(index, length, shared)
+    return Fraction(int(held.sum()), math.prod(v.high - v.low + 1 for v in uses))
+
+
+def _held(index: Index, length: int, shared: list[Variable]) -> Any:
+    """How many values of its other variables satisfy a bound, for each value of the shared ones.
+
+    The variable with most values is not gone through: it may lie between two of them.
+    """
+    within = {v for a, _ in index.terms if isinstance(a, Operation) for v in a.inner.variables()}
+    free = [
+        (a, c) for a, c in index.terms
+        if isinstance(a, Variable) and a not in within and a not in shared
+    ]  # fmt: skip
+    widest, factor = max(free, key=lambda t: t[0].high - t[0].low, default=(_ZERO, 1))
+    low, high = sorted((widest.low * factor, widest.high * factor))
+    rest = Index(tuple(t for t in index.terms if t[0] != widest), index.constant)
+    own = [v for v in set(rest.variables()) if v not in shared]
+    ranges = [np.arange(v.low, v.high + 1) for v in (*shared, *own)]
+    values = {v.name: g for v, g in zip((*shared, *own), np.ix_(*ranges), strict=True)}
+    place = np.zeros((1,) * len(ranges), dtype=np.int64) + rest.value(values)
+    factor = abs(factor)
+    # From the least multiple of the factor at which place + multiple is 0 or more.
+    least = np.maximum(low // factor, -(place // factor))
+    most = np.minimum(high // factor, (length - 1 - place) // factor)
+    held = np.maximum(most - least + 1, 0)
+    return held.sum(axis=tuple(range(len(shared), len(ranges))))
 
 
 # ---------------------------------------------------------------------------------- cache lines

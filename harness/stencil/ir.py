@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from harness.stencil.names import check_name
 from harness.stencil.types import FLOAT, INT, Array, Scalar, StencilError, Tuple, Type, leaf
 
 _numbers = itertools.count()
@@ -20,7 +21,8 @@ CONSTANT = "constant"
 MODES = (CONSTANT, "clamp", "mirror", "wrap")
 PARALLEL = ("global", "workgroup", "local")
 KINDS = ("any", *PARALLEL, "seq", "unroll")
-"""How a map or a reduce goes: `any` is not decided yet."""
+"""How a map goes: `any` is not decided yet."""
+REDUCTIONS = ("any", "seq", "unroll")
 SPACES = ("global", "local", "private")
 
 
@@ -70,7 +72,12 @@ def user_fun(
     result: Scalar = FLOAT,
 ) -> UserFun:
     """A function of numbers: `user_fun("add", "x y", "x + y")`; float unless `types` says so."""
-    names = tuple(parameters.split())
+    names, where = tuple(parameters.split()), f"user_fun({name!r}, {parameters!r}, ...)"
+    check_name(name, where, is_function=True)
+    for parameter in names:
+        check_name(parameter, where)
+    if len(set(names)) < len(names):
+        raise StencilError(f"{where}: expected parameters of different names")
     return UserFun(name, names, body, types or (FLOAT,) * len(names), result)
 
 
@@ -96,6 +103,13 @@ def _array(node: Node) -> Array:
     if not isinstance(node.type, Array):
         raise _Unfit(f"expected an array, but `{_short(node)}` is {node.type}")
     return node.type
+
+
+def _nested(node: Node) -> tuple[Array, Array]:
+    outer = _array(node)
+    if not isinstance(outer.element, Array):
+        raise _Unfit(f"expected an array of arrays, not {outer}")
+    return outer, outer.element
 
 
 def _require(holds: bool, told: str) -> None:
@@ -133,6 +147,7 @@ def _type_map(data: tuple[Any, ...], fun: Node, x: Node) -> Type:
 
 
 def _type_reduce(data: tuple[Any, ...], fun: Node, start: Node, x: Node) -> Type:
+    _require(data[0] in REDUCTIONS, f"it is {', '.join(REDUCTIONS)}, but not {data[0]!r}")
     _require(isinstance(start.type, Scalar), f"it reduces to a number, not to {start.type}")
     _takes(fun, start.type, _array(x).element)
     _require(fun.type == start.type, f"the function gives {fun.type}, not {start.type}")
@@ -161,16 +176,12 @@ def _type_split(data: tuple[Any, ...], x: Node) -> Type:
 
 
 def _type_join(data: tuple[Any, ...], x: Node) -> Type:
-    outer = _array(x)
-    _require(isinstance(outer.element, Array), f"expected an array of arrays, not {outer}")
-    inner: Any = outer.element
+    outer, inner = _nested(x)
     return Array(inner.element, inner.length * outer.length)
 
 
 def _type_transpose(data: tuple[Any, ...], x: Node) -> Type:
-    outer = _array(x)
-    _require(isinstance(outer.element, Array), f"expected an array of arrays, not {outer}")
-    inner: Any = outer.element
+    outer, inner = _nested(x)
     return Array(Array(inner.element, outer.length), inner.length)
 
 

@@ -6,26 +6,20 @@ Python has as well end in `_`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from harness.stencil.ir import Node, UserFun, fun, make
-from harness.stencil.types import FLOAT, Array, Scalar, StencilError, Type
+from harness.stencil.names import check_name
+from harness.stencil.types import FLOAT, Array, StencilError, Type, in_c
 
 F = Callable[..., Node]
 Pair = tuple[int, int]
 
-_TAKEN = re.compile(
-    "result|min|max|mirror|kernel|global|local|private|constant|half|float|int|char|short|long|"
-    "double|signed|unsigned|const|static|inline|if|else|for|while|do|switch|case|return"
-)
 
-
-def grid(name: str, *lengths: int, of: Scalar = FLOAT) -> Node:
-    """An input array, its outermost length first."""
-    if not name.isidentifier() or _TAKEN.fullmatch(name):
-        raise StencilError(f"grid({name!r}, ...): expected a name that kernels do not have yet")
-    kind: Type = of
+def grid(name: str, *lengths: int) -> Node:
+    """An input array of float, its outermost length first."""
+    check_name(name, f"grid({name!r}, ...)")
+    kind: Type = FLOAT
     for length in reversed(lengths):
         kind = Array(kind, length)
     return make("input", (), (name, kind))
@@ -33,7 +27,7 @@ def grid(name: str, *lengths: int, of: Scalar = FLOAT) -> Node:
 
 def number(value: float) -> Node:
     """A constant of type float."""
-    return make("number", (), (f"{float(value)!r}f", FLOAT))
+    return make("number", (), (in_c(value), FLOAT))
 
 
 def map_(f: F, x: Node, kind: str = "any", dim: int = 0) -> Node:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 
 from harness.stencil.arith import Index, Variable, constant, index_of
 from harness.stencil.barriers import with_barriers
@@ -28,7 +29,7 @@ from harness.stencil.nest import (
     Store,
     Term,
 )
-from harness.stencil.types import INT, Array, Scalar, StencilError, Type
+from harness.stencil.types import FLOAT, INT, Array, Scalar, StencilError, Type, in_c
 from harness.stencil.views import (
     REARRANGING,
     Parts,
@@ -55,6 +56,7 @@ def lower(name: str, expression: Node, ndrange: NdRange) -> Kernel:
     return _Lowering(expression, ndrange).kernel(name)
 
 
+@lru_cache(maxsize=1)  # for all the thread configurations of one expression
 def parallel_extents(expression: Node) -> dict[tuple[str, int], int]:
     """Of each kind and dimension that work is shared over, the most elements."""
     found: dict[tuple[str, int], int] = {}
@@ -155,7 +157,7 @@ class _Lowering:
                 return row.at(place.padded(mode, length))
             if place.is_within(length):
                 return row.at(place)
-            return inside(row.at(place), (place, length), Number(f"{value!r}f", Scalar("float")))
+            return inside(row, place, Number(in_c(value), FLOAT))
 
         return Row(length + left + right, padded)
 

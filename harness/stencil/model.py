@@ -153,7 +153,7 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
         found.append(
             dict(zip(GROUP, group, strict=True))
             | {
-                "correlation": float(spearmanr(told, true).statistic) if told.std() > 0 else 0.0,
+                "correlation": float(spearmanr(told, true).statistic) if np.ptp(told) > 0 else 0.0,
                 "runs": runs_to_good(good, told),
                 "random_runs": runs_at_random(good),
                 "points": len(rows),

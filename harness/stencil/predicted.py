@@ -3,7 +3,6 @@ be fast."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +27,10 @@ class Order:
 
 
 def training_table(
-    found: Sequence[Results], without: str | None = None, environment: Environment | None = None
+    found: Sequence[Results], environment: Environment, without: str | None = None
 ) -> pd.DataFrame:
-    """The points of stencils that results databases hold, as `harness.stencil.model` wants them:
-    of one environment if one is given, and without one program."""
+    """The points of stencils that results databases hold of an environment, as
+    `harness.stencil.model` wants them; without those of one program, if one is given."""
     parts = [
         table_of(
             results.campaign.space_name,
@@ -42,7 +41,7 @@ def training_table(
         for results in found
         for given, measured in results.measured.items()
         if results.campaign.space_name != without
-        and environment in (None, results.campaign.environment)
+        and results.campaign.environment == environment
         and _is_stencil(given, list(measured.values()))
     ]
     table: pd.DataFrame = pd.concat(parts, ignore_index=True) if parts else table_of("", 0, [])
@@ -55,12 +54,10 @@ def _is_stencil(given: Input, measured: Sequence[Measurement]) -> bool:
 
 def read_points(path: Path) -> tuple[list[Config], pd.DataFrame]:
     """The configurations of NAME.features.csv beside a stencil's space, and their features."""
-    with path.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    tuned = [name for name in rows[0] if name.isupper()]
-    configs = [Config({name: int(row[name]) for name in tuned}) for row in rows]
-    columns = [*FEATURES, "design"]
-    return configs, pd.DataFrame({name: [float(row[name]) for row in rows] for name in columns})
+    points = pd.read_csv(path)
+    tuned = [name for name in points.columns if name.isupper()]
+    configs = [Config(row) for row in points[tuned].to_dict("records")]
+    return configs, points
 
 
 def predicted_order(known: pd.DataFrame, path: Path) -> Order | None:
@@ -94,7 +91,7 @@ class Teacher:
     def order(self, environment: Environment) -> Order | None:
         """The order by what is known of other stencils in an environment; None where nothing
         is."""
-        table = training_table(self.found, self.space.stem, environment)
+        table = training_table(self.found, environment, self.space.stem)
         return predicted_order(table, _points_of(self.space))
 
 

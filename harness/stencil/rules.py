@@ -7,6 +7,7 @@ expression is carried out; the others rearrange what it computes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from harness.stencil.ir import Node, apply, make, subexpressions, substitute
@@ -69,6 +70,15 @@ def interchange(node: Node) -> Iterator[Node]:
         return
     turned = map_(lambda column: map_(f, column), transpose(node.children[1]))
     yield transpose(turned)
+
+
+def written_out(node: Node) -> Iterator[Node]:
+    """iterate(n, f, x) = f(... f(x))."""
+    if node.op == "iterate":
+        function, x = node.children
+        for _ in range(node.data[0]):
+            x = apply(function, x)
+        yield x
 
 
 def fuse_maps(node: Node) -> Iterator[Node]:
@@ -162,8 +172,9 @@ def match_slide2d(x: Node) -> tuple[tuple[int, int], tuple[int, int], Node] | No
     if not (x.op == "map" and x.children[1].op == "slide"):
         return None
     (high, down), body = x.children[1].data, x.children[0].body
-    inner = body.children[0].children[0].body if _transposes_rows(body) else None
-    if inner is None or inner.op != "slide":
+    is_turned = body.op == "transpose" and body.children[0].op == "map"
+    inner = body.children[0].children[0].body if is_turned else body
+    if inner.op != "slide":
         return None
     made = slide2d((high, inner.data[0]), (down, inner.data[1]), x.children[1].children[0])
     if made.key != x.key:
@@ -177,10 +188,6 @@ def match_zip2d(x: Node) -> tuple[Node, ...] | None:
         arrays = x.children[1].children
         return arrays if zip2d(*arrays).key == x.key else None
     return None
-
-
-def _transposes_rows(body: Node) -> bool:
-    return body.op == "transpose" and body.children[0].op == "map"
 
 
 # ------------------------------------------------------------------------ how it is carried out
@@ -238,16 +245,11 @@ def _with_next(node: Node, new: Node) -> Node:
     return make(node.op, (*node.children[:-1], new), node.data)
 
 
-def reused(function: Node) -> list[Node]:
-    """What of its parameter a function slides windows over: the parameter or parts of it."""
-    (parameter,) = function.data
-    found: dict[str, Node] = {}
-    for node in subexpressions(function.body):
-        if node.op == "slide":
-            array = node.children[0]
-            if array is parameter or (array.op == "get" and array.children[0] is parameter):
-                found.setdefault(_place_of(array), array)
-    return [found[name] for name in sorted(found)]
+def reused(function: Node) -> dict[str, Node]:
+    """What of its parameter a function slides windows over, by name: the parameter or its parts."""
+    slid = [x.children[0] for x in subexpressions(function.body) if x.op == "slide"]
+    found = {_part(array, function.data[0]): array for array in slid}
+    return {name: found[name] for name in sorted(n for n in found if n is not None)}
 
 
 def in_local(arrays: Sequence[str], dims: Sequence[int]) -> Rule:
@@ -258,7 +260,7 @@ def in_local(arrays: Sequence[str], dims: Sequence[int]) -> Rule:
         if node.op != "map" or node.data[0] != "workgroup":
             return
         function = node.children[0]
-        chosen = [x for x in reused(function) if _place_of(x) in arrays]
+        chosen = [x for name, x in reused(function).items() if name in arrays]
         if len(chosen) == len(arrays) > 0 and all(len(shape(x.type)) >= len(dims) for x in chosen):
             copied = [(x, to_local(_copy(x, _copy_kinds(x, dims)))) for x in chosen]
             yield _around(node, copied)
@@ -274,7 +276,7 @@ def in_private(node: Node) -> Iterator[Node]:
     arrays = [parameter]
     if isinstance(parameter.type, Tuple):
         arrays = [get(k, parameter) for k in range(len(parameter.type.parts))]
-    chosen = [x for x in arrays if shape(x.type) and _count(x) <= 25]
+    chosen = [x for x in arrays if shape(x.type) and math.prod(shape(x.type)) <= 25]
     chosen = [x for x in chosen if not isinstance(leaf(x.type), Tuple)]
     if chosen and not shape(node.children[0].type):
         kinds = [[("unroll", 0)] * len(shape(x.type)) for x in chosen]
@@ -285,23 +287,23 @@ def in_private(node: Node) -> Iterator[Node]:
 def unrolled(node: Node) -> Iterator[Node]:
     """A reduction, or a map in sequence, of at most 25 elements written out."""
     kinds = {"reduce": ("any", "seq"), "map": ("seq",)}
-    if node.op in kinds and node.data[0] in kinds[node.op] and _turns(node) <= 25:
+    if node.op in kinds and node.data[0] in kinds[node.op] and _length(node.children[-1]) <= 25:
         yield make(node.op, node.children, ("unroll", 0))
 
 
 def names_of(node: Node) -> list[str]:
     """What `in_local` can copy within the innermost groups."""
     groups = [x for x in subexpressions(node) if x.op == "map" and x.data[0] == "workgroup"]
-    return [_place_of(x) for x in reused(groups[-1].children[0])] if groups else []
+    return list(reused(groups[-1].children[0])) if groups else []
 
 
 def _around(node: Node, copied: Sequence[tuple[Node, Node]]) -> Node:
     """A map whose function first computes some places into memory."""
     function = node.children[0]
-    body = function.body
+    body, (parameter,) = function.body, function.data
     for array, copy in copied:
-        name = _place_of(array)
-        same = [x for x in subexpressions(body) if _is_place(x, function.data[0], name)]
+        name = _part(array, parameter)
+        same = [x for x in subexpressions(body) if _part(x, parameter) == name]
         body = _with_own(body, same, copy)
     return make("map", (make("fun", (body,), function.data), node.children[1]), node.data)
 
@@ -313,15 +315,11 @@ def _with_own(body: Node, places: Sequence[Node], copy: Node) -> Node:
     return let(within, copy)
 
 
-def _is_place(node: Node, parameter: Node, name: str) -> bool:
-    if name == "":
-        return node is parameter
-    return node.op == "get" and node.children[0] is parameter and str(node.data[0]) == name
-
-
-def _place_of(array: Node) -> str:
-    """A name for a parameter, "", or for a part of it, its number."""
-    return str(array.data[0]) if array.op == "get" else ""
+def _part(node: Node, parameter: Node) -> str | None:
+    """A name for a parameter, "", or for a part of it, its number; None for anything else."""
+    if node.op == "get" and node.children[0] is parameter:
+        return str(node.data[0])
+    return "" if node is parameter else None
 
 
 def _copy_kinds(array: Node, dims: Sequence[int]) -> list[tuple[str, int]]:
@@ -363,14 +361,3 @@ def _function2d(node: Node) -> Callable[[Node], Node] | None:
 def _length(node: Node) -> int:
     assert isinstance(node.type, Array)
     return node.type.length
-
-
-def _turns(node: Node) -> int:
-    return node.children[-1].type.length  # type: ignore[union-attr]
-
-
-def _count(node: Node) -> int:
-    total = 1
-    for length in shape(node.type):
-        total *= length
-    return total

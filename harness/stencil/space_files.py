@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import operator
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,24 +19,29 @@ from harness.stencil.emit import DIALECTS, Dialect, emit
 from harness.stencil.explore import Variant, design
 from harness.stencil.features import FEATURES, features
 from harness.stencil.ir import show
-from harness.stencil.lower import parallel_extents
 from harness.stencil.ndrange import Threads
-from harness.stencil.types import Array, Type
 
-MOST_VARIANTS = 1000
-"""A space has no more constraints."""
+_CONSTRAINT_LENGTH = 800
+"""Of what a constraint says of its variants, in characters; 1,000 are the most of all, and a space
+has no more than 1,000 constraints."""
 
 
-def files(definition: Definition, size: int, variants: Sequence[Variant]) -> dict[Path, str]:
-    """The folder's files by path within it."""
-    made = _Space(definition, size, variants)
+def files(
+    definition: Definition,
+    size: int,
+    variants: Sequence[Variant],
+    command: str,
+    exact_lines: bool = False,
+) -> dict[Path, str]:
+    """The folder's files by path within it; `command` is what asked for them."""
+    made = _Space(definition, size, variants, command)
     name = definition.name
     written = {Path(f"{name}.yaml"): made.yaml(), Path(f"{name}.py"): made.host()}
     for dialect in DIALECTS:
         written[Path(name + dialect.suffix)] = made.chooser(dialect)
         for number, variant in enumerate(variants):
             written[made.variant_path(number, dialect)] = made.variant(number, variant, dialect)
-    written[Path(f"{name}.features.csv")] = made.features()
+    written[Path(f"{name}.features.csv")] = made.features(exact_lines)
     return written
 
 
@@ -44,10 +51,17 @@ def function_name(definition: Definition) -> str:
 
 
 class _Space:
-    def __init__(self, definition: Definition, size: int, variants: Sequence[Variant]) -> None:
+    def __init__(
+        self, definition: Definition, size: int, variants: Sequence[Variant], command: str
+    ) -> None:
         self._definition = definition
         self._size = size
         self._variants = variants
+        self._command = command
+        kernel = next(iter(variants[0].kernels.values()))
+        self._inputs = {buffer.name: buffer.shape for buffer in kernel.inputs}
+        self._result = kernel.output.shape
+        self._title = f"{definition.name}, {' x '.join(map(str, self._result))}"
         used = [t.local for v in variants for t in v.kernels]
         self._axes = [0] + [axis for axis in (1, 2) if any(local[axis] > 1 for local in used)]
 
@@ -58,7 +72,7 @@ class _Space:
 
     def chooser(self, dialect: Dialect) -> str:
         names = ", ".join(self._launch_names())
-        lines = [f"/* {self._definition.name}, {self._size} x {self._size}: one of its variants,"]
+        lines = [f"/* {self._title}: one of its variants,"]
         lines += [f" * launched as {names} say. */"]
         lines += [f"#ifndef LOCAL_{d}\n#define LOCAL_{d} 1\n#endif" for d in "XYZ"]
         for number in range(len(self._variants)):
@@ -97,14 +111,13 @@ class _Space:
     def yaml(self) -> str:
         name, variants = self._definition.name, self._variants
         points = sum(len(v.kernels) for v in variants)
-        title = f"{name}, {self._size} x {self._size}, in {len(variants)} variants"
         default = next(iter(variants[0].kernels))
         rows = [self._launch_values(t) for v in variants for t in v.kernels]
         lines = [
             f"# {points} points: variants of a stencil, each with some thread configurations.",
-            f"# Written by python -m harness.stencil explore {name} --size {self._size}",
+            f"# Written by {self._command}",
             f"name: {name}",
-            f"title: {title}",
+            f"title: {self._title}, in {len(variants)} variants",
             "kernel:",
             f"  function: [{function_name(self._definition)}]",
             f"  source: {{opencl: {name}.cl, cuda: {name}.cu}}",
@@ -118,7 +131,7 @@ class _Space:
             start = self._launch_values(default)[place]
             lines += [f"  {parameter}: {{values: {values}, role: launch, default: {start}}}"]
         lines += [
-            "# The thread configurations of each variant, spelled as one number.",
+            "# The thread configurations of each variant: the digits of all as one number.",
             "constraints:",
         ]
         lines += [f"  - {line}" for line in self._constraints()]
@@ -132,64 +145,53 @@ class _Space:
 
     def _constraints(self) -> Iterator[str]:
         names = self._launch_names()
-        # Four digits a size, and one for the coarsening.
-        factors = [10 ** (4 * place + 1) for place in reversed(range(len(names) - 1))] + [1]
+        variants = [[self._launch_values(t) for t in v.kernels] for v in self._variants]
+        digits = [len(str(max(c))) for c in zip(*itertools.chain(*variants), strict=True)]
+        factors = [10 ** sum(digits[place + 1 :]) for place in range(len(names))]
         spelled = " + ".join(
             f"{factor} * {name}" if factor > 1 else name
             for factor, name in zip(factors, names, strict=True)
         )
-        for number, variant in enumerate(self._variants):
-            codes = sorted(
-                sum(f * v for f, v in zip(factors, self._launch_values(t), strict=True))
-                for t in variant.kernels
-            )
-            yield f"VARIANT != {number} or {spelled} in {codes}"
+        allowed = []
+        for number, points in enumerate(variants):
+            codes = sorted(sum(map(operator.mul, factors, point)) for point in points)
+            allowed.append(f"VARIANT == {number} and {spelled} in {codes}")
+        together = max(1, _CONSTRAINT_LENGTH // max(map(len, allowed)))
+        for first in range(0, len(allowed), together):
+            some = allowed[first : first + together]
+            others = f"VARIANT < {first} or VARIANT > {first + len(some) - 1}"
+            yield " or ".join([others, *some])
         local = " * ".join(n for n in names if n.startswith("LOCAL"))
         yield f"{local} <= max_group_size"
 
     # --------------------------------------------------------- host, features
 
     def host(self) -> str:
-        kernel = next(iter(self._variants[0].kernels.values()))
-        inputs = {buffer.name: _lengths(buffer.type) for buffer in kernel.inputs}
-        work = [
-            f"    {(('global' in kinds), extents)},"
-            for kinds, extents in map(_work, (v.expression for v in self._variants))
-        ]
         local = ", ".join(
             f'config["LOCAL_{d}"]' if axis in self._axes else "1" for axis, d in enumerate("XYZ")
         )
         return _HOST.format(
             definition=self._definition.text.rstrip(),
-            inputs=inputs,
-            shape=_lengths(kernel.output.type),
-            work="\n".join(work),
+            command=self._command,
+            inputs=self._inputs,
+            result=self._result,
             local=local,
             function=function_name(self._definition),
             features=f"{self._definition.name}.features.csv",
+            tuned=("VARIANT", *self._launch_names()),
         )
 
-    def features(self) -> str:
+    def features(self, exact_lines: bool) -> str:
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
-        writer.writerow(["VARIANT", *self._launch_names(), *FEATURES, "design"])
+        groups = ("groups_x", "groups_y", "groups_z")
+        writer.writerow(["VARIANT", *self._launch_names(), *groups, *FEATURES, "design"])
         for number, variant in enumerate(self._variants):
             for threads, kernel in variant.kernels.items():
-                numbers = [f"{value:.10g}" for value in features(kernel).values()]
-                drawn = design(variant.expression, threads)
-                writer.writerow([number, *self._launch_values(threads), *numbers, drawn])
+                point = [number, *self._launch_values(threads), *kernel.ndrange.groups]
+                numbers = [f"{value:.10g}" for value in features(kernel, exact_lines).values()]
+                writer.writerow([*point, *numbers, design(variant.expression, threads)])
         return table.getvalue()
-
-
-def _lengths(kind: Type) -> tuple[int, ...]:
-    return (kind.length, *_lengths(kind.element)) if isinstance(kind, Array) else ()
-
-
-def _work(expression: object) -> tuple[set[str], tuple[int, int, int]]:
-    """Whether threads or groups share the work, and how much there is along x, y, z."""
-    extents = {key: e for key, e in parallel_extents(expression).items() if key[0] != "local"}  # type: ignore[arg-type]
-    by_dim = {dim: extent for (_, dim), extent in extents.items()}
-    return {kind for kind, _ in extents}, (by_dim.get(0, 0), by_dim.get(1, 0), by_dim.get(2, 0))
 
 
 _HOST = '''\
@@ -197,7 +199,8 @@ _HOST = '''\
 
 
 # ------------------------------------------------------------------------------------------------
-# Written by python -m harness.stencil explore: what the harness asks for, beside the stencil above.
+# Written by {command}
+# What the harness asks for, beside the stencil above.
 
 import csv as _csv
 import pathlib as _pathlib
@@ -219,8 +222,12 @@ def arguments(features, rng):
         given = {{
             name: 0.5 + rng.random(shape, dtype=_np.float32) for name, shape in _INPUTS.items()
         }}
+    for name, shape in _INPUTS.items():
+        if name not in given or _np.shape(given[name]) != shape:
+            found = f"one of {{_np.shape(given[name])}}" if name in given else "none"
+            raise ValueError(f"inputs() must give `{{name}}`, an array of {{shape}}, not {{found}}")
     given = {{name: _np.ascontiguousarray(array, _np.float32) for name, array in given.items()}}
-    return given | {{"result": _np.zeros({shape}, _np.float32)}}
+    return given | {{"result": _np.zeros({result}, _np.float32)}}
 
 
 def reference(arguments):
@@ -229,31 +236,23 @@ def reference(arguments):
     return {{"result": _np.asarray(_own_reference(given), _np.float32)}}
 
 
-# Of each variant: whether threads share the work, else groups do; and how much, along x, y, z.
-_WORK = [
-{work}
-]
+_TUNED = {tuned}
+with _pathlib.Path(__file__).with_name("{features}").open() as _file:
+    _POINTS = {{tuple(int(row[n]) for n in _TUNED): row for row in _csv.DictReader(_file)}}
+
+
+def _point(config):
+    return _POINTS[tuple(config[name] for name in _TUNED)]
 
 
 def launches(arguments, config):
     """One launch, with as many groups as there is work for."""
-    local = ({local})
-    of_threads, work = _WORK[config["VARIANT"]]
-    last = max(axis for axis in range(3) if work[axis])
-    groups = []
-    for axis in range(3):
-        share = (local[axis] if of_threads else 1) * (config["COARSENING"] if axis == last else 1)
-        groups.append(max(1, -(-work[axis] // share)))
-    yield _Launch("{function}", local, tuple(groups), (*_INPUTS, "result"))
+    groups = tuple(int(_point(config)[f"groups_{{axis}}"]) for axis in "xyz")
+    yield _Launch("{function}", ({local}), groups, (*_INPUTS, "result"))
 
 
 def observe(config):
     """The point's features, which predictors learn from."""
-    with _pathlib.Path(__file__).with_name("{features}").open() as file:
-        rows = _csv.DictReader(file)
-        tuned = [name for name in rows.fieldnames if name.isupper()]
-        for row in rows:
-            if all(int(row[name]) == config[name] for name in tuned):
-                return {{name: float(row[name]) for name in row if name not in tuned}}
-    return {{}}
+    known = (*_TUNED, "groups_x", "groups_y", "groups_z")
+    return {{name: float(value) for name, value in _point(config).items() if name not in known}}
 '''

@@ -48,7 +48,14 @@ Type = Scalar | Array | Tuple
 
 FLOAT = Scalar("float")
 INT = Scalar("int")
-SIZE_BYTES = {FLOAT: 4, INT: 4}
+ELEMENT_BYTES = 4
+"""Of either."""
+
+
+def in_c(value: float) -> str:
+    """A number of type float, as C has it."""
+    text = repr(float(value))
+    return f"{text}f" if math.isfinite(value) else text.upper().replace("INF", "INFINITY")
 
 
 def shape(kind: Type) -> tuple[int, ...]:
@@ -63,7 +70,7 @@ def leaf(kind: Type) -> Type:
 
 def size_bytes(kind: Type) -> int:
     """Of an array of numbers, or a number."""
-    return math.prod(shape(kind)) * SIZE_BYTES[leaf(kind)]  # type: ignore[index]
+    return math.prod(shape(kind)) * ELEMENT_BYTES
 
 
 def divisors(number: int) -> Iterator[int]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.stencil.arith import Index
+from harness.stencil.arith import Atom, Index
 from harness.stencil.ir import Node
-from harness.stencil.nest import Buffer, Call, IndexValue, Inside, Load, Number
+from harness.stencil.nest import Buffer, Call, IndexValue, Inside, Load, Number, Term
 from harness.stencil.types import Array, Type
 
 
@@ -71,14 +71,36 @@ def inner_length(node: Node) -> int:
     return node.type.element.length  # type: ignore[union-attr]
 
 
-def inside(view: View, bound: tuple[Index, int], otherwise: Number) -> View:
-    """The view where an index lies in 0 .. length - 1, a constant elsewhere."""
+def inside(row: Row, place: Index, otherwise: Number) -> View:
+    """What a row has at an index where it lies in the row, a constant elsewhere.
+
+    What must be computed first, a sum for instance, is computed whether it does or not, and so at
+    the nearest index that does.
+    """
+    nearest = place.padded("clamp", row.length)
+    return _inside(row.at(nearest), (place, row.length), nearest.terms[0][0], otherwise)
+
+
+def _inside(view: View, bound: tuple[Index, int], nearest: Atom, otherwise: Number) -> View:
     if isinstance(view, Row):
-        return Row(view.length, lambda i: inside(view.at(i), bound, otherwise))
-    if isinstance(view, Inside) and view.otherwise == otherwise:
-        return Inside((bound, *view.bounds), view.term, otherwise)
+        return Row(view.length, lambda i: _inside(view.at(i), bound, nearest, otherwise))
     assert not isinstance(view, Parts)
-    return Inside((bound,), view, otherwise)
+    term = _at(view, nearest, bound[0])
+    if isinstance(term, Inside) and term.otherwise == otherwise:
+        return Inside((bound, *term.bounds), term.term, otherwise)
+    return Inside((bound,), term, otherwise)
+
+
+def _at(term: Term, nearest: Atom, place: Index) -> Term:
+    """The term at an index itself: where the condition holds, that is the nearest within."""
+    if isinstance(term, Load):
+        return Load(term.buffer, tuple(i.replaced(nearest, place) for i in term.indices))
+    if isinstance(term, Call):
+        return Call(term.function, tuple(_at(x, nearest, place) for x in term.arguments))
+    if isinstance(term, Inside):
+        bounds = tuple((i.replaced(nearest, place), length) for i, length in term.bounds)
+        return Inside(bounds, _at(term.term, nearest, place), term.otherwise)
+    return term
 
 
 # ---------------------------------------------------------- writing through words that rearrange

@@ -1,0 +1,68 @@
+"""benchmarks/stencil.py: a whole campaign of the smallest kind, and what stops one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks import stencil
+from harness.backends.choose import Backend
+from harness.command import EXIT_INTERRUPTED
+from harness.errors import UsageError
+from harness.records import Environment
+from harness.stencil import model
+
+COMMAND = ["--programs", "gradient", "srad1", "--sizes", "32", "--count", "6", "--repeats", "1"]
+
+
+def test_a_campaign_is_measured_judged_and_drawn(
+    opencl: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(stencil, "_POINTS_TO_TIME", 2)
+    monkeypatch.setattr(model, "_TREES", 10)
+    command = [*COMMAND, "--finalists", "2", "--output", str(tmp_path)]
+    assert stencil.main(command) == 0
+    told = capsys.readouterr().out.splitlines()
+    for name, figures in json.loads(told[-1])["predictors"].items():
+        assert figures["points"] == 6, name
+        assert 1 <= figures["median_runs"] <= 6
+        assert 1 <= figures["median_random_runs"] <= 3.5  # (6 + 1) / (1 + 1) at most
+    assert (tmp_path / "predictions.png").stat().st_size > 10_000
+    assert len((tmp_path / "points.csv").read_text().splitlines()) == 13
+
+    def not_again(given: list[str]) -> int:
+        raise AssertionError(f"{given} was measured")
+
+    monkeypatch.setattr(stencil, "tune_command", not_again)
+    assert stencil.main([*command, "--count", "5"]) == 2
+    assert "was explored with --count 6; ask for that, or name" in capsys.readouterr().err
+    assert stencil.main([*command, "--backend", "cuda"]) == 2
+    assert "has times of --backend opencl; name another folder" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_campaign_not_one_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = []
+
+    def interrupted(given: list[str]) -> int:
+        begun.append(given[0])
+        return EXIT_INTERRUPTED
+
+    monkeypatch.setattr(stencil, "tune_command", interrupted)
+    assert stencil.main([*COMMAND, "--output", str(tmp_path)]) == EXIT_INTERRUPTED
+    assert len(begun) == 1
+    assert "the same command goes on from there" in capsys.readouterr().err
+
+
+def test_times_of_two_devices_are_not_judged_together() -> None:
+    devices = [Environment(backend, "device", "p", "1", "c") for backend in ("opencl", "cuda")]
+    found: list[Any] = [SimpleNamespace(campaign=SimpleNamespace(environment=d)) for d in devices]
+    with pytest.raises(UsageError, match=r"a\.db has times of .* and of .*; measure each into a"):
+        stencil._environment(found, Path("a.db"))
+    assert stencil._environment(found[:1], Path("a.db")) == devices[0]
