@@ -63,7 +63,10 @@ def baselines_of(
 
 
 def _spelled_levels(parameter: Parameter) -> Iterator[Value]:
-    return (v for v in parameter.values if _LEVEL.search(_spelled(parameter, v)))
+    """Of a range, which may have 2^53 values, only what can be a level is looked at."""
+    there = parameter.values
+    some = (v for v in range(4) if v in there) if isinstance(there, range) else there
+    return (v for v in some if _LEVEL.search(_spelled(parameter, v)))
 
 
 def _spelled(parameter: Parameter, value: Value) -> str:
