@@ -598,7 +598,7 @@ def test_times_of_ten_times_the_speed_need_a_clock_that_agrees(
     assert found.outcome is Outcome.OK, found.message
     assert found.observed[PROVED] == 1
     assert "times as fast as the default; a second build and run proved it" in found.message
-    lying = script.replace('fast) echo "sum 3"', 'fast) sleep 0.3; echo "sum 3"')
+    lying = script.replace('fast) echo "sum 3"', 'fast) sleep 0.7; echo "sum 3"')
     found = measure("fast", script=lying)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "its process ends only" in found.message
