@@ -427,7 +427,7 @@ def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_told(
     assert main([str(place)]) == 0
     out = capsys.readouterr().out
     assert "there are 0 configurations that a design or uniform draws asked for" in out
-    command = r"spaces/flags.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
+    command = r"SPACE.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
     assert re.search(command, out)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import headline, reason
@@ -105,7 +106,8 @@ def _too_few(found: Effects, results: Results) -> Iterator[str]:
             f"and {found.samples:,} samples that worked are too few for it."
         )
         return
-    command = ["python", "-m", "harness.tune", f"spaces/{results.campaign.space_name}.yaml"]
+    usual = f"spaces/{results.campaign.space_name}.yaml"
+    command = ["python", "-m", "harness.tune", usual if Path(usual).is_file() else "SPACE.yaml"]
     command += ["--technique", "Designed", "--test-limit", str(found.fewest)]
     if len(results.places) == 1:
         command += ["--database", shown_place(results.places[0])]
