@@ -217,7 +217,7 @@ class InputsTable:
 
     def _legend(self) -> str:
         told = (
-            "times: median +- half the 95 % interval; speed-up: over the default "
+            "times: median +- half the 95 % interval of the mean; speed-up: over the default "
             f"({self._default}), mean ratio of launches in turn, with its confidence interval; "
             "ties: others that do not differ from the best for certain"
         )
@@ -240,6 +240,8 @@ def baselines_table(reports: Sequence[InputReport]) -> Table | None:
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for report in reports:
+        if report.best is None:
+            continue  # nothing worked, or nothing was measured; the table of inputs says which
         found = (report.over.get(name) for name in names)
         told = (_over(ratio) for ratio in found)
         table.add_row(Text(str(report.given)), *map(Text, told))

@@ -69,7 +69,11 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         "--test-limit", type=_count, metavar="N", help="tests per input; with --validate as a mean"
     )
     group.add_argument(
-        "--stop-after", "--max-time", type=_duration, metavar="SECONDS", help="for all inputs"
+        "--stop-after",
+        "--max-time",
+        type=_duration,
+        metavar="SECONDS",
+        help="for the search of all inputs; the finals follow",
     )
     group.add_argument(
         "--technique", "-t", action="append", metavar="NAME", help="may be given several times"

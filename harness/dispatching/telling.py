@@ -57,7 +57,8 @@ def _why_nothing(matrix: Matrix) -> str | None:
         )
     best = _best_everywhere(matrix)
     if best is not None:
-        return f"One configuration is best on every input: {matrix.candidates[best]}"
+        told = "One configuration is best, or within noise of it, on every input"
+        return f"{told}: {matrix.candidates[best]}"
     return None
 
 
