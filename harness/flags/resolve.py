@@ -116,6 +116,8 @@ def _add(
             _add(catalogue, chosen, member)
         return
     name = named(item)
+    if name in catalogue.sets:
+        raise UsageError(f"`{name}` is a set of flags; write it without values")
     if name not in catalogue.flags:
         known = [*catalogue.sets, *catalogue.flags]
         raise UsageError(f"`{name}` is neither a flag nor a set; {nearest(name, known)}")
