@@ -26,9 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import math
-import sys
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +39,7 @@ import numpy.typing as npt
 from harness.backends.base import Argument
 from harness.backends.base import Launch as Launch  # host modules take it from here
 from harness.errors import HostModuleError, LaunchFailed
+from harness.modules import load_module
 from harness.records import Config, Input, Value
 from harness.verify import COMPARABLE, never_right
 
@@ -275,17 +274,12 @@ class HostModule:
     # ------------------------------------------------------------- calling the module
 
     def _loaded(self) -> ModuleType:
-        path = self._path
-        spec = importlib.util.spec_from_file_location(f"harness_host_{path.stem}", path)
-        if spec is None or spec.loader is None:
-            raise self._fault("is not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        # Dataclasses look their own module up by its name.
-        sys.modules[spec.name] = module
         try:
-            spec.loader.exec_module(module)
+            module = load_module(self._path, "harness_host")
         except (Exception, SystemExit) as error:
             raise self._fault(self._told(error)) from error
+        if module is None:
+            raise self._fault("is not a Python file")
         for name in ("arguments", "reference"):
             if not callable(getattr(module, name, None)):
                 raise self._fault(f"must define the function `{name}`")

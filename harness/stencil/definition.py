@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
-import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import UsageError
+from harness.modules import load_module
 from harness.sources import read_text
 from harness.stencil.ir import Node
 from harness.stencil.types import FLOAT, StencilError, leaf
@@ -89,17 +88,13 @@ def load_definition(told: str) -> Definition:
 
 
 def _loaded(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"harness_stencil_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their own module up by its name.
-    sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        module = load_module(path, "harness_stencil")
     except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {error}"
         raise StencilError(f"{_where(error, path)}: {told}") from error
+    if module is None:
+        raise UsageError(f"{path} is not a Python file: its name must end in .py")
     return module
 
 
