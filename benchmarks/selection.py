@@ -1,11 +1,13 @@
 """What a choice costs in the code that a dispatcher is written to: C and Python, tree and ensemble.
 
-Draws a tree and an ensemble over three sizes and their products and ratios, writes both as a C
-header and a Python module, and times selections for inputs that change from call to call, so that
-no branch predictor learns the answer. Needs a C compiler:
+Draws a tree and an ensemble over three sizes and their products and ratios, or learns both from a
+recording as `benchmarks/dispatch.py` reads it, writes them as a C header and a Python module, and
+times selections for inputs that change from call to call, so that no branch predictor learns the
+answer. Needs a C compiler:
 
     python -m benchmarks.selection
     python -m benchmarks.selection --candidates 8 --trees 100 --leaves 31
+    python -m benchmarks.selection --learn miopen_gfx900_56.csv.gz
 
 The least of some repeats of a loop over all inputs, in processor time, which other programs on a
 busy machine disturb least; C is compiled with -O2. The last line is one JSON object; times are of
@@ -24,13 +26,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks.dispatch_data import read_data_sets
+from benchmarks.dispatch_runs import MOST_LEAVES
 from harness.dispatching.c_code import c_header
 from harness.dispatching.dispatcher import Dispatcher, Provenance
-from harness.dispatching.features import Feature
+from harness.dispatching.ensemble import EnsembleChooser
+from harness.dispatching.features import Feature, features_of
 from harness.dispatching.formulas import Type
 from harness.dispatching.program import (
     Column,
@@ -44,7 +50,9 @@ from harness.dispatching.program import (
     Tuned,
 )
 from harness.dispatching.python_code import python_module
-from harness.records import Config, Environment
+from harness.dispatching.tree import TreeChooser
+from harness.errors import HarnessError
+from harness.records import Config, Environment, Value
 
 SIZES = ("m", "n", "k")
 MOST = 1 << 20
@@ -54,7 +62,8 @@ INPUTS = 10_000  # far more than a branch predictor remembers
 ROWS = 2000  # inputs that trees are drawn over
 PYTHON_INPUTS = 200
 
-Inputs = Sequence[tuple[int, ...]]
+Inputs = Sequence[tuple[Value, ...]]
+Sizes = Sequence[tuple[int, ...]]
 Rows = Sequence[Sequence[float]]
 
 COLUMNS = (
@@ -98,7 +107,7 @@ def grown(
 
 
 def drawn_program(
-    rng: random.Random, inputs: Inputs, args: argparse.Namespace, is_tree: bool
+    rng: random.Random, inputs: Sizes, args: argparse.Namespace, is_tree: bool
 ) -> Program:
     """A tree of `--tree-leaves` leaves, or an ensemble."""
     rows = [
@@ -131,19 +140,47 @@ def drawn_program(
     )
 
 
-def written(program: Program) -> Dispatcher:
+Case = tuple[Dispatcher, Inputs]
+"""Who chooses, and for which inputs."""
+
+
+def drawn_cases(args: argparse.Namespace) -> dict[str, Case]:
+    """A tree and an ensemble over drawn sizes."""
+    rng = random.Random(args.seed)
+    inputs = drawn_inputs(rng, INPUTS)
+    features = tuple(Feature(name, Type.WHOLE) for name in SIZES)
+    return {
+        name: (written(drawn_program(rng, inputs, args, name == "tree"), features), inputs)
+        for name in ("tree", "ensemble")
+    }
+
+
+def learnt_cases(path: Path, seed: int) -> dict[str, Case]:
+    """A tree and an ensemble learnt from a recording's first data set, for its own inputs."""
+    data = read_data_sets(path)[0]
+    names = tuple(map(str, data.matrix.features.columns))
+    inputs = list(data.matrix.features.itertuples(index=False, name=None))
+    givens = [dict(zip(names, given, strict=True)) for given in inputs]
+    some = random.Random(seed).sample(inputs, min(INPUTS, len(inputs)))
+    cases: dict[str, Case] = {}
+    for chooser in (TreeChooser(MOST_LEAVES), EnsembleChooser()):
+        program = chooser.fit(data.matrix, seed).program(data.matrix.candidates)
+        cases[chooser.name] = written(program, features_of(program, names, givens)), some
+    return cases
+
+
+def written(program: Program, features: tuple[Feature, ...]) -> Dispatcher:
     """The program as it is written, from nowhere."""
     environment = Environment("none", "none", "none", "none", "none")
-    provenance = Provenance(environment, "none", (), "none", ("a drawn program, not a learnt one",))
-    features = tuple(Feature(name, Type.WHOLE) for name in SIZES)
-    return Dispatcher("drawn", "", ("drawn",), features, program, provenance)
+    provenance = Provenance(environment, "none", (), 0, "none", ("a program of a benchmark",))
+    return Dispatcher("timed", "", ("timed",), features, program, provenance)
 
 
 MAIN = """\
 #include <stdio.h>
 #include <time.h>
-#include "drawn.h"
-static const int64_t inputs[][3] = {INPUTS};
+#include "timed.h"
+static const struct { MEMBERS; } inputs[] = {INPUTS};
 enum { COUNT = sizeof inputs / sizeof inputs[0], LOOPS = LOOP_COUNT };
 static double now_s(void) {
     struct timespec t;
@@ -156,7 +193,7 @@ int main(void) {
         const double begin_s = now_s();
         for (int loop = 0; loop < LOOPS; loop++)
             for (int i = 0; i < COUNT; i++)
-                sum = sum + drawn_select(inputs[i][0], inputs[i][1], inputs[i][2]);
+                sum = sum + timed_select(ARGUMENTS);
         printf("%.17g\\n", (now_s() - begin_s) / LOOPS / COUNT);
     }
     return 0;
@@ -164,15 +201,39 @@ int main(void) {
 """
 
 
+def c_program(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> str:
+    """One that times selections for all inputs."""
+    features = dispatcher.features
+    kinds = [f"enum timed_{f.name}" if f.type is Type.WORD else f.type.value for f in features]
+    listed = ",\n".join(
+        f"{{{', '.join(map(partial(_c_value, dispatcher), features, given))}}}" for given in inputs
+    )
+    texts = {
+        "MEMBERS": "; ".join(map("{} {}".format, kinds, (f.variable for f in features))),
+        "ARGUMENTS": ", ".join(f"inputs[i].{f.variable}" for f in features),
+        "INPUTS": listed,
+        "LOOP_COUNT": str(loops),
+        "REPEATS": str(REPEATS),
+    }
+    made = MAIN
+    for name, text in texts.items():
+        made = made.replace(name, text, 1)
+    return made
+
+
+def _c_value(dispatcher: Dispatcher, feature: Feature, value: Value) -> str:
+    if feature.type is Type.WORD:
+        return dispatcher.c_word(feature, str(value))
+    return repr(value)
+
+
 def time_c(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> dict[str, float]:
     """Seconds of a selection, and what the header costs to compile."""
     header = c_header(dispatcher)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "drawn.h").write_text(header)
-        listed = ", ".join(f"{{{', '.join(map(str, given))}}}" for given in inputs)
-        main = MAIN.replace("INPUTS", listed).replace("LOOP_COUNT", str(loops))
-        (folder / "main.c").write_text(main.replace("REPEATS", str(REPEATS)))
+        (folder / "timed.h").write_text(header)
+        (folder / "main.c").write_text(c_program(dispatcher, inputs, loops))
         begin_s = time.perf_counter()
         subprocess.run(["cc", "-O2", "main.c", "-o", "main"], cwd=folder, check=True)
         compile_s = time.perf_counter() - begin_s
@@ -188,7 +249,7 @@ def time_python(dispatcher: Dispatcher, inputs: Inputs) -> dict[str, float]:
     """Seconds of a selection of an input that is new and, where it is kept, of one that is not."""
     text = python_module(dispatcher)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "drawn.py"
+        path = Path(folder) / "timed.py"
         path.write_text(text, encoding="utf-8")
         begin_s = time.perf_counter()
         module = _imported(path)
@@ -215,8 +276,8 @@ def _least(select: Callable[..., int], inputs: Inputs) -> float:
     times = []
     for _ in range(REPEATS):
         begin_s = time.process_time()
-        for m, n, k in inputs:
-            select(m, n, k)
+        for given in inputs:
+            select(*given)
         times.append((time.process_time() - begin_s) / len(inputs))
     return min(times)
 
@@ -228,14 +289,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trees", type=int, default=100, help="of each candidate, default 100")
     parser.add_argument("--leaves", type=int, default=31, help="of a tree of the ensemble")
     parser.add_argument("--tree-leaves", type=int, default=64, help="of the single tree")
+    parser.add_argument("--learn", type=Path, metavar="FILE", help="a recording, instead of these")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
-    rng = random.Random(args.seed)
-    inputs = drawn_inputs(rng, INPUTS)
+    try:
+        cases = learnt_cases(args.learn, args.seed) if args.learn else drawn_cases(args)
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     figures: dict[str, Any] = {}
     print(f"{'':10} {'C':>12} {'Python':>12} {'again':>12} {'header':>10} {'compiled in':>12}")
-    for name, loops in (("tree", 5), ("ensemble", 1)):
-        dispatcher = written(drawn_program(rng, inputs, args, is_tree=name == "tree"))
+    for name, (dispatcher, inputs) in cases.items():
+        loops = 5 if name == "tree" else 1
         c, python = time_c(dispatcher, inputs, loops), time_python(dispatcher, inputs)
         again = f"{python['again_s'] * 1e6:.3f} us" if "again_s" in python else "-"
         print(

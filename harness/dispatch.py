@@ -14,10 +14,16 @@ from rich.text import Text
 from harness.backends import base
 from harness.backends.nvcc import Nvcc
 from harness.command import run_command
+from harness.describe import counted
 from harness.dispatching.dispatcher import KernelFile, Provenance
 from harness.dispatching.kernel_files import cuda_kernels, opencl_kernels
 from harness.dispatching.matrix import Matrix
-from harness.dispatching.package import check_candidates, check_folder, write_dispatcher
+from harness.dispatching.package import (
+    check_candidates,
+    check_folder,
+    earlier_inputs,
+    write_dispatcher,
+)
 from harness.dispatching.program import Program
 from harness.dispatching.study import DISPATCHERS, Study, choosers, fits, sentence, study
 from harness.dispatching.telling import verdict_lines, verdict_table
@@ -73,6 +79,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     results = _results(held, spec, args.device)
     arch = _arch(args.arch, results)
     check_folder(args.output)
+    earlier = earlier_inputs(args.output)
     others = [_told(other) for other in held if other is not results]
     if others:
         learnt_from = f"Learnt from {_told(results)}; left out: {'; '.join(others)}"
@@ -100,11 +107,21 @@ def _dispatch(args: argparse.Namespace) -> int:
     guards: dict[Config, tuple[str, ...]] = dict.fromkeys(found.matrix.candidates, texts)
     program = learnt[name].program(found.matrix.candidates, guards)
     verdict = (*verdict_lines(found), "", sentence(found, name))
+    count = len(found.matrix.features)
+    if earlier is not None and earlier > count:
+        console.print(
+            Text(
+                f"This one has learnt from {counted(count, 'input')}; the one that it replaces in "
+                f"{args.output} had learnt from {earlier}."
+            ),
+            style="yellow",
+            soft_wrap=True,
+        )
     written = write_dispatcher(
         args.output,
         program,
         spec,
-        _provenance(results, verdict),
+        _provenance(results, count, verdict),
         _kernels(spec, program, results, arch),
         results.limits,
     )
@@ -147,11 +164,7 @@ def _results(found: Sequence[Results], spec: Spec, device: str | None) -> Result
         and results.campaign.key.program_sha256 == spec.program_sha256
     ]
     if not same:
-        raise UsageError(
-            f"{spec.path} is not what was measured: its name, kernel, host module or launch has "
-            "changed; tune it again, or name the YAML file of "
-            f"{found[0].campaign.space_name} with --spec FILE"
-        )
+        raise UsageError(_changed(found, spec))
     latest: dict[tuple[str, str, str], Results] = {}
     for results in sorted(same, key=_last_at, reverse=True):
         told = results.campaign.environment
@@ -163,9 +176,24 @@ def _results(found: Sequence[Results], spec: Spec, device: str | None) -> Result
     return the_one(list(latest.values()), "choose one with --device NAME")
 
 
+def _changed(found: Sequence[Results], spec: Spec) -> str:
+    known = list(dict.fromkeys(results.campaign.space_name for results in found))
+    if spec.name not in known:
+        return (
+            f"nothing was measured of {spec.path}, whose name is {spec.name}; there are results of "
+            f"{', '.join(known)}: name the YAML file of one with --spec FILE"
+        )
+    return (
+        f"{spec.path} is not what was measured: the kernel, a file that it includes, the host "
+        "module, the launch, an option or the verification has changed since; tune it again, or "
+        "name the YAML file as it was with --spec FILE"
+    )
+
+
 def _told(results: Results) -> str:
     key = results.campaign.key
-    return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}"
+    inputs = counted(len(results.measured), "input")
+    return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
 
 
 def _last_at(results: Results) -> str:
@@ -199,11 +227,12 @@ def _judged(results: Results, matrix: Matrix, args: argparse.Namespace) -> Study
             ) from None
 
 
-def _provenance(results: Results, verdict: Sequence[str]) -> Provenance:
+def _provenance(results: Results, inputs: int, verdict: Sequence[str]) -> Provenance:
     return Provenance(
         environment=results.campaign.environment,
         program_sha256=results.campaign.key.program_sha256,
         databases=tuple(map(shown_place, results.places)),
+        inputs=inputs,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         verdict=tuple(verdict),
     )

@@ -70,6 +70,7 @@ PROVENANCE = Provenance(
     Environment("opencl", "a device, 2 compute units", "a platform", "3.0", "a compiler"),
     program_sha256="ab" * 32,
     databases=("results/one.db",),
+    inputs=12,
     date="2026-01-31",
     verdict=("| dispatcher  | 1.05 |", "| best static | 1.35 |"),
 )

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from harness.dispatching.matrix import Matrix, make_matrix
-from harness.dispatching.study import DISPATCHERS, QUICK, STATIC, sentence, study
+from harness.dispatching.study import DISPATCHERS, QUICK, STATIC, bound_text, sentence, study
 from harness.dispatching.telling import print_across
 from harness.records import Config
 
@@ -122,6 +122,13 @@ def test_a_tree_is_distilled_where_the_ensemble_is_better(is_smooth: bool) -> No
     assert ("distilled" in found.judged) == ("distilled" in steps) == is_better
     assert "The ensemble " in sentence(found, "tree")
     assert list(found.judged)[-1] == "oracle"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(1.25, "1.250"), (1.00004, "1.00004"), (0.99996, "0.99996"), (1.0, "1.000")]
+)
+def test_a_bound_tells_on_which_side_of_1_it_lies(ratio: float, text: str) -> None:
+    assert bound_text(ratio) == text
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -131,6 +131,29 @@ def test_what_gains_nothing_is_written_by_force_alone(
     assert written(space).select(n=64) == {"BLOCK": 16}
 
 
+def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a_word(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = load_spec(space)
+    assert run(fill(tmp_path / "all.db", spec), space) == 0
+    assert "replaces" not in capsys.readouterr().out
+    few = dataclasses.replace(spec, inputs=spec.inputs[:7])
+    assert run(fill(tmp_path / "few.db", few), space, "--force") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "This one has learnt from 7 inputs; the one that it replaces in " in told
+    assert "had learnt from 12." in told
+    assert written(space).PROVENANCE["inputs"] == 7
+
+
+def test_results_of_another_space_are_refused_by_name(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space))
+    space.write_text(space.read_text().replace("name: small", "name: other"))
+    assert run(database, space) == 2
+    assert "whose name is other; there are results of small" in capsys.readouterr().err
+
+
 def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

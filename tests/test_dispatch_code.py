@@ -165,7 +165,7 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path
         guards=((), ()),
     )
     told = Environment("opencl", NASTY, NASTY, NASTY, NASTY)
-    provenance = type(PROVENANCE)(told, NASTY, (NASTY,), NASTY, (NASTY, "??/"))
+    provenance = type(PROVENANCE)(told, NASTY, (NASTY,), 1, NASTY, (NASTY, "??/"))
     feature = Feature("t", Type.WORD, (NASTY, "x"))
     dispatcher = Dispatcher("p", NASTY, ("f",), (feature,), program, provenance)
     module = python_of(python_module(dispatcher))

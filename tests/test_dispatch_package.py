@@ -38,7 +38,7 @@ HAS_OPENCL_HEADERS = (
 
 
 def provenance(environment: Environment) -> Provenance:
-    return Provenance(environment, "ab" * 32, ("one.db",), "2026-01-31", ("a verdict",))
+    return Provenance(environment, "ab" * 32, ("one.db",), 12, "2026-01-31", ("a verdict",))
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +91,10 @@ def test_folder_holds_the_choice_the_loader_and_the_kernels(out: Path) -> None:
 def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    write_files(out, {"a.h": b"1", "p/b.py": b"2"})
+    write_files(out, {"a.h": b"1", "p/b.py": b"2"}, inputs=12)
     (out / "p" / "__pycache__").mkdir()
     (out / "p" / "__pycache__" / "b.pyc").write_bytes(b"")
-    assert write_files(out, {"c.h": b"3"}) == [out / "c.h"]
+    assert write_files(out, {"c.h": b"3"}, inputs=12) == [out / "c.h"]
     assert sorted(p.name for p in out.iterdir()) == ["c.h", MANIFEST]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
@@ -102,22 +102,22 @@ def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
 def test_folder_with_anything_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"mine\.txt is not; move it away"):
-        write_files(tmp_path, {"a.h": b"1"})
+        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
-    write_files(tmp_path, {"a.h": b"1"})
+    write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     (tmp_path / "a.h").write_text("changed")
     with pytest.raises(UsageError, match=r"a\.h was changed since it was written"):
-        write_files(tmp_path, {"a.h": b"1"})
+        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
 
 
 def test_failure_leaves_the_folder_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    write_files(out, {"a.h": b"1"})
+    write_files(out, {"a.h": b"1"}, inputs=12)
     real = os.rename
 
     def refuse_the_new(source: Path, target: Path) -> None:
@@ -127,7 +127,7 @@ def test_failure_leaves_the_folder_as_it_was(
 
     monkeypatch.setattr(os, "rename", refuse_the_new)
     with pytest.raises(UsageError, match="No space left on device"):
-        write_files(out, {"a.h": b"2"})
+        write_files(out, {"a.h": b"2"}, inputs=12)
     assert (out / "a.h").read_bytes() == b"1"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.dispatching.dispatcher import Dispatcher, roots, used_columns
-from harness.dispatching.program import EnsembleChoice, ForestChoice, Leaf, TreeChoice
+from harness.dispatching.program import EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatching.rendering import in_lines
 from harness.dispatching.spelling import c_real
-from harness.dispatching.tables import Flat, Masks, flat, masks, renumbered
+from harness.dispatching.tables import Flat, Ranked, flat, ranked, renumbered
 
-# The product of a single bit and this number has another value in its top bits for every bit
-# (Leiserson, Prokop, Randall: Using de Bruijn sequences to index a 1 in a computer word, 1998).
-_DE_BRUIJN = {32: (0x077CB531, 27), 64: (0x03F79D71B4CB0A89, 58)}
+_ABREAST = 8  # trees that are walked in step: as many places as a processor has registers for
 
 
 def deep_tree(
@@ -44,18 +42,27 @@ def ensemble(
     dispatcher: Dispatcher, choice: EnsembleChoice, arguments: str
 ) -> tuple[list[str], list[str]]:
     """Tables of all candidates' trees, and how the least cost among those that apply is found."""
-    name, upper, places = dispatcher.name, dispatcher.name.upper(), _places(dispatcher)
-    trees = [renumbered(tree, places) for tree in roots(dispatcher.program)]
-    found = masks(trees, range(len(places))) if places else None
+    name, upper = dispatcher.name, dispatcher.name.upper()
+    found = _ranked(dispatcher)
     ends = [0, *itertools.accumulate(len(own) for own in choice.trees)]
-    lines = _array("double", f"{name}_offsets", map(c_real, choice.offsets))
-    lines += ["", "/* Where the trees of each configuration begin, and the end of all. */"]
-    lines += _array("int", f"{name}_trees", map(str, ends))
-    if found is None:
-        lines += _walked(name, upper, flat(trees, lambda leaf: 0))
-    else:
-        lines += _masked(name, upper, found)
-    return lines, _least(dispatcher, arguments)
+    values = (c_real(leaf.value) if leaf else "0.0" for leaf in found.leaves)
+    return [
+        *_walk_abreast(name, upper, found),
+        "",
+        "/* What the trees of each configuration are added to, where they begin, and their end; of",
+        " * each node that is a leaf its value. */",
+        *_array("double", f"{name}_offsets", map(c_real, choice.offsets)),
+        *_array("int", f"{name}_trees", map(str, ends)),
+        *_array("double", f"{name}_values", values),
+        *_opening(name, upper),
+        f"    for (int place = 0; place < {upper}_COUNT; place++) {{",
+        f"        double cost = {name}_offsets[place];",
+        f"        for (int tree = {name}_trees[place]; tree < {name}_trees[place + 1]; tree++)",
+        f"            cost += {name}_values[leaves[tree]];",
+        "        costs[place] = cost;",
+        "    }",
+        "}",
+    ], _least(dispatcher, arguments)
 
 
 def forest(
@@ -63,24 +70,19 @@ def forest(
 ) -> tuple[list[str], list[str]]:
     """Tables of trees that all candidates share, and how the least cost is found."""
     name, upper = dispatcher.name, dispatcher.name.upper()
-    rows: list[tuple[float, ...]] = []
-
-    def row(leaf: Leaf) -> int:
-        rows.append(leaf.costs)
-        return len(rows) - 1
-
-    table = flat([renumbered(tree, _places(dispatcher)) for tree in choice.trees], row)
-    leaf = f"{name}_leaf({name}_roots[tree], numbers)"
+    found = _ranked(dispatcher)
+    rows = list(itertools.accumulate((leaf is not None for leaf in found.leaves), initial=0))
+    costs = (map(c_real, leaf.costs) for leaf in found.leaves if leaf)
     return [
-        *_walk(name, table),
-        *_array("int", f"{name}_roots", map(str, table.roots)),
+        *_walk_abreast(name, upper, found),
         "",
-        "/* Of each leaf what it adds to the cost of each configuration. */",
-        *_rows("double", f"{name}_leaf_costs[][{upper}_COUNT]", (map(c_real, r) for r in rows)),
+        "/* Of each node that is a leaf its row of what it adds to the costs. */",
+        *_array(_unsigned(rows[-1]), f"{name}_leaf_rows", map(str, rows[:-1])),
+        *_rows("double", f"{name}_leaf_costs[][{upper}_COUNT]", costs),
         *_opening(name, upper),
         f"    for (int place = 0; place < {upper}_COUNT; place++) costs[place] = 0.0;",
         f"    for (int tree = 0; tree < {len(choice.trees)}; tree++) {{",
-        f"        const double *more = {name}_leaf_costs[{name}_nodes[{leaf}].high];",
+        f"        const double *more = {name}_leaf_costs[{name}_leaf_rows[leaves[tree]]];",
         f"        for (int place = 0; place < {upper}_COUNT; place++) costs[place] += more[place];",
         "    }",
         "}",
@@ -106,7 +108,7 @@ def _places(dispatcher: Dispatcher) -> dict[int, int]:
     return {column: place for place, column in enumerate(used_columns(dispatcher.program))}
 
 
-# ------------------------------------------------------------------------------ walked trees
+# ------------------------------------------------------------------------------ one deep tree
 
 
 def _walk(name: str, table: Flat) -> list[str]:
@@ -130,48 +132,45 @@ def _walk(name: str, table: Flat) -> list[str]:
     ]
 
 
-def _walked(name: str, upper: str, table: Flat) -> list[str]:
-    value = f"{name}_nodes[{name}_leaf({name}_roots[tree], numbers)].number"
-    return [
-        *_walk(name, table),
-        *_array("int", f"{name}_roots", map(str, table.roots)),
-        *_opening(name, upper),
-        *_sums(name, upper, value),
-        "}",
-    ]
+# ------------------------------------------------------------------------------ many trees
 
 
-# ------------------------------------------------------------------------------ masked leaves
+def _ranked(dispatcher: Dispatcher) -> Ranked:
+    """All trees over the columns that are used; where none is, over the one number that stands in
+    for them."""
+    places = _places(dispatcher)
+    trees = [renumbered(tree, places) for tree in roots(dispatcher.program)]
+    return ranked(trees, max(len(places), 1))
 
 
-def _masked(name: str, upper: str, found: Masks) -> list[str]:
-    kind, (factor, shift) = f"uint{found.bits}_t", _DE_BRUIJN[found.bits]
-    starts = [0, *itertools.accumulate(map(len, found.thresholds))]
-    stretches = [f"{{{s.row}, {s.begin}, {s.end}}}" for own in found.stretches for s in own]
-    literal = "{:#x}u" if found.bits == 32 else "UINT64_C({:#x})"
-    everything, factor_literal = literal.format((1 << found.bits) - 1), literal.format(factor)
-    lowest = "word & (~word + 1u)"
+def _walk_abreast(name: str, upper: str, found: Ranked) -> list[str]:
+    """Tables of trees, and the leaf of each that an input reaches."""
+    thresholds = [own or (0.0,) for own in found.thresholds]
+    starts = [0, *itertools.accumulate(map(len, thresholds))]
+    missing = -len(found.roots) % _ABREAST
+    deepest = [max(part) for part in _parts(found.depths)]
+    rank_type = _unsigned(max(map(len, thresholds)))
+    members = (
+        f"{_unsigned(len(thresholds) - 1)} column; {rank_type} rank; "
+        f"{_unsigned(max(step for _, _, step in found.nodes))} step;"
+    )
+    nodes = (f"{{{column}, {rank}, {step}}}" for column, rank, step in found.nodes)
+    at = [f"at_{tree}" for tree in range(_ABREAST)]
     return [
         "",
-        "/* QuickScorer (Lucchese and others, SIGIR 2015). Each tree has a word of one bit a leaf.",
-        " * A split whose threshold is exceeded clears the leaves of its low side; the lowest bit",
-        " * that stays is the leaf that is reached. Splits are sorted by column and threshold:",
-        " * how many thresholds of its column a number exceeds says which stretch to apply, and",
-        " * from which row of words, which has all splits before it, to begin (-1: none). */",
-        f"enum {{ {upper}_TREES = {len(found.values)}, {upper}_COLUMNS = {len(starts) - 1} }};",
-        *_array("double", f"{name}_thresholds", _reals(found.thresholds)),
+        "/* Trees over ranks: how many thresholds of its column, which ascend, a number exceeds.",
+        " * A split's low side is `step` nodes on, its high side is next to that. A leaf, whose",
+        " * rank none exceeds, is followed by itself, so that trees of unlike depths go in step,",
+        " * and none waits for another (Asadi, Lin, de Vries, IEEE TKDE 2014). */",
+        f"enum {{ {upper}_COLUMNS = {len(thresholds)}, {upper}_TREES = {len(found.roots)} }};",
+        *_array("double", f"{name}_thresholds", (c_real(n) for own in thresholds for n in own)),
         *_array("int", f"{name}_starts", map(str, starts)),
-        *_array("struct { int row, begin, end; }", f"{name}_stretches", stretches),
-        *_array(_index_type(found), f"{name}_split_trees", (str(t) for t, _ in found.events)),
-        *_array(kind, f"{name}_split_masks", (literal.format(mask) for _, mask in found.events)),
-        *_rows(
-            kind, f"{name}_rows[][{upper}_TREES]", (map(literal.format, row) for row in found.rows)
-        ),
+        *_array(f"struct {{ {members} }}", f"{name}_nodes", nodes),
+        *_array("int", f"{name}_roots", map(str, (*found.roots, *[0] * missing))),
         "",
-        "/* The values of the leaves, by tree; in the order of what their bits are hashed to. */",
-        *_leaf_values(f"{name}_values", found),
+        f"/* The depth of the deepest of each {_ABREAST} trees. */",
+        *_array("int", f"{name}_depths", map(str, deepest)),
         "",
-        "/* How many of some thresholds, which ascend, a number exceeds. */",
         f"static inline int {name}_rank(const double *first, int count, double number) {{",
         "    const double *threshold = first;",
         "    while (count > 1) {",
@@ -181,65 +180,40 @@ def _masked(name: str, upper: str, found: Masks) -> list[str]:
         "    }",
         "    return (int)(threshold - first) + !(number <= *threshold);",
         "}",
-        *_opening(name, upper),
-        f"    {kind} words[{upper}_TREES];",
-        f"    for (int tree = 0; tree < {upper}_TREES; tree++) words[tree] = {everything};",
+        "",
+        f"static inline int {name}_next(const {rank_type} *ranks, int node) {{",
+        f"    const int is_high = ranks[{name}_nodes[node].column] > {name}_nodes[node].rank;",
+        f"    return node + {name}_nodes[node].step + is_high;",
+        "}",
+        "",
+        f"/* The leaf of each tree, with place for a multiple of {_ABREAST}. */",
+        f"static inline void {name}_walk(const double *numbers, int *leaves) {{",
+        f"    {rank_type} ranks[{upper}_COLUMNS];",
         f"    for (int column = 0; column < {upper}_COLUMNS; column++) {{",
         f"        const int start = {name}_starts[column];",
         f"        const int count = {name}_starts[column + 1] - start;",
-        f"        const int rank = {name}_rank({name}_thresholds + start, count, numbers[column]);",
-        "        const int stretch = start + column + rank;",
-        f"        const int end = {name}_stretches[stretch].end;",
-        *_begin_from_row(name, upper, found),
-        f"        for (int split = {name}_stretches[stretch].begin; split < end; split++)",
-        f"            words[{name}_split_trees[split]] &= {name}_split_masks[split];",
+        f"        const double *first = {name}_thresholds + start;",
+        f"        ranks[column] = ({rank_type}){name}_rank(first, count, numbers[column]);",
         "    }",
-        f"    for (int tree = 0; tree < {upper}_TREES; tree++) {{",
-        f"        const {kind} word = words[tree];",
-        f"        words[tree] = ({kind})(({lowest}) * {factor_literal}) >> {shift};",
+        f"    for (int tree = 0; tree < {upper}_TREES; tree += {_ABREAST}) {{",
+        *(f"        int {a} = {name}_roots[tree + {place}];" for place, a in enumerate(at)),
+        f"        for (int depth = {name}_depths[tree / {_ABREAST}]; depth > 0; depth--) {{",
+        *(f"            {a} = {name}_next(ranks, {a});" for a in at),
+        "        }",
+        *(f"        leaves[tree + {place}] = {a};" for place, a in enumerate(at)),
         "    }",
-        *_sums(name, upper, f"{name}_values[tree][words[tree]]"),
         "}",
     ]
 
 
-def _index_type(found: Masks) -> str:
-    """The smaller the tables are, the more of them stays in the caches."""
-    return "uint16_t" if len(found.values) < 2**16 else "uint32_t"
+def _parts(depths: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(depths), _ABREAST):
+        yield depths[first : first + _ABREAST]
 
 
-def _begin_from_row(name: str, upper: str, found: Masks) -> list[str]:
-    if not found.rows:
-        return []
-    return [
-        f"        if ({name}_stretches[stretch].row >= 0)",
-        f"            for (int tree = 0; tree < {upper}_TREES; tree++)",
-        f"                words[tree] &= {name}_rows[{name}_stretches[stretch].row][tree];",
-    ]
-
-
-def _reals(thresholds: Iterable[Iterable[float]]) -> Iterable[str]:
-    return (c_real(threshold) for column in thresholds for threshold in column)
-
-
-def _rows(kind: str, name: str, rows: Iterable[Iterable[str]]) -> list[str]:
-    lines = [f"    {{{', '.join(row)}}}," for row in rows]
-    return [f"static const {kind} {name} = {{", *lines, "};"] if lines else []
-
-
-def _leaf_values(name: str, found: Masks) -> list[str]:
-    factor, shift = _DE_BRUIJN[found.bits]
-    slots = [(((1 << bit) * factor) % (1 << found.bits)) >> shift for bit in range(found.bits)]
-    lines = []
-    for values in found.values:
-        row = ["0.0"] * found.bits
-        for slot, value in zip(slots, values, strict=False):
-            row[slot] = c_real(value)
-        lines.append(f"    {{{', '.join(row)}}},")
-    return [f"static const double {name}[][{found.bits}] = {{", *lines, "};"]
-
-
-# ------------------------------------------------------------------------------ what both share
+def _unsigned(most: int) -> str:
+    """The smallest type: the smaller the tables are, the more of them stays in the caches."""
+    return next(f"uint{bits}_t" for bits in (8, 16, 32) if most < 2**bits)
 
 
 def _opening(name: str, upper: str) -> list[str]:
@@ -247,19 +221,17 @@ def _opening(name: str, upper: str) -> list[str]:
         "",
         "/* The expected cost of each configuration. */",
         f"static inline void {name}_costs(const double *numbers, double costs[{upper}_COUNT]) {{",
+        f"    int leaves[({upper}_TREES + {_ABREAST - 1}) / {_ABREAST} * {_ABREAST}];",
+        f"    {name}_walk(numbers, leaves);",
     ]
 
 
-def _sums(name: str, upper: str, value: str) -> list[str]:
-    """The sums of the trees' values, in their order: doubles depend on it."""
-    return [
-        f"    for (int place = 0; place < {upper}_COUNT; place++) {{",
-        f"        double cost = {name}_offsets[place];",
-        f"        for (int tree = {name}_trees[place]; tree < {name}_trees[place + 1]; tree++)",
-        f"            cost += {value};",
-        "        costs[place] = cost;",
-        "    }",
-    ]
+# ------------------------------------------------------------------------------ arrays
+
+
+def _rows(kind: str, name: str, rows: Iterable[Iterable[str]]) -> list[str]:
+    lines = [f"    {{{', '.join(row)}}}," for row in rows]
+    return [f"static const {kind} {name} = {{", *lines, "};"] if lines else []
 
 
 def _array(kind: str, name: str, items: Iterable[str]) -> list[str]:

@@ -33,12 +33,14 @@ _HIGHEST_BIT = 62
 class Provenance:
     """Where a dispatcher comes from; the verdict is the text that was printed, in lines.
 
-    `program_sha256` is the digest of kernel source, host module and launch that was measured.
+    `program_sha256` is the digest of kernel source, host module and launch that was measured;
+    `inputs` is how many it was learnt from.
     """
 
     environment: Environment
     program_sha256: str
     databases: tuple[str, ...]
+    inputs: int
     date: str
     verdict: tuple[str, ...]
     harness_version: str = __version__

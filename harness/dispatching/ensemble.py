@@ -21,11 +21,12 @@ from harness.dispatching.program import Choice, EnsembleChoice, Leaf, Node, Spli
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-_MOST_COLUMNS = 96
-_TREES = 500  # of all candidates together: what is chosen from in 5 us
-_MOST_TREES = 100  # of a candidate
-_RATE = 0.15
-_LEAVES = 63
+_MOST_COLUMNS = 48
+_TREES = 300  # of all candidates together: what is chosen from in 5 us
+_MOST_TREES = 40  # of a candidate: few large trees predict as well as many small ones, and are
+_RATE = 0.25  # walked sooner
+_LEAVES = 256
+_DEPTH = 10  # all trees are walked as far as the deepest
 _LEAST_IN_LEAF = 20
 _SHARE = 0.3  # of the columns, among which a split is looked for: sooner fitted, and no worse
 _FEW = 10 * _LEAST_IN_LEAF  # inputs; below, leaves are smaller
@@ -87,6 +88,7 @@ def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBo
         max_iter=trees,
         learning_rate=_RATE,
         max_leaf_nodes=_LEAVES,
+        max_depth=_DEPTH,
         min_samples_leaf=_LEAST_IN_LEAF if len(logs) >= _FEW else max(2, len(logs) // 10),
         max_features=_SHARE,
         early_stopping=False,

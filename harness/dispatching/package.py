@@ -4,7 +4,7 @@
     NAME/__init__.py      the choice for Python, and load()
     NAME/_opencl.py       what load() gives: builds, launches, falls back (or _cuda.py)
     NAME/kernels/         what each configuration is launched from
-    dispatch.json         which files were written here, with their digests
+    dispatch.json         which files were written here, with their digests, from how many inputs
 
 The folder is written aside and then takes its place, so that nobody finds half of it.
 """
@@ -33,7 +33,7 @@ from harness.spec import Spec
 
 MANIFEST = "dispatch.json"
 
-_NOWHERE = Provenance(Environment("", "", "", "", ""), "", (), "", ())  # of what is not written
+_NOWHERE = Provenance(Environment("", "", "", "", ""), "", (), 0, "", ())  # of what is not written
 
 
 def write_dispatcher(
@@ -53,7 +53,8 @@ def write_dispatcher(
     Raises UsageError where the folder holds anything else, and ExpressionError for a constraint
     or launch size that cannot be written exactly.
     """
-    return write_files(out, files_of(_dispatcher(program, spec, provenance, kernels, limits or {})))
+    dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {})
+    return write_files(out, files_of(dispatcher), provenance.inputs)
 
 
 def check_candidates(
@@ -115,8 +116,9 @@ def _loader(backend: str) -> bytes:
     return path.read_bytes()
 
 
-def write_files(out: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files, by their paths in a folder, all or none; the folder's own files go.
+def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path]:
+    """Write files, by their paths in a folder, all or none; the folder's own files go. They come
+    from so many inputs.
 
     Raises UsageError where the folder holds anything that was not written so.
     """
@@ -129,7 +131,7 @@ def write_files(out: Path, files: Mapping[str, bytes]) -> list[Path]:
         raise _unwritable(out, error) from None
     try:
         # Not the temporary folder itself, which nobody else may enter.
-        _fill(aside / "new", files)
+        _fill(aside / "new", files, inputs)
         if out.exists():
             os.rename(out, aside / "old")
         os.rename(aside / "new", out)
@@ -142,10 +144,11 @@ def write_files(out: Path, files: Mapping[str, bytes]) -> list[Path]:
     return [out / name for name in files]
 
 
-def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
+def _fill(folder: Path, files: Mapping[str, bytes], inputs: int) -> None:
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    told = json.dumps({"dispatcher_files_sha256": digests}, indent=4) + "\n"
-    for name, content in {**files, MANIFEST: told.encode()}.items():
+    told = {"dispatcher_files_sha256": digests, "inputs": inputs}
+    listed = json.dumps(told, indent=4) + "\n"
+    for name, content in {**files, MANIFEST: listed.encode()}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -157,12 +160,13 @@ def check_folder(out: Path) -> None:
         return
     if not out.is_dir():
         raise UsageError(f"{out} is not a folder; name another with -o")
-    digests = _written(out / MANIFEST)
+    found = _written(out).get("dispatcher_files_sha256")
+    digests = found if isinstance(found, dict) else {}
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out).as_posix()
         if path.is_symlink() or not (path.is_dir() or name == MANIFEST or _is_cache(path)):
-            found = None if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
-            if found is None or digests.get(name) != found:
+            own = None if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
+            if own is None or digests.get(name) != own:
                 changed = "was changed since it was written" if name in digests else "is not"
                 raise UsageError(
                     f"{out} is replaced only where all that it holds is a dispatcher's, but "
@@ -175,11 +179,17 @@ def _is_cache(path: Path) -> bool:
     return path.parent.name == "__pycache__" and path.suffix == ".pyc"
 
 
-def _written(manifest: Path) -> Mapping[str, object]:
-    """The digests of the files that were written; none where there is no such list."""
+def earlier_inputs(out: Path) -> int | None:
+    """From how many inputs the dispatcher in a folder was learnt; None where it does not say."""
+    found = _written(out).get("inputs")
+    return found if isinstance(found, int) else None
+
+
+def _written(out: Path) -> Mapping[str, object]:
+    """What is known of a folder's files; nothing where no dispatcher was written to it."""
     try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))["dispatcher_files_sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -81,6 +81,7 @@ def python_module(dispatcher: Dispatcher) -> str:
                 ("compiler", environment.compiler),
                 ("kernel_sha256", provenance.program_sha256),
                 ("databases", provenance.databases),
+                ("inputs", provenance.inputs),
                 ("harness_version", provenance.harness_version),
                 ("date", provenance.date),
             )

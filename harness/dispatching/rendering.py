@@ -41,7 +41,7 @@ def told(dispatcher: Dispatcher) -> Iterator[str]:
     yield f"    platform: {environment.platform}, driver {environment.driver}"
     yield f"    compiler: {environment.compiler}"
     yield f"    kernel:   sha256 {provenance.program_sha256}"
-    yield f"    data:     {', '.join(provenance.databases)}"
+    yield f"    data:     {', '.join(provenance.databases)}; {provenance.inputs} inputs"
     yield "    tuned:    " + "; ".join(map(_range, dispatcher.program.tuned))
     yield ""
     yield "On inputs that were held out:"

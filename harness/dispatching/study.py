@@ -169,9 +169,10 @@ def _worth(study: Study, name: str) -> str:
             f"Choosing by input ({name}) is no faster and no slower than one configuration for all "
             f"on any of {count} unseen inputs."
         )
+    low, high = bound_text(1 / ratio.high), bound_text(1 / ratio.low)
     told = (
-        f"{1 / ratio.value:.3f}x [{1 / ratio.high:.3f}, {1 / ratio.low:.3f}] over {count} unseen "
-        f"inputs, faster on {gain.wins}, slower on {gain.losses}"
+        f"{1 / ratio.value:.3f}x [{low}, {high}] over {count} unseen inputs, "
+        f"faster on {gain.wins}, slower on {gain.losses}"
     )
     if gain.is_better:
         return f"Choosing by input ({name}) beats one configuration for all: {told}."
@@ -183,6 +184,12 @@ def _worth(study: Study, name: str) -> str:
     )
 
 
+def bound_text(ratio: float) -> str:
+    """Three digits, or as many as tell on which side of 1 it lies."""
+    texts = (f"{ratio:.{digits}f}" for digits in range(3, 17))
+    return next((text for text in texts if float(text) != 1), "1.000")
+
+
 def _beside(study: Study, other: str, name: str) -> str:
     """Another dispatcher of ours beside this one."""
     found = compare(study.judged[name], study.judged[other])
@@ -190,7 +197,5 @@ def _beside(study: Study, other: str, name: str) -> str:
         return f"The {other} comes to the same."
     ratio = found.ratio
     noise = ", within noise" if ratio.low <= 1 <= ratio.high else ""
-    return (
-        f"The {other} is {ratio.value:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}] as fast as the "
-        f"{name}{noise}."
-    )
+    told = f"{ratio.value:.3f}x [{bound_text(ratio.low)}, {bound_text(ratio.high)}]"
+    return f"The {other} is {told} as fast as the {name}{noise}."

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.dispatching.program import Leaf, Node, Split
-
-MAX_LEAVES = 64
 
 
 @dataclass
@@ -64,98 +61,56 @@ def renumbered(tree: Node, places: Mapping[int, int]) -> Node:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What to do for a rank of a column: begin with a row of masks (-1: none), then apply the
-    events from `begin` to `end`."""
+class Ranked:
+    """Trees over ranks: how many of a column's thresholds a number exceeds.
 
-    row: int
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Masks:
-    """An ensemble for QuickScorer (Lucchese and others, SIGIR 2015), with rows to begin from.
-
-    Each tree has a word of one bit a leaf. A split whose threshold the input exceeds clears the
-    bits of all leaves on its low side; the lowest bit that stays is the leaf that is reached.
-    So splits are taken column by column in ascending order of their thresholds, up to the
-    input's rank: how many of the column's distinct thresholds it exceeds. So that few are taken,
-    a row now and then holds the words of all trees as they are after all splits before it.
+    `nodes` have a column, the rank beyond which the high side is taken, and how many nodes on the
+    low side is; the high side is next to it. A leaf, whose rank none exceeds, is followed by
+    itself, so that trees of unlike depths can be walked in step, without a branch (Asadi, Lin,
+    de Vries: Runtime optimizations for tree-based machine learning models, IEEE TKDE 2014).
     """
 
-    bits: int  # of a word, 32 or 64
     thresholds: tuple[tuple[float, ...], ...]  # by column, ascending
-    stretches: tuple[tuple[Stretch, ...], ...]  # by column and rank
-    events: tuple[tuple[int, int], ...]  # tree, mask
-    rows: tuple[tuple[int, ...], ...]
-    values: tuple[tuple[float, ...], ...]  # by tree and leaf
+    nodes: tuple[tuple[int, int, int], ...]
+    leaves: tuple[Leaf | None, ...]  # by node
+    roots: tuple[int, ...]  # by tree
+    depths: tuple[int, ...]  # by tree: splits above its deepest leaf
 
 
-def masks(trees: Sequence[Node], columns: Sequence[int]) -> Masks | None:
-    """The tables of an ensemble; None where a tree has more leaves than MAX_LEAVES."""
-    listed = [_listed(tree) for tree in trees]
-    most = max((len(values) for values, _ in listed), default=1)
-    if most > MAX_LEAVES:
-        return None
-    made = _Rows(32 if most <= 32 else 64, len(trees))
-    thresholds, stretches = [], []
-    for column in columns:
-        found = [
-            (threshold, tree, begin, end)
-            for tree, (_, splits) in enumerate(listed)
-            for where, threshold, begin, end in splits
-            if where == column
-        ]
-        found.sort()
-        thresholds.append(tuple(dict.fromkeys(threshold for threshold, *_ in found)))
-        stretches.append(tuple(made.column(found)))
-    values = tuple(tuple(values) for values, _ in listed)
-    return Masks(
-        made.bits, tuple(thresholds), tuple(stretches), tuple(made.events), tuple(made.rows), values
-    )
+def ranked(trees: Sequence[Node], columns: int) -> Ranked:
+    """The trees over so many columns in one table."""
+    found: list[set[float]] = [set() for _ in range(columns)]
+    for tree in trees:
+        for split in _splits(tree):
+            found[split.column].add(split.threshold)
+    ranks = [{number: rank for rank, number in enumerate(sorted(own))} for own in found]
+    never = max(map(len, found), default=0)  # no rank exceeds it
+    nodes: list[tuple[int, int, int]] = []
+    leaves: list[Leaf | None] = []
+    roots, depths = [], []
+    for tree in trees:
+        roots.append(len(nodes))
+        level, depth = [tree], -1
+        while level:
+            below: list[Node] = []
+            for place, node in enumerate(level):
+                if isinstance(node, Split):
+                    step = len(level) - place + len(below)
+                    nodes.append((node.column, ranks[node.column][node.threshold], step))
+                    below += [node.low, node.high]
+                else:
+                    nodes.append((0, never, 0))
+                leaves.append(node if isinstance(node, Leaf) else None)
+            level, depth = below, depth + 1
+        depths.append(depth)
+    thresholds = tuple(tuple(sorted(own)) for own in found)
+    return Ranked(thresholds, tuple(nodes), tuple(leaves), tuple(roots), tuple(depths))
 
 
-def _listed(tree: Node) -> tuple[list[float], list[tuple[int, float, int, int]]]:
-    """The values of the leaves from left to right; and of each split its column, its threshold,
-    and from which leaf to before which its low side goes."""
-    values: list[float] = []
-    splits: list[tuple[int, float, int, int]] = []
-    waiting: list[Node | tuple[Split, int]] = [tree]
+def _splits(tree: Node) -> Iterator[Split]:
+    waiting = [tree]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, Leaf):
-            values.append(node.value)
-        elif isinstance(node, Split):
-            waiting += [node.high, (node, len(values)), node.low]
-        else:  # its low side is done
-            split, begin = node
-            splits.append((split.column, split.threshold, begin, len(values)))
-    return values, splits
-
-
-class _Rows:
-    """Events and rows as they gather: a row costs what a quarter as many events do (measured)."""
-
-    def __init__(self, bits: int, trees: int) -> None:
-        self.bits = bits
-        self.events: list[tuple[int, int]] = []
-        self.rows: list[tuple[int, ...]] = []
-        self._trees = trees
-
-    def column(self, found: Sequence[tuple[float, int, int, int]]) -> list[Stretch]:
-        """Add the splits of a column, in ascending order; the stretches of its ranks."""
-        everything = (1 << self.bits) - 1
-        words = [everything] * self._trees
-        row, begin = -1, len(self.events)
-        stretches = [Stretch(row, begin, begin)]
-        for _, same in itertools.groupby(found, key=lambda split: split[0]):
-            for _, tree, first, end in same:
-                mask = everything & ~((1 << end) - (1 << first))
-                self.events.append((tree, mask))
-                words[tree] &= mask
-            if len(self.events) - begin >= max(self._trees // 4, 16):
-                self.rows.append(tuple(words))
-                row, begin = len(self.rows) - 1, len(self.events)
-            stretches.append(Stretch(row, begin, len(self.events)))
-        return stretches
+        if isinstance(node, Split):
+            yield node
+            waiting += [node.low, node.high]
