@@ -20,7 +20,9 @@ with `repeats`, each with `times`) are split at random: a run is an occasion.
     python -m benchmarks.false_alarms RECORDING...
 
 Prints tables; the last line is one JSON object: the rate of families with a false alarm with no
-threshold and with the default one, and the power with it. Takes two minutes.
+threshold and with the default one, and the power with it; and of the test of `harness.compare` the
+median of its upper limits where nothing changed, and the rate of families in which any slowdown
+that was not found was above its limit. Takes two minutes.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from benchmarks.arguments import count
 from harness.comparing.statistics import (
     LEVEL,
     THRESHOLD,
+    Change,
     Pair,
     Verdict,
     judge,
@@ -169,15 +172,20 @@ def pooled(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
     return _alarms(logs, threshold, variance, freedom)
 
 
-def moderated(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
-    """The test of `harness.compare`."""
+def changes(logs: Logs, threshold: float) -> list[Change]:
+    """What `harness.compare` says of a family."""
     seconds, means = np.exp(logs[:, :, -1]).tolist(), logs.mean(axis=-1).tolist()
     pairs = [
         Pair(base, candidate, spread_of(groups))
         for (base, candidate), groups in zip(seconds, means, strict=True)
     ]
-    changes = judge(pairs, LEVEL, threshold)
-    return np.array([change.verdict is not Verdict.WITHIN_NOISE for change in changes])
+    return judge(pairs, LEVEL, threshold)
+
+
+def moderated(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
+    """The test of `harness.compare`."""
+    verdicts = [change.verdict for change in changes(logs, threshold)]
+    return np.array([verdict is not Verdict.WITHIN_NOISE for verdict in verdicts])
 
 
 TESTS: Mapping[str, Test] = {
@@ -202,6 +210,22 @@ def figures(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, dict
     return {name: dict(zip(keys, s / families, strict=True)) for name, s in sums.items()}
 
 
+def limits(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, float]:
+    """The median of the upper limits where nothing changed; and of each slowdown the rate of
+    families with an input on which it was not found, and is above the limit."""
+    rng, tops = np.random.default_rng(seed), []
+    above = dict.fromkeys(SLOWER, 0)
+    for _ in range(families):
+        logs = draw(rng, inputs)
+        tops += [change.high for change in changes(logs, THRESHOLD)]
+        for slower in SLOWER:
+            found = changes(logs + math.log1p(slower) * _IS_CANDIDATE, THRESHOLD)
+            missed = [c.high for c in found if c.verdict is Verdict.WITHIN_NOISE]
+            above[slower] += min(missed, default=math.inf) < 1 + slower
+    rates = {f"above_{slower:.0%}": count / families for slower, count in above.items()}
+    return {"median": float(np.median(tops)), **rates}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge all tests on all data; print tables and the JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.false_alarms", description=__doc__)
@@ -221,6 +245,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             widths = (20, 9, *(11 for _ in SLOWER))
             cells = (f"{v:>{w}.1%}" for v, w in zip(rates.values(), widths, strict=True))
             print(f"  {test:10}{''.join(cells)}", flush=True)
+        found[name]["limits"] = limits(draw, args.families, args.inputs, args.seed)
+        median, *above = found[name]["limits"].values()
+        told = ", ".join(f"{r:.1%} at {s:.0%}" for s, r in zip(SLOWER, above, strict=True))
+        print(f"  upper limits: median {median:.3f}x; a slowdown above one: {told}", flush=True)
     print(json.dumps(found))
     return 0
 

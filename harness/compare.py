@@ -18,7 +18,7 @@ from harness.comparing import reports
 from harness.comparing.comparison import Comparison, Rules, compare
 from harness.comparing.reading import read_held
 from harness.comparing.statistics import LEVEL, RUN_NOISE, THRESHOLD
-from harness.comparing.telling import told
+from harness.comparing.telling import times, told
 from harness.display import make_console
 from harness.errors import HarnessError, UsageError
 from harness.spec import Spec, load_spec
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="FILE",
         help="the space file of a kernel: of CANDIDATE its sources as they now are, and no other "
-        "version; annotations name its source; may be given several times",
+        "version; annotations name its source, or its program's; may be given several times",
     )
     parser.add_argument(
         "--of",
@@ -71,13 +71,41 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_test_options(group: argparse._ArgumentGroup) -> None:
-    for option, default, meaning in (
-        ("--threshold", THRESHOLD, "smaller changes than this are none"),
-        ("--level", LEVEL, "probability of any false `slower` or `faster`"),
-        ("--run-noise", RUN_NOISE, "noise between runs, assumed where nothing was measured twice"),
-    ):
-        text = f"{meaning}, as a fraction or with % (default {default:.1%})".replace("%", "%%")
-        group.add_argument(option, type=_fraction, default=default, metavar="P", help=text)
+    group.add_argument(
+        "--threshold",
+        type=_threshold,
+        default=THRESHOLD,
+        metavar="X",
+        help="smaller changes are none; a ratio of times, or a fraction, also with %% "
+        f"(default {times(1 + THRESHOLD)})",
+    )
+    group.add_argument(
+        "--level",
+        type=_fraction,
+        default=LEVEL,
+        metavar="P",
+        help="probability of any false `slower` or `faster`, and of any slowdown above its upper "
+        f"limit (default {LEVEL})",
+    )
+    group.add_argument(
+        "--run-noise",
+        type=_fraction,
+        default=RUN_NOISE,
+        metavar="P",
+        help="noise between runs as a fraction of the time, assumed where nothing was measured "
+        f"twice (default {RUN_NOISE})",
+    )
+
+
+def _threshold(text: str) -> float:
+    """A change as a fraction, 0.02 for 1.02x, 2% and 0.02."""
+    try:
+        if text.endswith("x"):
+            return _fraction(str(float(text.removesuffix("x")) - 1))
+        return _fraction(text)
+    except (ValueError, argparse.ArgumentTypeError):
+        told = f"must be a ratio below 2 such as 1.02x, or 2% or 0.02, but got {text!r}"
+        raise argparse.ArgumentTypeError(told) from None
 
 
 def _fraction(text: str) -> float:
@@ -129,12 +157,15 @@ def _print(args: argparse.Namespace, comparison: Comparison, files: Mapping[str,
 
 
 def _files(specs: Iterable[Spec], comparison: Comparison) -> Mapping[str, str]:
-    """Of each kernel the source in the language that it was measured in, relative to here."""
+    """Of each kernel the source in the language that it was measured in, of each program its first
+    source, relative to here; the space's file where it has none."""
     languages = {row.kernel: row.where.backend for row in comparison.rows}
     found = {}
     for spec in specs:
-        source = spec.sources.get(languages.get(spec.name, ""))
-        found[spec.name] = os.path.relpath(source.path if source else spec.path)
+        kernel = spec.sources.get(languages.get(spec.name, ""))
+        sources = [kernel] if kernel else spec.program.sources if spec.program else ()
+        path = next((source.path for source in sources), spec.path)
+        found[spec.name] = os.path.relpath(path)
     return found
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import shutil
 import signal
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -544,6 +545,32 @@ def test_finalist_that_hangs_spends_its_own_time_alone(
     assert hung.wall_s >= 1 + 2 / 3
     assert (right.outcome, other.outcome) == (Outcome.OK, Outcome.OK), right.message
     assert right.wall_s < hung.wall_s, "its own seconds"
+
+
+def test_finalist_whose_check_hangs_spends_its_own_time_alone(
+    here: None, load: Callable[..., Spec], tmp_path: Path
+) -> None:
+    hangs = """\
+        import time
+
+        def check(run):
+            try:
+                if run.config["MODE"] == "other":
+                    time.sleep(600)
+            except Exception:
+                pass
+        """
+    (tmp_path / "check.py").write_text(textwrap.dedent(hangs))
+    host = ("inputs:", "verify: {against: {host: check.py}}\ninputs:")
+    spec = load(host, ("precision: 0", "precision: 0, timeout_s: 1"))
+    given = spec.inputs[0]
+    with closing(CommandMeasurer(spec)) as measurer:
+        space = Space.of(spec, given, measurer.limits, None)
+        configs = [Config({"MODE": mode}) for mode in ("other", "right", "leaves")]
+        hung, right, leaves = measurer.measure_interleaved(space, given, configs, 2)
+    assert hung.outcome is Outcome.TIMEOUT
+    assert hung.message.startswith("check() of check.py did not end within 1.")
+    assert (right.outcome, leaves.outcome) == (Outcome.OK, Outcome.OK), right.message
 
 
 # --------------------------------------------------------------------------- too good to be true

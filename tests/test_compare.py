@@ -61,18 +61,23 @@ def tuned(
     slower: Mapping[int, float] | None = None,
     environment: Environment = ENVIRONMENT,
     function: str = "kernel",
+    space: str = SPACE,
+    searched: Sequence[int] = (16, 64),
+    finals: Sequence[int] = (16, 64),
 ) -> str:
     """A database with a search and finals; of another function it is another program."""
-    spec = dataclasses.replace(make_spec(folder, SPACE), functions=(function,))
+    spec = make_spec(folder, space)
+    if spec.program is None:
+        spec = dataclasses.replace(spec, functions=(function,))
     device = Device(seed, slower or {})
     with opened(folder / name) as store:
         for number, given in enumerate(spec.inputs):
             plan = make_plan(given, spec=spec, environment=environment)
             search = begin_search(store, plan, tuning_run_id=number)
-            for block in (16, 64):
+            for block in searched:
                 search.test(device.measure(given, block))
-            finals = [m for block in (16, 64) if (m := device.measure(given, block)).timing]
-            store.add_finals(search.run_id, plan, finals)
+            last = [m for block in finals if (m := device.measure(given, block)).timing]
+            store.add_finals(search.run_id, plan, last)
             store.end_run(search.run_id, "complete")
     return str(folder / name)
 
@@ -113,12 +118,61 @@ def test_what_became_slower_is_told_with_its_interval(
     assert "small on a device" in text
     assert "small: sources differ" in text
     assert "2 slower, 2 faster, 4 within noise" in text
+    assert "%" not in text, "ratios alone"
 
 
-def test_the_same_kernel_measured_again_is_within_noise(base: str, tmp_path: Path) -> None:
-    again = tuned(tmp_path, "again.db", seed=3)
-    status, data = run(base, again, "--of", "default", folder=tmp_path)
+def test_a_green_comparison_tells_every_output_what_it_may_have_missed(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again, junit = tuned(tmp_path, "again.db", seed=3), tmp_path / "j.xml"
+    words = ("--of", "default", "--github", "--junit", str(junit))
+    status, data = run(base, again, *words, folder=tmp_path)
     assert (status, data["counts"]) == (0, {"within noise": 4})
+    limits = {c["input"]["n"]: c["upper_limit"] for c in data["comparisons"]}
+    assert limits == {c["input"]["n"]: c["high"] for c in data["comparisons"]}
+    assert data["upper_limit"] == max(limits.values())
+    assert 1 < data["upper_limit"] < 1.02
+    least = max(limits, key=limits.__getitem__)
+    told = (
+        f"slowdowns of up to {data['upper_limit']:.3f}x could have been missed (small, n={least}, "
+    )
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count(f"4 within noise; {told}default)") == 2, "the table's last line, and a notice"
+    assert "::notice title=no performance regression::4 within noise; slowdowns" in out
+    suite = ET.fromstring(junit.read_text())[0]
+    assert told in suite.findtext("system-out", "")
+    cases = {
+        case.attrib["name"]: case.findtext("system-out", "") for case in suite.iter("testcase")
+    }
+    for n, limit in limits.items():
+        assert f"; not slower than {limit:.3f}x" in cases[f"n={n} (default)"]
+
+
+def test_limits_are_of_what_was_tested_and_is_not_clear(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, data = run(base, slower, folder=tmp_path)
+    none = [c["input"]["n"] for c in data["comparisons"] if c["upper_limit"] is None]
+    assert none == [16, 16, 64, 64], "those that are clear"
+    assert 1 < data["upper_limit"] < 1.02
+    _, data = run(base, base, folder=tmp_path)
+    assert data["upper_limit"] is None
+    assert "8 not measured again; nothing was tested" in capsys.readouterr().out
+
+
+def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured(
+    base: str, tmp_path: Path
+) -> None:
+    every = dict.fromkeys((8, 16, 32, 64), 1.2)
+    in_finals = tuned(tmp_path, "finals.db", 2, every, searched=(64,))
+    status, data = run(base, in_finals, "--of", "best", folder=tmp_path)
+    assert (status, data["counts"]) == (1, {"slower": 4})
+    assert [c["notes"] for c in data["comparisons"]] == [[]] * 4
+    assert {c["candidate"]["configuration"]["BLOCK"] for c in data["comparisons"]} == {16}
+    never = tuned(tmp_path, "never.db", 3, searched=(64,), finals=(64,))
+    _, data = run(base, never, "--of", "best", folder=tmp_path)
+    told = ["CANDIDATE did not try the best of BASE (BLOCK=16)"]
+    assert [c["notes"] for c in data["comparisons"]] == [told] * 4
 
 
 def test_a_database_that_was_carried_on_holds_the_same_measurements(
@@ -156,11 +210,26 @@ def test_annotations_name_the_source_and_escape_what_github_would_read(
     start, _, message = line.removeprefix("::error ").partition("::")
     assert start.startswith("file=")
     assert start.endswith("space.yaml,title=small%3A 2 regressions")
-    assert "n=8: best slower by +" in message
-    assert "%25, " in message
+    assert re.search(r"n=8: best slower, 1\.1\d\dx \[1\.\d{3}x, 1\.\d{3}x\], 1\.00 ms -> ", message)
+    assert "no: 100%25" in message
     assert message.count("%0A") == 1
     assert main([slower, slower, "--github"]) == 0
     assert "::notice title=no performance regression::8 not measured" in capsys.readouterr().out
+
+
+def test_annotations_of_a_program_name_its_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "main.sh").write_text("echo took 1 us")
+    kernel = "kernel: {function: kernel, source: kernel.cl, host: kernel.py}\n"
+    program = "program: {sources: [main.sh], run: [sh, '{source}', '{BLOCK}', '{n}'], time: wall}\n"
+    space = SPACE.replace(kernel, program).replace("launch: {group: [BLOCK], grid: [n]}\n", "")
+    places = [tuned(tmp_path, f"{n}.db", n, {8: 1 + n / 9}, space=space) for n in range(2)]
+    words = ("--spec", str(tmp_path / "space.yaml"), "--github", "--of", "default")
+    assert main([*places, *words]) == 1
+    assert re.search(
+        r"^::error file=\S*main\.sh,title=small", capsys.readouterr().out, re.MULTILINE
+    )
 
 
 def test_another_environment_is_refused_and_told_to_every_output(
@@ -224,15 +293,18 @@ def test_exported_results_are_compared_on_an_assumed_noise(
 ) -> None:
     exported = str(tmp_path / "base.t4.json")
     assert export([base, "--output", exported]) == 0
-    status, data = run(exported, slower, "--threshold", "2%", folder=tmp_path)
-    assert (status, verdicts(data)[16]) == (1, "slower")
+    status, data = run(exported, slower, "--threshold", "1.02x", folder=tmp_path)
+    assert (status, verdicts(data)[16], data["threshold"]) == (1, "slower", pytest.approx(0.02))
     assert main([slower, exported, "--spec", str(make_spec(tmp_path, SPACE).path)]) == 2
     assert "do not tell of which sources they are" in capsys.readouterr().err
     both = str(tmp_path / "slower.t4.json")
     assert export([slower, "--output", both]) == 0
     status, data = run(exported, both, "--run-noise", "4%", folder=tmp_path)
     assert (status, data["counts"]) == (0, {"within noise": 4})
-    assert "4.00% of noise between runs is assumed" in capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
+    assert "noise of 1.040x between runs is assumed" in text
+    assert data["upper_limit"] > 1.1
+    assert "find smaller ones, tune both sides again with --fresh and more --repeats" in text
 
 
 def test_results_of_other_sources_than_the_space_has_now_are_refused(
@@ -262,6 +334,15 @@ def test_nothing_in_common_is_no_comparison(
     assert main([base, base, "--space", "other"]) == 2
     assert main([base, base, "--json", str(tmp_path / "no" / "c.json")]) == 2
     assert "no such database" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0.98x", "2x", "1.02", "x", "many"])
+def test_a_threshold_that_is_none_is_refused(
+    base: str, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main([base, base, "--threshold", text])
+    assert f"such as 1.02x, or 2% or 0.02, but got '{text}'" in capsys.readouterr().err
 
 
 def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(

@@ -7,7 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.false_alarms import Draw, figures, moderated, offsets, uneven, welch
+from benchmarks.false_alarms import (
+    Draw,
+    figures,
+    limits,
+    moderated,
+    normal,
+    offsets,
+    uneven,
+    welch,
+)
 from harness.comparing.comparison import joined
 from harness.comparing.statistics import (
     Pair,
@@ -70,6 +79,21 @@ def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear(
             assert change.low <= change.ratio <= change.high
             assert (change.p_value <= 0.05) == (change.verdict is not Verdict.WITHIN_NOISE)
     assert verdicts == set(Verdict)
+
+
+def test_a_limit_holds_whatever_the_other_verdicts_are() -> None:
+    """Of three comparisons Bonferroni's 0.05 / 3, also beside two that are clear."""
+    quiet, *found = (judge([pair(1.0), pair(r, seed=1), pair(r, seed=2)]) for r in (1.0, 1.2))
+    assert [change.verdict for change in found[0][1:]] == [Verdict.SLOWER] * 2
+    assert found[0][0].verdict is quiet[0].verdict is Verdict.WITHIN_NOISE
+    assert found[0][0].high == quiet[0].high
+
+
+@pytest.mark.parametrize("draw", [normal, uneven])
+def test_slowdowns_that_are_not_found_are_below_their_limits(draw: Draw) -> None:
+    found = limits(draw, families=40, inputs=8, seed=0)
+    assert found["above_2%"] <= 0.125  # 2 of 40 are expected at most; 6 have a chance of 1.4 %
+    assert 1.002 < found["median"] < 1.2, "nor are they so wide that they say nothing"
 
 
 def test_holm_adjusts_and_tells_the_level_of_each() -> None:

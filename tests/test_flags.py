@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.expression import Expression
 from harness.flags.asking import AskedCommand, Setting, answers
 from harness.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
 from harness.flags.conflicts import conflicts
+from harness.flags.model import Switch
 from harness.flags.resolve import resolve
 from harness.spec.tuned import Flag as SpaceFlag
 
@@ -86,6 +88,18 @@ def test_exact_flags_change_no_values_and_the_fast_math_family_does(name: str) -
     assert not exact.changes_values
     assert fast.changes_values
     assert not exact.declarations.keys() & fast.declarations.keys()
+
+
+NOT = re.compile(r"(^|[-_f])(no|dont|disable)[-_]")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_boolean_flags_pass_what_their_names_say(name: str) -> None:
+    """`math_errno: true` as the name of `-fno-math-errno` would say the opposite."""
+    switches = {n: f for n, f in catalogue_of(name).flags.items() if isinstance(f, Switch)}
+    spelled = {n: re.sub(r"-X\w+ |-mllvm ", "", f.option).split()[0] for n, f in switches.items()}
+    wrong = [n for n, option in spelled.items() if bool(NOT.search(n)) != bool(NOT.search(option))]
+    assert not wrong, {n: switches[n].option for n in wrong}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -49,6 +49,14 @@ class Row:
         """Whether a build should fail of it."""
         return self.verdict in REGRESSIONS
 
+    @property
+    def upper_limit(self) -> float | None:
+        """The upper confidence limit of CANDIDATE's time over BASE's, the largest slowdown that
+        may have been missed; None where the verdict is clear, or nothing was tested."""
+        if self.change is None or self.verdict is not Verdict.WITHIN_NOISE:
+            return None
+        return self.change.high
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -80,6 +88,12 @@ class Comparison:
         return [row for row in self.rows if row.is_regression]
 
     @property
+    def least_certain(self) -> tuple[Row, float] | None:
+        """The row with the largest upper confidence limit, and that limit; None without any."""
+        limits = [(row, row.upper_limit) for row in self.rows if row.upper_limit is not None]
+        return max(limits, key=lambda pair: pair[1], default=None)
+
+    @property
     def counts(self) -> Counter[str]:
         """How often each verdict came."""
         return Counter(row.verdict.value for row in self.rows)
@@ -108,8 +122,8 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
     spreads = [spread for _, spread in drafts if spread]
     if spreads and not any(spread.freedom for spread in spreads):
         notes.append(
-            f"nothing was measured at two moments: {rules.run_noise:.2%} of noise between runs is "
-            "assumed (--run-noise)"
+            f"nothing was measured at two moments: noise of {1 + rules.run_noise:.3f}x between "
+            "runs is assumed (--run-noise)"
         )
     return Comparison(rows, rules, tuple(notes))
 

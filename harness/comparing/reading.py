@@ -145,7 +145,9 @@ def _found(
     told = {"best": report.best or next(iter(known.values())), "default": default}
     measured = {of: measurement for of, measurement in told.items() if measurement}
     of_measured = {of: uuids[id(measurement)] for of, measurement in measured.items()}
-    return Found(measured, not report.note, groups, frozenset(known), of_measured)
+    # Baselines that the search did not come by have their first measurement in the finals.
+    tried = frozenset({*known, *(final.config for final in finals)})
+    return Found(measured, not report.note, groups, tried, of_measured)
 
 
 # ------------------------------------------------------------------------- exports

@@ -6,6 +6,7 @@ actions read alike. It is a dozen lines of the standard library, which need no d
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -24,13 +25,19 @@ VERSION = 1
 
 
 def as_json(comparison: Comparison, status: int) -> str:
-    """Everything, times in seconds; `version` rises when what is there changes its meaning."""
+    """Everything, times in seconds; `version` rises when what is there changes its meaning.
+
+    `upper_limit` of a row within noise is the largest slowdown that may have been missed, a ratio;
+    that of all is the largest of them. Where there is none it is null.
+    """
     rules = comparison.rules
     data = {
         "version": VERSION,
         "status": status,
         "level": rules.level,
         "threshold": rules.threshold,
+        "upper_limit": comparison.least_certain[1] if comparison.least_certain else None,
+        "summary": summary(comparison),
         "counts": dict(comparison.counts),
         "notes": list(comparison.notes),
         "comparisons": [_row(row) for row in comparison.rows],
@@ -57,7 +64,7 @@ def _row(row: Row) -> dict[str, Any]:
     if row.change is not None:
         change = row.change
         interval = {"ratio": change.ratio, "low": change.low, "high": change.high}
-        told |= interval | {"p_value": change.p_value}
+        told |= interval | {"p_value": change.p_value, "upper_limit": row.upper_limit}
     return told
 
 
@@ -76,7 +83,8 @@ def _measured(measurement: Measurement | None) -> dict[str, Any] | None:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """A suite for each kernel and device, a test case for each row; regressions are failures."""
+    """A suite for each kernel and device, with its summary, and a test case for each row;
+    regressions are failures."""
     root = ET.Element("testsuites", name="harness.compare")
     for (kernel, where), group in groupby(comparison.rows, key=lambda r: (r.kernel, r.where)):
         rows = list(group)
@@ -90,6 +98,8 @@ def as_junit(comparison: Comparison) -> str:
         suite = ET.SubElement(root, "testsuite", {"name": _clean(f"{kernel} on {where}"), **told})
         for row in rows:
             _add_case(suite, row)
+        of_suite = summary(dataclasses.replace(comparison, rows=rows))
+        ET.SubElement(suite, "system-out").text = _clean(of_suite)
     return _xml(root)
 
 

@@ -23,6 +23,13 @@ A change is one for certain where the t-test refutes that it is within +- the th
 that differ by less are never regressions. Holm's procedure (1979) over all comparisons keeps the
 probability of any false `slower` or `faster` at the level.
 
+Of a change that is none for certain, the interval says what may have been missed. Those intervals
+are Bonferroni's, at the level over the number of comparisons, and so hold all at once: the upper
+end is the upper simultaneous confidence limit, and the probability that any true slowdown is larger
+than its limit is at most the level. A power, which is of no single result, would say less: of two
+inputs that are equally noisy, one that came out faster by 1 % has a lower limit than one that came
+out slower by 1 %.
+
 `benchmarks/false_alarms.py` compares this with Welch's test, effective sample sizes, batch means,
 and the variance of one input's occasions alone or of all pooled, by simulation and on repeated
 recordings. Welch, effective sizes and batches fail where occasions differ, pooling where inputs are
@@ -80,9 +87,13 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """Candidate time over base time, a ratio, with the interval that the verdict rests on: the
-    verdict is clear exactly where all of the interval is beyond the threshold. `p_value` is
-    Holm's, adjusted for all comparisons."""
+    """Candidate time over base time, a ratio, with its confidence interval: all of it is beyond
+    the threshold exactly where the verdict is clear. `p_value` is Holm's, adjusted for all
+    comparisons.
+
+    Of a clear verdict the interval is at the level of Holm's step that it rests on. Of one within
+    noise it is Bonferroni's, and `high` the upper simultaneous confidence limit: the largest
+    slowdown that may have been missed."""
 
     ratio: float
     low: float
@@ -166,7 +177,9 @@ def judge(
     margin = math.log1p(threshold)
     tests = [_test(pair, prior, margin, run_noise) for pair in pairs]
     p_values = np.array([test.p_value for test in tests])
-    adjusted, levels = holm(p_values, len(tests)), holm_levels(p_values, level)
+    adjusted = holm(p_values, len(tests))
+    simultaneous = level / max(1, len(tests))
+    levels = np.where(adjusted <= level, holm_levels(p_values, level), simultaneous)
     return [
         _change(test, p, own_level, level)
         for test, p, own_level in zip(tests, adjusted.tolist(), levels.tolist(), strict=True)

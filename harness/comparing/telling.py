@@ -11,10 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.comparing.comparison import Comparison, Ending, Row
-from harness.comparing.statistics import Change, Verdict
+from harness.comparing.statistics import Change
 from harness.display import format_time
 from harness.records import Measurement
 
+LARGE = 1.1
+"""Of slowdowns that may be missed: more than this asks for other measurements."""
+
+_ADVICE = (
+    "to find smaller ones, tune both sides again with --fresh and more --repeats, on a machine "
+    "that does nothing else"
+)
+_ROUND = 1000  # a ratio from which on its digits after the point say nothing
 _SHOWN = 4  # inputs that are not compared
 _STYLES = {"slower": "bold red", "works no more": "bold red", "faster": "bold green"}
 
@@ -27,20 +35,22 @@ def told(comparison: Comparison) -> Group:
         parts += [Text(f"{kernel} on {where}", style="bold"), _table(of_kernel)]
         parts += [Text(line) for line in _missing(of_kernel)]
     parts += [Text(line) for line in comparison.notes]
-    return Group(*parts, Text(_legend(comparison), style="dim"), Text(summary(comparison)))
+    if comparison.tested:
+        parts.append(Text(_legend(comparison), style="dim"))
+    return Group(*parts, Text(summary(comparison)))
 
 
 def _table(rows: Sequence[Row]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("input")
     table.add_column("of", no_wrap=True)
-    for heading in ("base", "candidate", "change of time", "interval"):
+    for heading in ("base", "candidate", "ratio", "interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
     for row in rows:
         if row.verdict is Ending.MISSING:
             continue
-        change = (percent(row.change.ratio), interval(row.change)) if row.change else ("-", "-")
+        change = (times(row.change.ratio), interval(row.change)) if row.change else ("-", "-")
         cells = [str(row.given), row.of, _time(row.base), _time(row.candidate), *change]
         words = "; ".join([row.verdict.value, *row.notes])
         table.add_row(*map(Text, cells), Text(words, style=_STYLES.get(row.verdict.value, "")))
@@ -62,32 +72,50 @@ def _time(measurement: Measurement | None) -> str:
     return format_time(measurement.time_s) if measurement and measurement.timing else "-"
 
 
-def percent(ratio: float) -> str:
-    """A ratio of times as a change: 1.05 is +5.00 %."""
-    return f"{ratio - 1:+.2%}" if ratio < 10 else f"{ratio:.3g} x"
+def times(ratio: float) -> str:
+    """A ratio of times: 1.050x takes 5 % longer."""
+    return f"{ratio:.3f}x" if ratio < _ROUND else f"{ratio:.3g}x"
 
 
 def interval(change: Change) -> str:
-    """The bounds of a change."""
-    return f"[{percent(change.low)}, {percent(change.high)}]"
+    """The bounds of a ratio of times."""
+    return f"[{times(change.low)}, {times(change.high)}]"
 
 
 def _legend(comparison: Comparison) -> str:
-    threshold, level = (100 * p for p in (comparison.rules.threshold, comparison.rules.level))
+    rules = comparison.rules
     return (
-        "times: medians; change: mean logarithms, CANDIDATE over BASE, with the interval that the "
-        f"verdict rests on; slower, faster: for certain by more than {threshold:.3g} %. "
-        f"The probability of any false one among the {comparison.tested} that were tested is at "
-        f"most {level:.3g} % (Holm)."
+        "times: medians; ratio: CANDIDATE over BASE, by mean logarithms, with its confidence "
+        f"interval; slower, faster: for certain by more than {times(1 + rules.threshold)}. Among "
+        f"the {comparison.tested} that were tested the probability of any false one is at most "
+        f"{rules.level:.3g} (Holm), and so is that of any true slowdown above the upper limit of "
+        "an interval that is within noise (Bonferroni)."
     )
 
 
 def summary(comparison: Comparison) -> str:
-    """How often each verdict came, the regressions first."""
+    """How often each verdict came, the regressions first, and what may have been missed."""
     counts = comparison.counts
     order = ("slower", "works no more", "faster", "within noise")
     words = [*order, *(word for word in counts if word not in order)]
-    return ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+    told = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+    return "; ".join([told, *_missed(comparison)])
+
+
+def _missed(comparison: Comparison) -> Iterator[str]:
+    """The largest slowdown that may have been missed, where, and what helps if it is large."""
+    if not comparison.tested:
+        yield "nothing was tested"
+    if comparison.least_certain is None:
+        return
+    row, limit = comparison.least_certain
+    if limit <= 1:
+        yield "no slowdown could have been missed"
+        return
+    where = f"{row.kernel}, {row.given}, {row.of}"
+    yield f"slowdowns of up to {times(limit)} could have been missed ({where})"
+    if limit > LARGE:
+        yield _ADVICE
 
 
 def sentence(row: Row) -> str:
@@ -97,9 +125,10 @@ def sentence(row: Row) -> str:
 
 def _facts(row: Row) -> Iterator[str]:
     if row.change is not None:
-        times = f"{_time(row.base)} -> {_time(row.candidate)}"
-        by = f" by {percent(row.change.ratio)}" if row.verdict is not Verdict.WITHIN_NOISE else ""
-        yield f"{row.verdict}{by}, {times}, interval {interval(row.change)}"
+        seconds = f"{_time(row.base)} -> {_time(row.candidate)}"
+        yield f"{row.verdict}, {times(row.change.ratio)} {interval(row.change)}, {seconds}"
     else:
         yield str(row.verdict)
+    if row.upper_limit is not None:
+        yield f"not slower than {times(row.upper_limit)}"
     yield from row.notes

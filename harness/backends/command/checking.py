@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +27,14 @@ class Run:
     stderr: str
 
 
+class CheckTimeout(Exception):
+    """check() did not end within its time."""
+
+
+class _TimeUp(BaseException):
+    """Raised within check(), which may catch every Exception."""
+
+
 class Checker:
     """A host module with check(run), which returns None where the run is right, and else says
     what is wrong; what it raises is a wrong result as well.
@@ -36,10 +46,17 @@ class Checker:
         self._path = path
         self._module = self._loaded()
 
-    def check(self, run: Run) -> None:
-        """Raises WrongOutput, and HostModuleError where check() returns something else."""
+    def check(self, run: Run, timeout_s: float) -> None:
+        """Raises WrongOutput, CheckTimeout, and HostModuleError where check() returns something
+        else."""
         try:
-            told = self._module.check(run)
+            with _deadline(timeout_s):
+                told = self._module.check(run)
+        except _TimeUp:
+            raise CheckTimeout(
+                f"check() of {self._path.name} did not end within {timeout_s:.3g} s, what was left "
+                "of measure.timeout_s"
+            ) from None
         except (Exception, SystemExit) as error:
             raise WrongOutput(
                 f"wrong result: check() of {self._path.name} raised {type(error).__name__}: {error}"
@@ -66,3 +83,20 @@ class Checker:
         if not callable(getattr(module, "check", None)):
             raise HostModuleError(f"{self._path}: must define the function `check`")
         return module
+
+
+@contextmanager
+def _deadline(timeout_s: float) -> Iterator[None]:
+    """Raise _TimeUp in what runs longer; between two steps of Python, so not within one long call
+    of a library. In a process's main thread alone."""
+
+    def ring(*_: object) -> None:
+        raise _TimeUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(timeout_s, 1e-3))  # 0 would be none at all
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.backends.base import Binary
 from harness.backends.command.building import command_words
-from harness.backends.command.checking import Checker, Run
+from harness.backends.command.checking import Checker, CheckTimeout, Run
 from harness.backends.command.outputs import Expected, Written, WrongOutput, reported_s
 from harness.backends.command.sandbox import (
     STDERR,
@@ -138,11 +138,14 @@ class Trial:
             for path in self.job.files:
                 shutil.copy(path, written.folder)
             ended = self._ended(written)
+            left_s = self.job.timeout_s - self.spent_s - ended.wall_s
             try:
                 if keep is not None:
                     keep.write_bytes(written.content(self.plan.verify.output))
-                self._verify(written)
+                self._verify(written, left_s)
                 return self._time_s(written, ended), ended
+            except CheckTimeout as error:
+                raise _Failed(Outcome.TIMEOUT, str(error)) from None
             except WrongOutput as error:
                 raise _Failed(Outcome.WRONG_RESULT, str(error), error.worst) from None
             except LaunchFailed as error:
@@ -177,15 +180,15 @@ class Trial:
             raise _Failed(Outcome.WRONG_RESULT, message)
         return ended
 
-    def _verify(self, written: Written) -> None:
-        """Raises WrongOutput."""
+    def _verify(self, written: Written, timeout_s: float) -> None:
+        """Raises WrongOutput and CheckTimeout."""
         name = self.plan.verify.output
         for expected in self._expected:
             expected.check(written.content(name))
         if self._checker is not None:
             streams = (written.text(name) for name in (STDOUT, STDERR))
             run = Run(dict(self.job.input), dict(self.job.config), written.folder, *streams)
-            self._checker.check(run)
+            self._checker.check(run, timeout_s)
         if self._shape is not None and not self._shape.has_shape_of(written.content(name)):
             self.has_other_shape = True
 
