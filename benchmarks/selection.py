@@ -6,7 +6,7 @@ times selections for inputs that change from call to call, so that no branch pre
 answer. Needs a C compiler:
 
     python -m benchmarks.selection
-    python -m benchmarks.selection --candidates 8 --trees 100 --leaves 31
+    python -m benchmarks.selection --candidates 20 --tree-leaves 256
     python -m benchmarks.selection --learn miopen_gfx900_56.csv.gz
 
 The least of some repeats of a loop over all inputs, in processor time, which other programs on a
@@ -35,7 +35,7 @@ from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import MOST_LEAVES
 from harness.dispatching.c_code import c_header
 from harness.dispatching.dispatcher import Dispatcher, Provenance
-from harness.dispatching.ensemble import EnsembleChooser
+from harness.dispatching.ensemble import DEPTH, LEAVES, TREES, EnsembleChooser
 from harness.dispatching.features import Feature, features_of
 from harness.dispatching.formulas import Type
 from harness.dispatching.program import (
@@ -82,20 +82,23 @@ def drawn_inputs(rng: random.Random, count: int) -> list[tuple[int, ...]]:
 def grown(
     rng: random.Random, rows: Rows, bins: Rows, leaves: int, leaf: Callable[[], Leaf]
 ) -> Node:
-    """A tree whose largest leaves are split, mostly, at one of the bins' bounds."""
+    """A tree whose largest leaves are split, mostly, at one of the bins' bounds, as deep as
+    boosting lets them be."""
     parts: list[list[int]] = [list(range(len(rows)))]
     splits: dict[int, tuple[int, float, int, int]] = {}
+    depths = [0]
     ends = [0]
-    while len(ends) < leaves:
+    while len(splits) < leaves - 1 and ends:
         end = max(ends, key=lambda one: len(parts[one]) * rng.random())
         column = rng.randrange(len(COLUMNS))
         threshold = rng.choice(bins[column])
         low = [row for row in parts[end] if rows[row][column] <= threshold]
         if 0 < len(low) < len(parts[end]):
             parts += [low, [row for row in parts[end] if rows[row][column] > threshold]]
+            depths += [depths[end] + 1] * 2
             splits[end] = (column, threshold, len(parts) - 2, len(parts) - 1)
             ends.remove(end)
-            ends += [len(parts) - 2, len(parts) - 1]
+            ends += [one for one in splits[end][2:] if depths[one] < DEPTH and len(parts[one]) > 1]
 
     def node(place: int) -> Node:
         if place not in splits:
@@ -125,7 +128,7 @@ def drawn_program(
         trees = tuple(
             tuple(
                 grown(rng, rows, bins, args.leaves, lambda: Leaf(rng.gauss(0, 1)))
-                for _ in range(args.trees)
+                for _ in range(args.trees or max(1, TREES // count))
             )
             for _ in range(count)
         )
@@ -286,8 +289,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Time both, print a table and the JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.selection", description=__doc__)
     parser.add_argument("--candidates", type=int, default=8)
-    parser.add_argument("--trees", type=int, default=100, help="of each candidate, default 100")
-    parser.add_argument("--leaves", type=int, default=31, help="of a tree of the ensemble")
+    parser.add_argument(
+        "--trees", type=int, help="of each candidate; by default as many as are learnt"
+    )
+    parser.add_argument("--leaves", type=int, default=LEAVES, help="of a tree of the ensemble")
     parser.add_argument("--tree-leaves", type=int, default=64, help="of the single tree")
     parser.add_argument("--learn", type=Path, metavar="FILE", help="a recording, instead of these")
     parser.add_argument("--seed", type=int, default=0)

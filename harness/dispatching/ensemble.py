@@ -21,12 +21,13 @@ from harness.dispatching.program import Choice, EnsembleChoice, Leaf, Node, Spli
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-_MOST_COLUMNS = 48
-_TREES = 300  # of all candidates together: what is chosen from in 5 us
+_MOST_COLUMNS = 64
+TREES = 200  # of all candidates together: what is chosen from in 5 us
 _MOST_TREES = 40  # of a candidate: few large trees predict as well as many small ones, and are
-_RATE = 0.25  # walked sooner
-_LEAVES = 256
-_DEPTH = 10  # all trees are walked as far as the deepest
+_LEAST_RATE = 0.25  # walked sooner
+_UNLEARNT = 0.01  # at most, by so few trees: the fewer, the more each must learn
+LEAVES = 256
+DEPTH = 10  # all trees are walked as far as the deepest
 _LEAST_IN_LEAF = 20
 _SHARE = 0.3  # of the columns, among which a split is looked for: sooner fitted, and no worse
 _FEW = 10 * _LEAST_IN_LEAF  # inputs; below, leaves are smaller
@@ -71,7 +72,7 @@ def fit_boosted(values: Array, logs: Array, seed: int) -> EnsembleChoice:
 
 def fit_models(values: Array, logs: Array, seed: int) -> list[HistGradientBoostingRegressor]:
     """scikit-learn's models, as `fit_boosted` has them."""
-    trees = max(1, min(_MOST_TREES, _TREES // logs.shape[1]))
+    trees = max(1, min(_MOST_TREES, TREES // logs.shape[1]))
     known = ~np.isnan(logs)
     # Threads within a model wait for each other in loops: on a busy machine they take far longer.
     with threadpool_limits(1, user_api="openmp"):
@@ -86,9 +87,9 @@ def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBo
 
     model = HistGradientBoostingRegressor(
         max_iter=trees,
-        learning_rate=_RATE,
-        max_leaf_nodes=_LEAVES,
-        max_depth=_DEPTH,
+        learning_rate=max(_LEAST_RATE, 1 - _UNLEARNT ** (1 / trees)),
+        max_leaf_nodes=LEAVES,
+        max_depth=DEPTH,
         min_samples_leaf=_LEAST_IN_LEAF if len(logs) >= _FEW else max(2, len(logs) // 10),
         max_features=_SHARE,
         early_stopping=False,
