@@ -10,14 +10,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from harness.analysis import describe_failures, report_input
+from harness.analysis import describe_failures
 from harness.command import run_command
 from harness.dispatching.study import choosers
 from harness.dispatching.telling import print_across
-from harness.display import baselines_table, inputs_table, make_console
+from harness.display import make_console, print_inputs
 from harness.effects.telling import reduction_lines
 from harness.errors import UsageError
 from harness.results import shown_place
+from harness.summary import input_reports, unfinished
 from harness.tables import Results, read_results
 
 SLOWDOWN = "slowdown"  # as harness.explanation has it, which takes a second to load
@@ -150,20 +151,10 @@ def _print(
     if not measured:
         console.print(Text(f"{title}: holds no measurements yet"), soft_wrap=True)
         return
-    reports = [
-        report_input(
-            given, known, results.finals.get(given, ()), default, None, baselines=results.baselines
-        )
-        for given, known in measured.items()
-    ]
-    console.print(inputs_table(reports, title, default))
-    beside = baselines_table(reports)
-    if beside is not None:
-        console.print(beside)
-    console.print()
-    failures = list(describe_failures(measured))
-    for line in [*failures, *([""] if failures else [])]:
-        console.print(Text(line), soft_wrap=True)
+    print_inputs(console, input_reports(results), title, default)
+    for lines in (list(unfinished(results)), list(describe_failures(measured, default))):
+        for line in [*lines, *([""] if lines else [])]:
+            console.print(Text(line), soft_wrap=True)
     from harness import explained
 
     if results.reductions:

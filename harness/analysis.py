@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from harness.differences import DEFAULT, difference
 from harness.records import Config, Input, Measurement, Outcome
 from harness.timing import (
     Ratio,
@@ -52,6 +53,8 @@ class InputReport:
     shared: int = 0
     over: Mapping[str, Ratio] = field(default_factory=dict)
     """The speed-up over each named baseline that worked, as re-measured beside the best."""
+    refused: Mapping[str, Measurement] = field(default_factory=dict)
+    """The default and the named baselines that failed by their names, as they last failed."""
 
     @property
     def measured(self) -> int:
@@ -97,6 +100,11 @@ def report_input(
             name: time_ratio(beside.timing, best.timing, confidence)
             for name, config in baselines.items()
             if best and best.timing and (beside := in_turn.get(config)) and beside.timing
+        },
+        {
+            name: found
+            for name, config in {DEFAULT: default, **baselines}.items()
+            if (found := in_turn.get(config) or measured.get(config)) and not found.timing
         },
     )
 
@@ -151,9 +159,9 @@ def _tie(one: Measurement, other: Measurement) -> bool:
     return bool(one.timing and other.timing and is_within_noise(one.timing, other.timing))
 
 
-def describe_failures(measured: Mapping[Input, Measured]) -> Iterator[str]:
+def describe_failures(measured: Mapping[Input, Measured], default: Config) -> Iterator[str]:
     """The reasons of failed configurations, the commonest first, each with how often it came
-    and one example; nothing where nothing failed."""
+    and, after it, in what an example differs from the default; nothing where nothing failed."""
     failures = [m for known in measured.values() for m in known.values() if not m.timing]
     groups: dict[tuple[Outcome, str], list[Measurement]] = {}
     for m in failures:
@@ -163,8 +171,8 @@ def describe_failures(measured: Mapping[Input, Measured]) -> Iterator[str]:
         yield "Why configurations failed:"
     for alike in ordered[:MAX_REASONS]:
         m = alike[0]
-        yield f"    {len(alike)} {m.outcome}, such as ({m.config}) on ({m.input}):"
-        yield f"        {headline(m.message)}"
+        yield f"    {len(alike)} {m.outcome}: {headline(m.message)}"
+        yield f"        such as {difference(m.config, default)} on ({m.input})"
     if len(ordered) > MAX_REASONS:
         yield f"    and {len(ordered) - MAX_REASONS} other reasons"
     if ordered:

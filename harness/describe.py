@@ -46,15 +46,19 @@ def print_notices(console: Console, spec: Spec, compiler: str | None = None) -> 
 
 
 def describe_space(console: Console, spec: Spec) -> None:
-    print_line(console, f"{spec.name}: {spec.title or 'no title'} ({spec.path})")
+    title = f": {spec.title}" if spec.title else ""
+    print_line(console, f"{spec.name}{title} ({spec.path})")
     for language, flags in _flag_sets(spec):
         spaces = [Space.of(spec, given, None, flags) for given in spec.inputs]
         print_line(console, f"  {language}{size_told(size_of(spec, spaces))}")
     print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs_told(spec)}")
     console.print(Padding(_parameters_table(spec), (0, 0, 0, 2), expand=False))
     for constraint in spec.constraints:
-        told = f"line {constraint.line}{_needs_told(constraint.expression)}"
-        print_line(console, f"  constraint: {constraint.expression.text} ({told})")
+        expression, settled = constraint.expression, constraint.expression.told({})
+        where = f"line {constraint.line}{f', {settled}' if settled else ''}"
+        print_line(
+            console, f"  constraint: {expression.written} ({where}{_needs_told(expression)})"
+        )
     for p in spec.parameters:
         if p.when is not None:
             told = f"{p.when.text}; else it has its default{_needs_told(p.when)}"

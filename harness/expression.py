@@ -52,7 +52,7 @@ _SLIPS = (
 
 class Expression:
     """A parsed expression; `names` are the names that it needs values for, `names_in_order` the
-    same as they come in its text."""
+    same as they come in its text. `written` is what people read."""
 
     def __init__(self, text: str) -> None:
         """Parse; raise ExpressionError that names what the language does not have."""
@@ -67,6 +67,7 @@ class Expression:
             self._body: ast.expr = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ExpressionError(f"`{self.text}` cannot be read: {_slip(self.text)}") from None
+        self.written = self.text
         # In the order of the text, so that messages tell the values in that order.
         self.names_in_order = tuple(dict.fromkeys(_names(self._body, self.text)))
         self.names = frozenset(self.names_in_order)
@@ -76,7 +77,7 @@ class Expression:
         """`condition or name == value`, which may be longer than what people may write."""
         made = cls.__new__(cls)
         literal = repr(value) if isinstance(value, str) else shown(value)
-        made.text = f"({condition.text}) or {name} == {literal}"
+        made.text = made.written = f"({condition.text}) or {name} == {literal}"
         equal = ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(value)])
         made._body = ast.BoolOp(ast.Or(), [condition._body, equal])
         made.names_in_order = tuple(dict.fromkeys((*condition.names_in_order, name)))
@@ -99,7 +100,7 @@ class Expression:
         except (TypeError, ValueError, OverflowError) as error:
             large = isinstance(error, OverflowError)
             reason = "a number in it is too large" if large else str(error)
-            told = f"`{self.text}` cannot be computed{self._with(values)}: {reason}"
+            told = f"`{self.written}` cannot be computed{self._with(values)}: {reason}"
             raise ExpressionError(told) from None
 
     @property
@@ -122,7 +123,7 @@ class Expression:
         """None where the expression holds; else a sentence that says with which values."""
         if self.holds(values):
             return None
-        return f"`{self.text}` is false{self._with(values)}"
+        return f"`{self.written}` is false{self._with(values)}"
 
     def told(self, values: Mapping[str, Any]) -> str:
         """The values that it looks at, such as `A=1, B=2`; nothing where there are arrays."""

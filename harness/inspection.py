@@ -107,7 +107,7 @@ def unjudged(spec: Spec, target: Target) -> list[str]:
     if target.has_device:
         return []
     named = [
-        f"{spec.path}:{c.line}: the constraint `{c.expression.text}`"
+        f"{spec.path}:{c.line}: the constraint `{c.expression.written}`"
         for c in spec.constraints
         if _needs_device(c.expression)
     ]

@@ -52,11 +52,14 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
     rows = {line.split()[0]: line for line in lines if line.startswith(" n=")}
     assert list(rows) == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
     for n in (8, 16, 32):
-        assert "BLOCK=16, TILE=1" in rows[f"n={n}"]
+        assert " BLOCK=16 " in rows[f"n={n}"]
         assert "1.10 ms +- " in rows[f"n={n}"]
         assert "2.20 ms +- " in rows[f"n={n}"]
         assert "2.00x [" in rows[f"n={n}"]
-    assert "BLOCK=64, TILE=1" in rows["n=128"]
+    assert " BLOCK=64 " in rows["n=128"]
+    failure = next(place for place, line in enumerate(lines) if "6 build_failed: " in line)
+    assert lines[failure].strip() == "6 build_failed: as the formula has it"
+    assert lines[failure + 1].strip() == "such as TILE=2 on (n=8)"
     tree = lines.index("    if n <= 45.2548:")
     assert lines[tree + 1].strip() == "BLOCK=16, TILE=1   (3 inputs)"
     assert lines[tree + 3].strip() == "BLOCK=64, TILE=1   (3 inputs)"
@@ -73,8 +76,9 @@ def test_few_inputs_are_told_as_too_few(tmp_path: Path, capsys: pytest.CaptureFi
     for report in reports:
         assert report.best
         assert report.best.time_s == formula_s(report.given, report.best.config)
+        default = campaign.space(report.given).default
         for name, value in report.best.config.items():
-            assert f"{name}={shown(value)}" in out
+            assert (f"{name}={shown(value)}" in out) or value == default[name]
 
 
 def test_several_databases_are_told_one_after_the_other(

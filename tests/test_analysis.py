@@ -104,6 +104,16 @@ def test_the_fastest_has_the_least_median_and_worked() -> None:
     assert fastest([]) is None
 
 
+def test_a_baseline_that_failed_is_kept_with_how_it_failed_last() -> None:
+    measured = by_config(ok(A, 1.0), ok(C, 2.0), failed(D, Outcome.BUILD_FAILED))
+    wrong = failed(C, Outcome.WRONG_RESULT)
+    finals = [ok(A, 1.0, in_turn=True), wrong]
+    named = {"-O1": A, "-O2": D, "-O3": B}
+    report = report_input(GIVEN, measured, finals, C, legal=None, baselines=named)
+    assert report.refused == {"default": wrong, "-O2": measured[D]}
+    assert set(report.over) == {"-O1"}
+
+
 # ----------------------------------------------------------------------------- finalists
 
 

@@ -147,6 +147,13 @@ def test_valid_space_is_described_without_compiling(write, capsys):
         assert part in told
 
 
+def test_space_without_a_title_is_told_by_its_name(write, capsys):
+    path = write()
+    path.write_text(path.read_text().replace("title: Scaling\n", ""))
+    assert main([str(path), "--no-compile"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"scale ({path})"
+
+
 def test_size_agrees_with_trying_every_point(write, capsys):
     points = itertools.product([32, 64, 128], [1, 2, 4])
     legal = sum(unroll * 32 <= block for block, unroll in points)

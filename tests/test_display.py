@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -14,12 +15,15 @@ from rich.console import Console
 from harness.analysis import InputReport
 from harness.display import (
     ProgressDisplay,
+    baselines_rows,
     format_outcomes,
     format_ratio,
+    format_share,
     format_time,
     format_timing,
     inputs_table,
     make_console,
+    print_inputs,
 )
 from harness.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.results import RunPlan
@@ -107,13 +111,31 @@ def test_no_time_between_a_nanosecond_and_a_quarter_of_an_hour_has_an_exponent()
         assert len(number.replace(".", "")) == 3
 
 
-def test_a_timing_tells_its_spread_and_how_many_samples() -> None:
-    assert format_timing(Timing((412e-6, 414e-6, 410e-6))) == "412 us +- 5.0 us (3 samples)"
-    assert format_timing(Timing((1e-3, 1e-3))) == "1.00 ms +- 0 s (2 samples)"
+def test_a_timing_is_told_by_its_median_and_the_interval_of_its_mean() -> None:
+    assert format_timing(Timing((412e-6, 414e-6, 410e-6))) == "412 us +- 5.0 us"
+    assert format_timing(Timing((1e-3, 1e-3))) == "1.00 ms +- 0 s"
+    assert format_timing(Timing((1e-3,) * 9 + (1.0,))) == "1.00 ms +- 230 ms"  # an outlier
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [
+        (1.372, "140 %"),
+        (0.996, "100 %"),
+        (0.283, "28 %"),
+        (0.0283, "2.8 %"),
+        (0.000283, "0.028 %"),
+        (12.34, "1,200 %"),
+        (0.0, "0 %"),
+        (math.inf, "inf %"),
+    ],
+)
+def test_shares_have_two_digits_and_no_exponent(share: float, told: str) -> None:
+    assert format_share(share) == told
 
 
 def test_the_spread_of_a_single_sample_is_not_told() -> None:
-    assert format_timing(Timing((1e-3,))) == "1.00 ms (1 sample)"
+    assert format_timing(Timing((1e-3,))) == "1.00 ms"
 
 
 def test_a_ratio_inside_the_noise_is_called_that() -> None:
@@ -142,10 +164,11 @@ def test_the_table_tells_what_a_person_needs() -> None:
         "2.00x [1.90, 2.10]",
         "22 of 1,234",
         "2 failed",
-        "over the default (BLOCK=256, TILE=1)",
+        "only what differs from the default is told (BLOCK=256, TILE=1)",
+        "after +- half the 95 % confidence interval of their mean",
         "failed: 2 timeout",
     ):
-        assert part in text
+        assert part in " ".join(text.split())
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -189,8 +212,57 @@ def test_a_speed_up_that_may_be_chance_says_so_in_the_table() -> None:
 def test_brackets_in_values_are_text_and_no_markup() -> None:
     odd = Config({"LAYOUT": "[red]", "OTHER": "[/]"})
     for width in (80, 140):
-        text = printed(report(best=ok(odd, 1e-3)), width=width, default=odd)
-        assert text.count("LAYOUT=[red], OTHER=[/]") == 2
+        best = ok(Config({"LAYOUT": "[bold]", "OTHER": "[/]"}), 1e-3)
+        text = printed(report(best=best), width=width, default=odd)
+        assert "LAYOUT=[bold]" in text
+        assert "(LAYOUT=[red], OTHER=[/])" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_of_a_configuration_only_what_differs_from_the_default_is_told(width: int) -> None:
+    flags = {f"f{place}": None for place in range(33)}
+    default = Config({**DEFAULT, **flags})
+    best = ok(Config({**default, "f7": True}), 1e-3)
+    text = " ".join(printed(report(best=best), width=width, default=default).split())
+    assert "f7=true" in text
+    assert "f8" not in text
+    assert "(BLOCK=256, TILE=1, 33 parameters absent)" in text
+
+
+# ----------------------------------------------------------------------------- baselines
+
+
+def beside(*reports: InputReport) -> str:
+    stream = io.StringIO()
+    print_inputs(Console(file=stream, width=140, highlight=False), reports, "kernel", DEFAULT)
+    return stream.getvalue()
+
+
+def test_a_baseline_that_was_refused_is_told_with_its_reason() -> None:
+    wrong = Measurement(BEST, GIVEN, Outcome.WRONG_RESULT, message="y[3] is 7\nand more")
+    refused = dataclasses.replace(report(), refused={"-O3": wrong}, over={"-O1": CLEAR})
+    other = dataclasses.replace(report(), given=Input({"m": 1}), over={"-O1": CLEAR, "-O3": CLEAR})
+    head, rows = baselines_rows([refused, other])
+    assert head == ("input", "-O1", "-O3")
+    assert [row[2] for row in rows] == ["wrong_result", "2.00x [1.90, 2.10]"]
+    lines = beside(refused, other).splitlines()
+    assert "    -O3 on (m=64, n=4096): wrong_result: y[3] is 7" in lines
+    lines = beside(refused, refused).splitlines()
+    assert "    -O3 on 2 inputs, such as (m=64, n=4096): wrong_result: y[3] is 7" in lines
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_default_that_was_refused_is_told_in_its_place(width: int) -> None:
+    refused = dataclasses.replace(report(None), baseline=None, refused={"default": failed(DEFAULT)})
+    assert "build_failed" in printed(refused, width=width)
+    assert "    default on (m=64, n=4096): build_failed: as it is" in beside(refused)
+    assert "Baselines that failed" not in beside(report())
+
+
+def test_a_baseline_without_a_measurement_is_told_as_that() -> None:
+    one = dataclasses.replace(report(), over={"-O1": CLEAR})
+    (_, row) = baselines_rows([one, report()])[1]
+    assert row[1] == "not measured"
 
 
 MANY = Config({f"PARAMETER_{place}": 1024 for place in range(8)})
@@ -239,7 +311,7 @@ def make_progress(folder: Path, *found: Measurement) -> list[Progress]:
     return told
 
 
-def shown(folder: Path, *found: Measurement, terminal: bool, **options: bool) -> str:
+def shown(folder: Path, *found: Measurement, terminal: bool, **options: Any) -> str:
     """What a whole run writes: a search, a stage of steps, and a stage without any."""
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
@@ -266,6 +338,14 @@ def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
     ]
 
 
+def test_progress_tells_what_differs_from_a_default(tmp_path: Path) -> None:
+    lines = shown(tmp_path, ok(BEST, 1e-3), terminal=False, default=DEFAULT).splitlines()
+    assert "best 1.00 ms (BLOCK=64, TILE=4)" in lines[1]
+    half = Config({"BLOCK": 64, "TILE": 1})
+    lines = shown(tmp_path, ok(half, 1e-3), terminal=False, default=DEFAULT).splitlines()
+    assert "best 1.00 ms (BLOCK=64)" in lines[1]
+
+
 def test_progress_tells_how_many_are_shared(tmp_path: Path) -> None:
     shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=BEST.digest)
     lines = shown(tmp_path, ok(BEST, 1e-3), shared, terminal=False).splitlines()
@@ -274,7 +354,7 @@ def test_progress_tells_how_many_are_shared(tmp_path: Path) -> None:
 
 def test_long_searches_tell_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 3))
-    monkeypatch.setattr("harness.display.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("harness.display.progress.time.monotonic", lambda: float(next(clock)))
     lines = shown(tmp_path, *[failed(DEFAULT)] * 6, terminal=False).splitlines()
     tests = [line for line in lines if ": test " in line]
     assert 2 <= len(tests) < 6

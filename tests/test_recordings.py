@@ -778,7 +778,7 @@ def test_exhausted_recording_has_reached_its_optimum(
     (row,) = (line for line in told.splitlines() if "64 of 64" in line)
     assert " 1.000 " in row
     assert "best on (problem_size_x=64, problem_size_y=32): BX=16, TILE=1\n" in told
-    assert "6 launch_failed, such as" in told
+    assert "6 launch_failed: " in told
     assert "nothing is left to search" in told
 
 

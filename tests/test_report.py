@@ -15,13 +15,17 @@ import pytest
 from PIL import Image
 
 from harness.dispatching.matrix import make_matrix
+from harness.display import noise_warning
 from harness.errors import UsageError
 from harness.expression import Expression
 from harness.options import make_parser
-from harness.records import Config, Input
-from harness.report import figures, write_report
+from harness.records import Config, Input, Measurement, Timing
+from harness.report import figures, plots, write_report
 from harness.report.__main__ import main
+from harness.report.findings import Findings
+from harness.report.page import facts_of, warnings_of
 from harness.report.reproducing import commands, when
+from harness.report.sections import sections
 from harness.tables import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -82,13 +86,67 @@ def test_heat_map_keeps_what_is_best_or_chosen() -> None:
     time = np.full((3, 50), 5.0)
     time[[0, 1, 2], [40, 41, 42]] = 1.0
     matrix = make_matrix(pd.DataFrame({"n": [1, 2, 3]}), configs, time)
-    found = figures.heat_map(matrix, np.array([40, 41, 7]))
+    found = figures.heat_map(matrix, np.array([40, 41, 7]), Config({"BLOCK": 7}))
     assert len(found.candidates) == figures.MOST_COLUMNS
     kept = [config["BLOCK"] for config in found.candidates]
     assert {40, 41, 42, 7} <= set(kept)
     assert [kept[place] for place in found.chosen] == [40, 41, 7]
     assert kept.index(40) < kept.index(41) < kept.index(42)
     assert found.slowdowns[0, kept.index(40)] == 1
+    assert found.labels[kept.index(7)] == "default"
+    assert found.labels[kept.index(40)] == "BLOCK=40"
+
+
+def test_labels_that_are_cut_are_told_apart_by_numbers() -> None:
+    import pandas as pd
+
+    names = [f"parameter_{place}" for place in range(9)]
+    configs = [Config(dict.fromkeys(names, value)) for value in (1, 2)]
+    matrix = make_matrix(pd.DataFrame({"n": [1]}), configs, np.array([[1.0, 2.0]]))
+    found = figures.heat_map(matrix, None, configs[0])
+    assert found.labels[0] == "1: default"
+    assert found.labels[1].startswith("2: parameter_0=2, ")
+    assert len(found.labels[1]) <= 32
+
+
+def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line() -> None:
+    for tests, reached in (((1,), (1.0,)), ((1, 9), (0.5, 1.0))):
+        svg = plots.best_over_time([figures.Course("n=1", tests, reached)])
+        assert "stroke-width: 2" in svg
+        assert svg.count("<use xlink:href") > len(tests)  # dots, beside the ticks
+        assert "stroke-opacity: 0.35" not in svg
+
+
+def test_the_page_warns_of_noise_as_the_console_does(results: Results) -> None:
+    assert list(warnings_of(Findings(results))) == []
+    rows = tuple(
+        dataclasses.replace(row, measurement=noisy(row.measurement)) for row in results.rows
+    )
+    findings = Findings(dataclasses.replace(results, rows=rows))
+    (told,) = warnings_of(findings)
+    assert told.startswith("On 6 of 6 inputs the time is known to no better than a quarter")
+    assert told == noise_warning(findings.reports)
+
+
+def noisy(measurement: Measurement) -> Measurement:
+    if measurement.timing is None:
+        return measurement
+    times = tuple(measurement.time_s * factor for factor in (0.1, 1, 9))
+    return dataclasses.replace(measurement, timing=Timing(times))
+
+
+def test_winners_are_told_by_what_differs_and_in_full_beside(results: Results) -> None:
+    winners = next(sections(Findings(results)))
+    assert winners is not None
+    assert winners.table is not None
+    assert all("BLOCK=" in row[1] and "TILE=1" not in row[1] for row in winners.table.rows)
+    assert winners.in_full[0] == "default: BLOCK=256, TILE=1"
+    assert winners.in_full[1].startswith("(n=8): BLOCK=16, TILE=")
+
+
+def test_a_program_has_no_backend(results: Results) -> None:
+    assert ("device", "formula") in facts_of(replayed_as("command", results))
+    assert ("device", "formula (opencl)") in facts_of(replayed_as("opencl", results))
 
 
 def test_a_page_that_cannot_be_written_is_told(results: Results, tmp_path: Path) -> None:
@@ -185,6 +243,8 @@ def test_the_page_shows_every_section_without_network(
     assert told == []
     assert [url for url in asked if not url.startswith("data:")] == [report.as_uri()]
     assert opened_page.evaluate("document.documentElement.scrollWidth") <= width
+    assert cut(opened_page, "pre") == []
+    assert set(cut(opened_page, "figure")) <= {"Inputs and configurations", "The tree of slowdowns"}
     assert opened_page.locator("h1").inner_text() == "<b>A small</b> space"
     sections = opened_page.locator("section")
     titles = [one.locator("h2").inner_text() for one in sections.all()]
@@ -195,6 +255,17 @@ def test_the_page_shows_every_section_without_network(
     for picture in pictures.all():
         assert _colours(picture.screenshot()) > 10, picture.get_attribute("aria-label")
     opened_page.close()
+
+
+def cut(opened_page: Any, selector: str) -> list[str]:
+    """The sections with elements whose content is wider than they are."""
+    told: list[str] = opened_page.evaluate(
+        """selector => [...document.querySelectorAll(selector)]
+            .filter(one => one.scrollWidth > one.clientWidth)
+            .map(one => one.closest("section").querySelector("h2").innerText)""",
+        selector,
+    )
+    return told
 
 
 def _colours(png: bytes) -> int:

@@ -198,9 +198,9 @@ def test_failures_are_left_out_and_counted() -> None:
 def test_text_has_counts_and_means_with_the_most_important_split_first() -> None:
     lines = list(describe(kmeans("runtime", relative_threshold=1e-3), depth=1))
     assert lines[1:] == [
-        "all: 1.993 (500, split on tpp: 93 %)",
+        "all: 1.993 (500, split on tpp: 92.6%)",
         "    tpp = 1: 6.235 (122)",
-        "    tpp >= 2: 0.6246 (378, split on tpp: 5.8 %)",
+        "    tpp >= 2: 0.6246 (378, split on tpp: 5.8%)",
         "        ... 6 leaves",
     ]
 

@@ -16,7 +16,7 @@ from harness.effects.minimal import Reduction
 from harness.progress import Display
 from harness.recordings.recorded import Recorded
 from harness.records import Config, Input, Measurement
-from harness.results import LIMITS, RunPlan, Store
+from harness.results import LEFT_OUT, LIMITS, RunPlan, Store, left_out_note
 from harness.search import Ended, Searched, SearchOptions
 from harness.space import Space
 from harness.spec import Spec
@@ -102,7 +102,16 @@ class Campaign:
         reports = final_reports(self.state, self.stages.finalists)
         if self.stages.reduce:
             self.reductions = reduce_winners(self.state, reports)
+        self._note_left_out(reports)
         return reports
+
+    def _note_left_out(self, reports: Sequence[InputReport]) -> None:
+        """Keep with the first run which inputs were not measured, and what else was left out."""
+        store, first = self.state.store, next(iter(self.state.runs.values()), None)
+        if first is not None:
+            unmeasured = {report.given: report.note for report in reports if not report.measured}
+            store.note_run(first, LEFT_OUT, left_out_note(unmeasured, self.state.notices))
+            store.commit()
 
     def _note_limits(self) -> None:
         """Keep the device's numbers with the runs: code that is made of them may need these."""

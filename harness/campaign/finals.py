@@ -31,11 +31,8 @@ def cross_measure(state: State) -> None:
     state.display.begin_stage("default and winners on the other inputs", len(missing))
     for number, (given, config) in enumerate(missing):
         if state.is_time_up():
-            told = f"{len(missing) - number} of {len(missing)} measurements of"
-            state.display.warn(
-                f"the time is up: {told} the default and winners on other inputs are left out; "
-                "tune again with a longer --max-time"
-            )
+            left = f"{len(missing) - number} of {len(missing)} measurements"
+            state.leave_out(f"{left} of the default and winners on other inputs are")
             return
         with state.telling(given):
             _measure(state, given, config)
@@ -55,14 +52,20 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
 
     Nothing is shown of that where measurements are replayed: they are the same again.
     """
-    is_shown, inputs = not state.measurer.is_replay, state.spec.inputs
-    state.display.begin_stage("finalists beside the baseline", len(inputs) if is_shown else 0)
+    inputs = () if state.measurer.is_replay else state.spec.inputs
+    wanted = {given for given in inputs if _has_finalists(state, given)}
+    state.display.begin_stage("finalists beside the baseline", len(wanted))
     reports = []
-    for given in inputs:
+    for given in state.spec.inputs:
         reports.append(_final(state, given, finalists))
-        if is_shown:
+        if given in wanted:
             state.display.step(str(given))
     return reports
+
+
+def _has_finalists(state: State, given: Input) -> bool:
+    """Whether an input was searched now, and something works on it."""
+    return given in state.runs and state.best(given) is not None
 
 
 def _final(state: State, given: Input, count: int | None) -> InputReport:

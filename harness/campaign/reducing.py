@@ -26,10 +26,7 @@ def reduce_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     for number, report in enumerate(wanted):
         if state.is_time_up():
             told = f"{len(wanted) - number} of {len(wanted)} winners"
-            state.display.warn(
-                f"the time is up: which flags {told} need is left out; tune again with a longer "
-                "--max-time"
-            )
+            state.leave_out(f"which flags {told} need is")
             break
         with state.telling(report.given):
             try:

@@ -59,7 +59,8 @@ class Searching:
     def _search(self, number: int, given: Input, before: Sequence[Input]) -> None:
         state, count = self.state, len(self.state.spec.inputs)
         space, limit = state.space(given), state.options.test_limit
-        state.display.begin_stage(f"[{number}/{count}] {given}", space.budget(limit))
+        steps = 0 if state.is_time_up() else space.budget(limit)
+        state.display.begin_stage(f"[{number}/{count}] {given}", steps)
         if state.is_empty(given):
             return
         found = search_input(

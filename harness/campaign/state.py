@@ -45,6 +45,7 @@ class State:
         self.number = store.choose_campaign(spec, measurer.environment, fresh)
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
+        self.notices: list[str] = []  # what else was left out
         self.replayed = 0  # tests that the database answered
         self._stored: dict[Input, dict[Config, Stored]] = {}
 
@@ -67,6 +68,12 @@ class State:
         """Whether nothing more may be searched."""
         stop_at = self.options.stop_at
         return stop_at is not None and time.monotonic() >= stop_at
+
+    def leave_out(self, text: str) -> None:
+        """Tell, and keep, what a stage leaves out since the time is up."""
+        notice = f"the time is up: {text} left out; tune again with a longer --max-time"
+        self.notices.append(notice)
+        self.display.warn(notice)
 
     # ------------------------------------------------------------ what is known
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.differences import difference
 from harness.dispatching.choosers import Chooser
 from harness.dispatching.columns import column_values
 from harness.dispatching.learnt import Learnt, leaf_count, splits_passed
@@ -17,6 +18,7 @@ from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.program import Leaf, Node, Program, Split, TreeChoice
 from harness.dispatching.study import Study, judgeable, sentence, study
 from harness.dispatching.verdict import Judged, Told
+from harness.records import Config
 
 TITLE = "Slowdown against the best known configuration, on inputs that were held out"
 
@@ -58,7 +60,7 @@ def _why_nothing(matrix: Matrix) -> str | None:
     best = _best_everywhere(matrix)
     if best is not None:
         told = "One configuration is best, or within noise of it, on every input"
-        return f"{told}: {matrix.candidates[best]}"
+        return f"{told}: {difference(matrix.candidates[best], _default(matrix))}"
     return None
 
 
@@ -72,7 +74,7 @@ def _learnt_across(found: Study) -> Iterator[str | Table]:
     name = found.dispatchers[0]
     learnt = {other: found.learnt(other) for other in found.dispatchers}
     program = learnt[name].program(found.matrix.candidates)
-    lines = list(tree_lines(program))
+    lines = list(tree_lines(program, _default(found.matrix)))
     if len(lines) == 1:
         yield f"No choice by input is learnt: one configuration serves all: {lines[0]}"
     else:
@@ -84,25 +86,32 @@ def _learnt_across(found: Study) -> Iterator[str | Table]:
     yield sentence(found, found.best)
 
 
-def tree_lines(program: Program) -> Iterator[str]:
-    """The one tree of a program as lines of text."""
+def _default(matrix: Matrix) -> Config:
+    """The default; of what is not known nothing is left out as being its own."""
+    return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
+
+
+def tree_lines(program: Program, default: Config) -> Iterator[str]:
+    """The one tree of a program as lines of text: of each configuration what differs from the
+    default."""
     assert isinstance(program.choice, TreeChoice)
-    yield from _lines(program, program.choice.root, "")
+    told = [difference(config, default) for config in program.portfolio]
+    yield from _lines(program, told, program.choice.root, "")
 
 
-def _lines(program: Program, node: Node, indent: str) -> Iterator[str]:
+def _lines(program: Program, told: Sequence[str], node: Node, indent: str) -> Iterator[str]:
     ends = list(_leaves(node))
     if not isinstance(node, Split) or len({leaf.order[0] for leaf in ends}) == 1:
         count = sum(leaf.rows for leaf in ends)
         rows = f"   ({count} {'input' if count == 1 else 'inputs'})" if count else ""
-        yield f"{indent}{program.portfolio[ends[0].order[0]]}{rows}"
+        yield f"{indent}{told[ends[0].order[0]]}{rows}"
         return
     column, threshold = program.columns[node.column], node.threshold
     shown = f"{threshold:.6g}" if abs(threshold) < 1e5 else f"{threshold:,.1f}"
     yield f"{indent}if {column} <= {shown}:"
-    yield from _lines(program, node.low, indent + "    ")
+    yield from _lines(program, told, node.low, indent + "    ")
     yield f"{indent}else:   # {column} > {shown}"
-    yield from _lines(program, node.high, indent + "    ")
+    yield from _lines(program, told, node.high, indent + "    ")
 
 
 def _leaves(node: Node) -> Iterator[Leaf]:

@@ -3,22 +3,19 @@
 Every condition on one column and every pair of conditions on two is looked at, and the one that
 tells most about the failures is taken; then the same again among the rows that it leaves, until
 nothing significant is left (sequential covering: Cohen, "Fast Effective Rule Induction", 1995).
-
-The tests of one configuration on several inputs are no independent evidence about its parameters.
-So what is told of parameters alone counts each configuration once, and only what is told of inputs
-counts tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.corrections import holm
-from harness.effects.conditions import Condition, Rows, conditions
+from harness.effects.conditions import Condition, Rows
+from harness.effects.evidence import Evidence, Part, failing, shares_failed
 from harness.effects.shares import clopper_pearson, fisher, likelihood_ratio, strength
 from harness.effects.trials import Trials
 from harness.records import Outcome
@@ -32,17 +29,6 @@ MOST_CAUSES = 4
 
 _PAIRS_JUDGED = 200  # the most telling ones, in each round
 _MOST_PAIRED = 500  # conditions; of more, those that tell most by themselves
-
-# How far a configuration came before it failed: what failed earlier cannot tell of later kinds.
-_REACHED = {
-    Outcome.ILLEGAL: 0,
-    Outcome.BUILD_FAILED: 1,
-    Outcome.LAUNCH_FAILED: 2,
-    Outcome.TIMEOUT: 3,
-    Outcome.CRASHED: 3,
-    Outcome.WRONG_RESULT: 4,
-    Outcome.OK: 5,
-}
 
 
 @dataclass(frozen=True)
@@ -85,101 +71,15 @@ def causes(found: Trials) -> list[Cause]:
     significant."""
     counts = found.ends["outcome"].value_counts()
     kinds = [str(kind) for kind in counts.index if kind != Outcome.OK.value]
-    parts = [_Parts.of(found, kind) for kind in kinds]
-    picked = [pick for part in parts for pick in _cover(part)]
-    looks = sum(part.looks for part in parts) * MOST_CAUSES
+    evidence = [Evidence.of(found, kind) for kind in kinds]
+    picked = [pick for one in evidence for pick in _cover(one)]
+    looks = sum(one.looks for one in evidence) * MOST_CAUSES
     corrected = holm(np.array([pick.p_value for pick in picked]), looks).tolist()
     return [
         _told(pick, p_value, looks)
         for pick, p_value in zip(picked, corrected, strict=True)
         if p_value <= ALPHA
     ]
-
-
-# ------------------------------------------------------------------- what can tell of a kind
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Tests, or configurations, that can tell of one kind of failure."""
-
-    kind: str
-    unit: str
-    told: Sequence[Condition]
-    met: Rows  # shape (rows, conditions)
-    wanted: Rows  # shape (conditions,): a cause has one of these; among tests, those on features
-    failed: Rows  # shape (rows,)
-    clusters: Codes  # shape (rows,): the configuration
-
-    @property
-    def looks(self) -> int:
-        """How many conditions and pairs of them are looked at in a round."""
-        count, unwanted = len(self.told), int((~self.wanted).sum())
-        return (count * (count + 1) - unwanted * (unwanted + 1)) // 2
-
-    def rows(self, places: Sequence[int]) -> Rows:
-        """Which rows meet all of these conditions."""
-        rows: Rows = np.all(self.met[:, places], axis=1)
-        return rows
-
-    def among(self, left: Rows) -> _Part:
-        """These rows alone."""
-        met, failed, clusters = self.met[left], self.failed[left], self.clusters[left]
-        return replace(self, met=met, failed=failed, clusters=clusters)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """A kind over tests, where it depends on the input, and over configurations. The latter's
-    rows are in the order of the former's clusters."""
-
-    tests: _Part
-    configurations: _Part
-
-    @classmethod
-    def of(cls, found: Trials, kind: str) -> _Parts:
-        """Of the tests that came far enough to fail so."""
-        least = _REACHED[Outcome(kind)]
-        ends = found.ends[found.ends["outcome"].map(lambda name: _REACHED[Outcome(name)] >= least)]
-        settings = found.settings.loc[ends.index]
-        failed = (ends["outcome"] == kind).to_numpy()
-        _, firsts, clusters = np.unique(
-            ends["configuration"].to_numpy(), return_index=True, return_inverse=True
-        )
-        shares = _shares(failed, clusters, len(firsts))
-        told, met = conditions(settings.iloc[firsts], found.parameters)
-        whole = _Part(
-            kind,
-            "configurations",
-            told,
-            met,
-            np.ones(len(told), dtype=np.bool_),
-            _failing(shares),
-            np.arange(len(firsts)),
-        )
-        is_mixed = bool(((shares > 0) & (shares < 1)).any())
-        features = found.features if is_mixed else ()
-        told, met = conditions(settings, (*features, *found.parameters) if features else ())
-        wanted = np.array([condition.column in features for condition in told], dtype=np.bool_)
-        return cls(_Part(kind, "tests", told, met, wanted, failed, clusters), whole)
-
-    @property
-    def looks(self) -> int:
-        """How many conditions and pairs of them are looked at in a round."""
-        return self.tests.looks + self.configurations.looks
-
-
-def _shares(failed: Rows, clusters: Codes, count: int) -> Array:
-    """How much of each cluster failed, shape (count,)."""
-    rows = np.bincount(clusters, minlength=count)
-    shares: Array = np.bincount(clusters, failed, count) / np.maximum(rows, 1)
-    return shares
-
-
-def _failing(shares: Array) -> Rows:
-    """Which clusters fail more often than the mean one."""
-    failing: Rows = shares > shares.mean() + 1e-9 if len(shares) else shares > 0
-    return failing
 
 
 # ------------------------------------------------------------------------------ covering
@@ -189,30 +89,30 @@ def _failing(shares: Array) -> Rows:
 class _Pick:
     """Conditions by their places, and the p-value among the rows that were left."""
 
-    part: _Part
+    part: Part
     places: tuple[int, ...]
     p_value: float
 
 
-def _cover(parts: _Parts) -> Iterator[_Pick]:
+def _cover(evidence: Evidence) -> Iterator[_Pick]:
     """The causes of a kind, one after the other; tests that inputs explain are no evidence about
     configurations."""
-    tests, whole = parts.tests, parts.configurations
+    tests, whole = evidence.tests, evidence.configurations
     left, count = np.ones(len(tests.failed), dtype=np.bool_), 0
-    for places, p_value in _covering(tests, left, MOST_CAUSES, parts.looks):
+    for places, p_value in _covering(tests, left, MOST_CAUSES, evidence.looks):
         yield _Pick(tests, places, p_value)
         left, count = left & ~tests.rows(places), count + 1
     kept = np.unique(tests.clusters[left])
-    shares = _shares(tests.failed[left], tests.clusters[left], len(whole.failed))
+    shares = shares_failed(tests.failed[left], tests.clusters[left], len(whole.failed))
     failed, remaining = np.zeros_like(whole.failed), np.zeros_like(whole.failed)
-    failed[kept], remaining[kept] = _failing(shares[kept]), True
+    failed[kept], remaining[kept] = failing(shares[kept]), True
     rest = replace(whole, failed=failed)
-    for places, p_value in _covering(rest, remaining, MOST_CAUSES - count, parts.looks):
+    for places, p_value in _covering(rest, remaining, MOST_CAUSES - count, evidence.looks):
         yield _Pick(whole, places, p_value)
 
 
 def _covering(
-    part: _Part, left: Rows, most: int, looks: int
+    part: Part, left: Rows, most: int, looks: int
 ) -> Iterator[tuple[tuple[int, ...], float]]:
     """At most so many causes among the rows that are left: places of conditions, and p-values."""
     for _ in range(most):
@@ -224,7 +124,7 @@ def _covering(
         left = left & ~part.rows(places)
 
 
-def _best(part: _Part) -> tuple[int, ...]:
+def _best(part: Part) -> tuple[int, ...]:
     """The condition or pair that tells most about the failures; empty where none does."""
     failed, met = part.failed, part.met
     rows, failures = len(failed), int(failed.sum())
@@ -243,7 +143,7 @@ def _best(part: _Part) -> tuple[int, ...]:
     return (int(paired[single]),) if alone[single] > 0 else ()
 
 
-def _best_pair(part: _Part, paired: Codes, strengths: Array) -> tuple[int, int] | None:
+def _best_pair(part: Part, paired: Codes, strengths: Array) -> tuple[int, int] | None:
     """The most telling pair, by its places in `paired`, of which each half tells something where
     the other one holds."""
     columns = np.array([part.told[place].column for place in paired])
@@ -260,7 +160,7 @@ def _best_pair(part: _Part, paired: Codes, strengths: Array) -> tuple[int, int] 
     return None
 
 
-def _halves(part: _Part, one: int, other: int) -> list[float]:
+def _halves(part: Part, one: int, other: int) -> list[float]:
     """The p-value of what each half adds where the other one holds; of a condition on parameters
     beside one on a feature over configurations."""
     p_values = []
@@ -269,12 +169,12 @@ def _halves(part: _Part, one: int, other: int) -> list[float]:
         failed, met = here.failed, here.met[:, added]
         if not part.wanted[added]:
             _, firsts, codes = np.unique(here.clusters, return_index=True, return_inverse=True)
-            failed, met = _failing(_shares(failed, codes, len(firsts))), met[firsts]
+            failed, met = failing(shares_failed(failed, codes, len(firsts))), met[firsts]
         p_values.append(fisher(failed, met))
     return p_values
 
 
-def _p_value(part: _Part, places: tuple[int, ...]) -> float:
+def _p_value(part: Part, places: tuple[int, ...]) -> float:
     """That the conditions explain nothing; where one is on parameters and one on a feature, that
     either half does not."""
     if part.wanted[list(places)].all():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from harness.differences import differing, settings_told
 from harness.records import Config, Measurement, shown
 from harness.timing import Ratio, time_ratio
 
@@ -88,11 +89,11 @@ class Reduction:
     @property
     def needed(self) -> tuple[str, ...]:
         """The parameters that are not at their default."""
-        return tuple(_set(self.config, self.default))
+        return tuple(differing(self.config, self.default))
 
     def __str__(self) -> str:
-        named = ", ".join(f"{name}={shown(self.config[name])}" for name in self.needed) or "none"
-        whole = sum(1 for _ in _set(self.winner, self.default))
+        named = settings_told(differing(self.config, self.default)) or "none"
+        whole = len(differing(self.winner, self.default))
         told = f"{len(self.needed)} of {whole} settings are needed: {named}"
         if self.ratio is None:
             return told
@@ -128,7 +129,7 @@ def reduce(
     while is_moving:
         is_moving = False
         steps = [step for step in steps if step.verdict is Verdict.DROPPED]
-        for name in list(_set(here, default)):
+        for name in differing(here, default):
             if here[name] == default[name]:
                 continue  # another one's default made it matter no more
             step, found = attempts.without(name, here, default)
@@ -154,13 +155,6 @@ def without_flags(winner: Config, default: Config, flags: Sequence[str]) -> Conf
 
 class WinnerFailed(Exception):
     """The winner fails when it is measured again: there is nothing to compare with."""
-
-
-def _set(config: Config, default: Config) -> Iterator[str]:
-    """The parameters that are not at their default."""
-    return (
-        name for name in config if Config({name: config[name]}) != Config({name: default[name]})
-    )
 
 
 def _is_slower(ratio: Ratio) -> bool:

@@ -7,7 +7,6 @@ item with an `option` is a flag of the space's own, which is handed on as it is.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -19,6 +18,7 @@ from harness.expression import Expression
 from harness.flags.asking import Asked, Setting, answers
 from harness.flags.catalogue import Catalogue, Constraint, named, selected, why_not_narrower
 from harness.flags.model import Flag, Integer, Narrowing, OnOff, Switch
+from harness.flags.settled import Settled
 from harness.records import Value, shown
 from harness.spec.messages import nearest
 
@@ -39,7 +39,7 @@ class Resolution:
     """
 
     declarations: Mapping[str, Declaration]
-    constraints: tuple[str, ...]
+    constraints: tuple[Expression, ...]
     levels: Mapping[str, tuple[Value, ...]]
     notices: tuple[str, ...]
     changes_values: bool
@@ -192,16 +192,16 @@ def _declared(flag: Flag, values: Sequence[Value]) -> Declaration:
     return {"values": list(values), "option": option}
 
 
-def _among(catalogue: Catalogue, names: Sequence[str]) -> Iterator[str]:
+def _among(catalogue: Catalogue, names: Sequence[str]) -> Iterator[Expression]:
     """The constraints over these flags: every other flag is absent."""
     absent = {n: catalogue.absent(n) for n in catalogue.flags if n not in names}
     for constraint in catalogue.constraints:
         expression = constraint.expression
         missing = {n: absent[n] for n in expression.names if n in absent}
         if not missing:
-            yield expression.text
+            yield expression
         elif _says_something(catalogue, constraint, names):
-            yield _with_values(expression, missing)
+            yield Settled(expression, missing)
 
 
 def _keeps_values(catalogue: Catalogue, chosen: Mapping[str, Sequence[Value]]) -> Iterator[bool]:
@@ -216,13 +216,3 @@ def _says_something(catalogue: Catalogue, constraint: Constraint, names: Sequenc
         domain = (catalogue.absent(name), *catalogue.flags[name].values)
         found = [{**given, name: value} for given in found for value in domain]
     return not all(constraint.expression.holds(given) for given in found)
-
-
-def _with_values(expression: Expression, values: Mapping[str, Value]) -> str:
-    """The expression's text with the words `absent` and `false` in place of names."""
-    text = expression.text.encode()  # syntax trees count columns in bytes
-    nodes = [n for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and n.id in values]
-    for node in sorted(nodes, key=lambda node: -node.col_offset):
-        word = shown(values[node.id]).encode()
-        text = text[: node.col_offset] + word + text[node.end_col_offset :]
-    return text.decode()

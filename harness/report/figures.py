@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis import InputReport
+from harness.differences import difference
 from harness.dispatching.matrix import Matrix
 from harness.records import Config, Input, Measurement, Outcome
 from harness.tables import Results
@@ -26,6 +27,8 @@ MOST_COLUMNS = 32
 
 MOST_ROWS = 64
 """Inputs of the heat map; of more, every n-th."""
+
+_LONGEST_LABEL = 32
 
 _NOT_BUILT = (Outcome.ILLEGAL, Outcome.BUILD_FAILED)
 
@@ -200,16 +203,20 @@ def mean_speed_up(found: Sequence[SpeedUp]) -> float:
 @dataclass(frozen=True)
 class HeatMap:
     """Slowdowns of candidates on inputs, shape (inputs, candidates): NaN where not measured,
-    infinity where one failed. `chosen` is the column that the dispatcher picks for each input,
-    -1 where it is none of those shown or there is no dispatcher."""
+    infinity where one failed. `labels` are the candidates' differences from the default, short.
+    `chosen` is the column that the dispatcher picks for each input, -1 where it is none of those
+    shown or there is no dispatcher."""
 
     inputs: tuple[str, ...]
     candidates: tuple[Config, ...]
+    labels: tuple[str, ...]
     slowdowns: Array
     chosen: tuple[int, ...]
 
 
-def heat_map(matrix: Matrix, chosen: npt.NDArray[np.intp] | None) -> HeatMap:
+def heat_map(
+    matrix: Matrix, chosen: npt.NDArray[np.intp] | None, default: Config | None = None
+) -> HeatMap:
     """`chosen` are places of candidates, shape (inputs,). Candidates come by how much they have
     in common with the one before: the fastest on the first inputs first."""
     rows = np.unique(np.linspace(0, len(matrix.features) - 1, MOST_ROWS).round().astype(int))
@@ -218,14 +225,25 @@ def heat_map(matrix: Matrix, chosen: npt.NDArray[np.intp] | None) -> HeatMap:
     columns = _columns(slowdowns, picked)
     places = {int(column): place for place, column in enumerate(columns)}
     inputs = [matrix.features.iloc[row] for row in rows]
+    candidates = tuple(matrix.candidates[column] for column in columns)
     return HeatMap(
         tuple(", ".join(f"{name}={value}" for name, value in given.items()) for given in inputs),
-        tuple(matrix.candidates[column] for column in columns),
+        candidates,
+        tuple(_labels([difference(config, default or {}) for config in candidates])),
         slowdowns[:, columns],
         tuple(-1 for _ in rows)
         if picked is None
         else tuple(places.get(int(p), -1) for p in picked),
     )
+
+
+def _labels(told: Sequence[str]) -> list[str]:
+    """What fits beside a picture: where one is too long, all have a number, which tells them apart
+    though they are cut."""
+    if max(map(len, told), default=0) <= _LONGEST_LABEL:
+        return list(told)
+    numbered = (f"{number}: {text}" for number, text in enumerate(told, start=1))
+    return [x if len(x) <= _LONGEST_LABEL else f"{x[: _LONGEST_LABEL - 4]} ..." for x in numbered]
 
 
 def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArray[np.intp]:

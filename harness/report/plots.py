@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,15 +25,19 @@ if TYPE_CHECKING:
 _INK = "#010203"  # stands for the page's colour of text
 _PAPER = "#fefdfc"  # stands for its background
 _ACCENT, _SECOND, _FAINT = "#2f81f7", "#e8833a", "#8b949e"
-_WIDTH = 8.0  # inches; at 72 points an inch the page shows them one to one
+_WIDTH = 5.2  # inches of 72 points; a point is a pixel of a phone, and more on larger screens
+_LEAST, _MOST = 0.9, 1.7  # pixels a point: a picture that would be smaller is scrolled
 _ROW = 0.24
+_SHORT_LABEL, _LETTER = 24, 0.065  # letters that _WIDTH has room for; inches of each beyond
 _MOST_LINES = 60
+_MOST_DOTS = 30
+_FEW_COLUMNS, _COLUMN = 12, 0.18  # of the heat map that _WIDTH has room for; inches of each beyond
 _CAP = 8.0  # slowdowns above are shown as this
 _SETTINGS = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # a value may have dollar signs
     "svg.hashsalt": "harness",
-    "font.size": 9,
+    "font.size": 9.5,
     "text.color": _INK,
     "axes.edgecolor": _INK,
     "axes.labelcolor": _INK,
@@ -52,7 +56,7 @@ def _figure(height: float, width: float = _WIDTH) -> tuple[Figure, Axes]:
 
 
 def _svg(figure: Figure) -> str:
-    """The picture without a size of its own: the page scales it."""
+    """The picture as wide as the page lets it be, and no smaller than its text can be read."""
     from matplotlib import rc_context
 
     text = io.StringIO()
@@ -60,9 +64,10 @@ def _svg(figure: Figure) -> str:
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace(_PAPER, "var(--paper)")
-    return re.sub(
-        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r' height="[^"]*"', "", svg, count=1)
-    )
+    points = 72 * figure.get_figwidth()
+    style = f' style="min-width: {_LEAST * points:.0f}px; max-width: {_MOST * points:.0f}px"'
+    without_height = re.sub(r' height="[^"]*"', "", svg, count=1)
+    return re.sub(r'(<svg[^>]*?) width="[^"]*"', rf"\1{style}", without_height, count=1)
 
 
 def _drawn(height: float, paint: Any, width: float = _WIDTH) -> str:
@@ -75,23 +80,39 @@ def _drawn(height: float, paint: Any, width: float = _WIDTH) -> str:
         return _svg(figure)
 
 
+def _width_beside(labels: Iterable[str]) -> float:
+    """Room for labels on the left, beside axes that stay as wide as they are."""
+    longest = max(map(len, labels), default=0)
+    return _WIDTH + _LETTER * max(0, longest - _SHORT_LABEL)
+
+
 # ------------------------------------------------------------------------------ the search
 
 
 def best_over_time(found: Sequence[Course]) -> str:
-    """A line an input, and the median of all."""
+    """A line an input, and the median of all; of one input its own line. Few tests have dots."""
 
     def paint(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         last = max(course.tests[-1] for course in found)
         grid = np.unique(np.geomspace(1, last, 200).round().astype(int))
         reached = np.array([_at(course, grid) for course in found])
-        for row in reached[:: max(1, len(reached) // _MOST_LINES)]:
+        for row in reached[:: max(1, len(reached) // _MOST_LINES)] if len(found) > 1 else ():
             axes.plot(grid, row, color=_FAINT, alpha=0.35, linewidth=0.8, drawstyle="steps-post")
-        if len(found) > 1:
-            axes.plot(
-                grid, np.median(reached, axis=0), color=_ACCENT, drawstyle="steps-post", linewidth=2
-            )
+        axes.plot(
+            grid,
+            np.median(reached, axis=0),
+            color=_ACCENT,
+            drawstyle="steps-post",
+            linewidth=2,
+            marker="o" if len(grid) <= _MOST_DOTS else "",
+            markersize=4,
+            clip_on=False,
+        )
         axes.set(xlabel="tests of an input", ylabel="fraction of its best", ylim=(0, 1.03))
+        axes.set_xlim(0.5, last + 0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     return _drawn(2.8, paint)
 
@@ -157,10 +178,11 @@ def tuned_against_baselines(found: Sequence[Boxes]) -> str:
         axes.axvline(1, color=_FAINT, linewidth=0.6)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
-        axes.set_xlabel("time over the default's median; tuned in blue, others in orange")
+        axes.set_xlabel("time over the default's median; tuned in blue")
 
     rows = sum(len(one.boxes) + 0.6 for one in found)
-    return _drawn(0.8 + _ROW * rows, paint)
+    labels = (f"{one.label}   {box.role}" for one in found for box in one.boxes[:1])
+    return _drawn(0.8 + _ROW * rows, paint, _width_beside(labels))
 
 
 def gains(found: Sequence[SpeedUp]) -> str:
@@ -178,7 +200,7 @@ def gains(found: Sequence[SpeedUp]) -> str:
         _plain_ticks(axes.xaxis)
         axes.set_xlabel("speed-up over the default, with its 95 % interval")
 
-    return _drawn(0.7 + _ROW * len(found), paint)
+    return _drawn(0.7 + _ROW * len(found), paint, _width_beside(one.label for one in found))
 
 
 # --------------------------------------------------------------------------- across inputs
@@ -209,28 +231,31 @@ def inputs_by_candidates(found: HeatMap) -> str:
         axes.set_yticks(range(len(found.inputs)), labels=found.inputs, fontsize=7)
         axes.set_xticks(
             range(len(found.candidates)),
-            labels=[str(config) for config in found.candidates],
+            labels=found.labels,
             rotation=90,
-            fontsize=6,
+            fontsize=7,
         )
         bar = axes.figure.colorbar(image, ax=axes, label="slowdown", ticks=[1, 1.5, 2, 3, 5, _CAP])
         bar.ax.set_yticklabels(["1", "1.5", "2", "3", "5", f"{_CAP:g}+"])
         bar.ax.minorticks_off()
 
-    return _drawn(2.6 + 0.2 * len(found.inputs), paint)
+    width = _width_beside(found.inputs) + _COLUMN * max(0, len(found.labels) - _FEW_COLUMNS)
+    longest = max(map(len, found.labels), default=0)
+    return _drawn(1.2 + _LETTER * longest + 0.2 * len(found.inputs), paint, width)
 
 
 def importances(shares: pd.Series) -> str:
     """Bars, the most important on top."""
+    kept = shares[shares > 0].head(20)
 
     def paint(axes: Axes) -> None:
-        kept = shares[shares > 0].head(20)
         axes.barh(range(len(kept)), kept.to_numpy(), color=_ACCENT)
         axes.set_yticks(range(len(kept)), labels=list(map(str, kept.index)))
         axes.invert_yaxis()
         axes.set_xlabel("share of the squared error that its splits take away")
 
-    return _drawn(0.8 + _ROW * min(20, max(1, int((shares > 0).sum()))), paint)
+    height = 0.8 + _ROW * max(1, len(kept))
+    return _drawn(height, paint, _width_beside(map(str, kept.index)))
 
 
 def effects(found: Sequence[Effect]) -> str:
@@ -246,17 +271,19 @@ def effects(found: Sequence[Effect]) -> str:
         axes.axvline(1, color=_FAINT, linewidth=0.8)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
-        axes.set_xlabel("time with it over time with the default's value, with its 95 % interval")
+        axes.set_xlabel("time over that with the default's value, with its 95 % interval")
 
-    return _drawn(0.7 + _ROW * len(found), paint)
+    return _drawn(0.7 + _ROW * len(found), paint, _width_beside(one.label for one in found))
 
 
 def tree_picture(tree: Tree, depth: int = 3) -> str:
-    """The first splits of a Starchart tree."""
+    """The first splits of a Starchart tree; what its numbers are stands in the text."""
     from matplotlib import rc_context
 
     with rc_context(_SETTINGS):
-        return _svg(draw(tree, depth, _PAPER))
+        figure = draw(tree, depth, _PAPER)
+        figure.suptitle("")
+        return _svg(figure)
 
 
 def spreads(found: Array) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,12 @@ CONTINUED = "continued_at"
 
 EXHAUSTED = "exhausted"
 """The note of a run whether every legal configuration of its input was measured: yes or no."""
+
+INPUTS = "inputs"
+"""The note of a command's first run of all inputs that it was asked for, as JSON."""
+
+LEFT_OUT = "left_out"
+"""The note of a command's first run, at its end, of what it left out, as `left_out_note` has it."""
 
 LIMITS = "limits"
 """The note of a run of the device's numbers that constraints and launches may name, as JSON."""
@@ -40,7 +46,11 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Run:
-    """What one search of one input was asked for, and when; dates are ISO 8601 in UTC."""
+    """What one search of one input was asked for, and when; dates are ISO 8601 in UTC.
+
+    `asked`, `left_out` and `notices` are of the whole command, and stand with its first run alone:
+    all of its inputs; those that it did not measure and why; and what else it left out.
+    """
 
     uuid: str
     given: Input
@@ -50,6 +60,11 @@ class Run:
     started_at: str
     last_at: str
     """When it was last begun, continued or ended."""
+    state: str
+    """complete; interrupted, by hand or as its time was up; or running, until it is killed."""
+    asked: tuple[Input, ...] = ()
+    left_out: Mapping[Input, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
 
 def campaigns(connection: Connection) -> list[Campaign]:
@@ -122,9 +137,32 @@ def read_runs(connection: Connection, key: Key) -> list[Run]:
                 row["test_limit"],
                 row["started_at"],
                 _last_moment(row),
+                row["state"],
+                tuple(map(Input, json.loads(row["notes"].get(INPUTS, "[]")))),
+                *_left_out(row["notes"].get(LEFT_OUT)),
             )
             for row in connection.execute(query).mappings()
         ]
+
+
+def inputs_note(inputs: Iterable[Input]) -> str:
+    """All inputs that a command was asked for, as `read_runs` reads them again."""
+    return json.dumps([dict(given) for given in inputs])
+
+
+def left_out_note(inputs: Mapping[Input, str], notices: Iterable[str]) -> str:
+    """Inputs that were not measured and why, and what else was left out, as `read_runs` reads
+    them again."""
+    reasons = [[dict(given), why] for given, why in inputs.items()]
+    return json.dumps({"inputs": reasons, "notices": list(notices)})
+
+
+def _left_out(text: str | None) -> tuple[dict[Input, str], tuple[str, ...]]:
+    if text is None:
+        return {}, ()
+    told = json.loads(text)
+    reasons = {Input(features): str(why) for features, why in told["inputs"]}
+    return reasons, tuple(map(str, told["notices"]))
 
 
 def run_notes(connection: Connection, key: Key) -> dict[Input, dict[str, str]]:

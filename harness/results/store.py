@@ -42,7 +42,7 @@ from harness.results.rows import (
     sample_rows,
     space_row,
 )
-from harness.results.runs import CONTINUED
+from harness.results.runs import CONTINUED, INPUTS, LEFT_OUT, inputs_note
 from harness.spec import Spec
 
 
@@ -145,7 +145,7 @@ class Store:
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
-            noted = {**found.notes, **_noted_baselines(plan.spec), CONTINUED: now()}
+            noted = {**_still_true(found.notes, plan), **_noted(plan), CONTINUED: now()}
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found.id, notes=noted, **changed)
             return Begun(found.id, tuple(map(Config, found.seeds)), found.tuning_run_id)
@@ -162,7 +162,7 @@ class Store:
             "started_at": now(),
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
-            "notes": {**notes, **_noted_baselines(plan.spec)},
+            "notes": {**notes, **_noted(plan)},
         }
         (run_id,) = self._insert(schema.runs, [row])
         return Begun(run_id, tuple(seeds), None)
@@ -371,8 +371,18 @@ class Store:
         return self.session.connection()
 
 
-def _noted_baselines(spec: Spec) -> dict[str, str]:
-    """The named baselines as a note of the run, so that a report can name them."""
-    if not spec.baselines:
-        return {}
-    return {"baselines": json.dumps({b.name: dict(b.values) for b in spec.baselines})}
+def _noted(plan: RunPlan) -> dict[str, str]:
+    """Notes of a run, so that a report can tell of the command: the named baselines, and with the
+    first input all that it was asked for."""
+    spec, noted = plan.spec, {}
+    if spec.baselines:
+        noted["baselines"] = json.dumps({b.name: dict(b.values) for b in spec.baselines})
+    if plan.given == spec.inputs[0]:
+        noted[INPUTS] = inputs_note(spec.inputs)
+    return noted
+
+
+def _still_true(notes: Mapping[str, str], plan: RunPlan) -> dict[str, str]:
+    """The notes of a run that is continued: what was left out is found anew."""
+    is_first = plan.given == plan.spec.inputs[0]
+    return {name: text for name, text in notes.items() if name != LEFT_OUT or not is_first}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import SpecError, UsageError
+from harness.expression import Expression
 from harness.records import Value
 from harness.spec.document import Document, Place
 from harness.spec.files import section
@@ -112,10 +113,11 @@ def _move_own(document: Document, compiler: str, given: Selection) -> None:
                     document.lines[moved] = line
 
 
-def _add_constraints(document: Document, compiler: str, constraints: Sequence[str]) -> None:
+def _add_constraints(document: Document, compiler: str, constraints: Sequence[Expression]) -> None:
     listed: Any = document.data.setdefault("constraints", [])
     if isinstance(listed, list):
         line = document.line_of(("flags", compiler))
-        for text in constraints:
-            document.lines[("constraints", len(listed))] = line
-            listed.append(text)
+        for constraint in constraints:
+            place: Place = ("constraints", len(listed))
+            document.lines[place], document.parsed[place] = line, constraint
+            listed.append(constraint.text)

@@ -133,7 +133,7 @@ def _expression(
     document: Document, place: Place, text: str, known: Sequence[str] | None
 ) -> Expression | None:
     try:
-        expression = Expression(text)
+        expression = document.parsed.get(place) or Expression(text)
     except ExpressionError as error:
         document.fault(place, told_at(place, str(error)))
         return None

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from harness.errors import Fault, SpecError
+from harness.expression import Expression
 from harness.sources import read_text
 
 MAX_NODES = 100_000
@@ -32,12 +33,14 @@ Place = tuple[str | int, ...]
 
 @dataclass
 class Document:
-    """The data of a YAML file, and the 1-based line of each value by its place."""
+    """The data of a YAML file, and the 1-based line of each value by its place. `parsed` are
+    expressions that no person wrote into it, by their places."""
 
     path: str
     data: Any = None
     lines: dict[Place, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    parsed: dict[Place, Expression] = field(default_factory=dict)
 
     def line_of(self, place: Iterable[str | int]) -> int:
         """The line of the value at this place, or of the nearest thing around it."""

@@ -126,7 +126,7 @@ class _Judge:
             return None  # the default, which is judged by itself, has to do
         if table.any() or constraint.names & set(LIMIT_NAMES):
             return None
-        return f"no configuration satisfies `{constraint.text}`{_on(constraint.names, given)}"
+        return f"no configuration satisfies `{constraint.written}`{_on(constraint.names, given)}"
 
     def _note_conflict(self, given: Input) -> bool:
         """Whether the constraints contradict each other; tells which ones, and is certain."""
@@ -138,7 +138,7 @@ class _Judge:
             rest = {other: c for other, c in needed.items() if other != index}
             if self._none_legal(rest.values(), given):
                 needed = rest
-        texts = " and ".join(f"`{c.text}`" for c in needed.values())
+        texts = " and ".join(f"`{c.written}`" for c in needed.values())
         names = frozenset(itertools.chain.from_iterable(c.names for c in needed.values()))
         told = f"no configuration satisfies {texts} together{_on(names, given)}; loosen one of them"
         place: Place = ("constraints", max(needed))

@@ -10,6 +10,9 @@ from harness.starchart.growing import Node, Tree
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_NARROW, _BROAD = 1.3, 2.4  # inches of a leaf
+_LETTER = 0.08  # inches that each letter of a condition needs beside the other side's
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -80,12 +83,16 @@ def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:
     placed = lay_out(tree, depth)
     width = max(node.x for node in placed) + 1
     height = max(node.depth for node in placed) + 1
-    figure = Figure(figsize=(1 + 1.3 * width, 1 + 1.2 * height))
+    longest = max(len(node.condition) for node in placed)
+    leaf = min(max(_NARROW, _LETTER * longest), _BROAD)
+    figure = Figure(figsize=(1 + leaf * width, 1 + 1.2 * height))
     axes: Any = figure.add_axes((0, 0, 1, 0.92))
     axes.set_axis_off()
     axes.set_xlim(-0.6, width - 0.4)
     axes.set_ylim(0.4 - height, 0.4)
-    figure.suptitle(f"{tree.target}: mean (samples), share of the squared error of each split")
+    figure.suptitle(
+        f"{tree.target}: mean (samples), share of the squared error of each split", wrap=True
+    )
     for node in placed:
         if node.parent is not None:
             above = placed[node.parent]

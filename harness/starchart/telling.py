@@ -62,5 +62,5 @@ def _lines(node: Node, indent: str, depth: float) -> Iterator[str]:
 
 def _part(node: Node) -> str:
     split = node.split
-    told = f", split on {split.parameter}: {100 * split.gain:.2g} %" if split else ""
+    told = f", split on {split.parameter}: {split.gain:.1%}" if split else ""
     return f"{node.mean:.4g} ({node.count}{told})"

@@ -42,7 +42,8 @@ def tune(args: argparse.Namespace) -> int:
         make_opentuner_tables(store)
         seeds = asked.seeds_for(measurer.compiler) + _predicted(asked, measurer, console)
         options = dataclasses.replace(asked.options, seeds=seeds)
-        with ProgressDisplay(console, args.quiet) as display:
+        default = None if asked.recorded else _default(asked.spec, measurer)
+        with ProgressDisplay(console, args.quiet, default) as display:
             given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
             after = (asked.teachers, Stages(not args.no_cross, not args.no_reduce, args.finalists))
             campaign = (
@@ -63,6 +64,11 @@ def tune(args: argparse.Namespace) -> int:
         store.sessions.remove()
     failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
     return 1 if failed else 0
+
+
+def _default(spec: Spec, measurer: Measurer) -> Config:
+    """What configurations are told beside; a recording has none."""
+    return Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
 
 
 def _predicted(asked: Asked, measurer: Measurer, console: Console) -> tuple[Config, ...]:

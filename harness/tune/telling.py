@@ -14,10 +14,11 @@ from rich.text import Text
 
 from harness.analysis import InputReport, describe_failures
 from harness.campaign import Campaign
-from harness.display import baselines_table, inputs_table
+from harness.display import print_inputs
 from harness.effects.telling import reduction_lines
 from harness.options import kept_options
 from harness.recordings.campaign import RecordedCampaign
+from harness.records import Config
 from harness.results import Store, shown_place, sqlite_path
 from harness.workers import Measurer
 
@@ -33,14 +34,12 @@ def print_result(
     default = campaign.space(spec.inputs[0]).default
     console.print()
     if isinstance(campaign, RecordedCampaign):
+        default = Config({})  # a recording has none: configurations are told whole
         console.print(campaign.result)
+        console.print()
     else:
         told = f", replayed from {where.device}" if measurer.is_replay else f" on {where}"
-        console.print(inputs_table(reports, f"{spec.name}{told}", default))
-        beside = baselines_table(reports)
-        if beside is not None:
-            console.print(beside)
-    console.print()
+        print_inputs(console, reports, f"{spec.name}{told}", default)
     if campaign.reductions:
         console.print(Text("\n".join([*reduction_lines(campaign.reductions), ""])), soft_wrap=True)
     if campaign.replayed:
@@ -48,7 +47,8 @@ def print_result(
         told = f"{campaign.replayed} tests were answered from the database; --fresh {anew} anew."
         console.print(Text(told), soft_wrap=True)
         console.print()
-    for part in (list(campaign.describe_tests()), list(describe_failures(campaign.measured()))):
+    failures = list(describe_failures(campaign.measured(), default))
+    for part in (list(campaign.describe_tests()), failures):
         if part:
             console.print(Text("\n".join([*part, ""])), soft_wrap=True)
 

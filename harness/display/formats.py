@@ -1,0 +1,65 @@
+"""Numbers as people read them, and the console that they are told on."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from harness.records import Outcome, Timing
+from harness.timing import Ratio, half_width
+
+_PLAIN_WIDTH = 140
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def make_console(stderr: bool = False) -> Console:
+    """A console that does not cut tables where neither a terminal nor COLUMNS sets a width."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
+    return console
+
+
+def format_time(seconds: float, digits: int = 3) -> str:
+    """Seconds in the unit that people read, with so many significant digits: 412 us."""
+    if seconds == 0:
+        return "0 s"
+    # Rounded first: 999.6 us is 1.00 ms.
+    rounded = float(f"{seconds:.{digits - 1}e}")
+    scale, unit = next((pair for pair in _UNITS if rounded >= pair[0]), _UNITS[-1])
+    number = rounded / scale
+    before_point = len(f"{number:.0f}") if number >= 1 else 1
+    return f"{number:.{max(0, digits - before_point)}f} {unit}"
+
+
+def format_share(share: float, digits: int = 2) -> str:
+    """A share in percent with so many significant digits and no exponent: 140 %, 0.28 %."""
+    percent = float(f"{100 * share:.{digits - 1}e}")
+    if percent == 0 or not math.isfinite(percent):
+        return f"{percent:.0f} %"
+    after_point = digits - 1 - math.floor(math.log10(abs(percent)))
+    return f"{percent:,.{max(0, after_point)}f} %"
+
+
+def format_timing(timing: Timing) -> str:
+    """The median; after +- half the 95 % confidence interval of the mean (Student's t), where
+    there is more than one sample. Few outliers widen the interval and leave the median as it is."""
+    if timing.count == 1:
+        return format_time(timing.median_s)
+    spread = format_time(half_width(timing.samples_s), digits=2)
+    return f"{format_time(timing.median_s)} +- {spread}"
+
+
+def format_ratio(ratio: Ratio) -> str:
+    """A speed-up and its interval; one that may be chance is called that."""
+    interval = f"{ratio.value:.2f}x [{ratio.low:.2f}, {ratio.high:.2f}]"
+    return interval + ("" if ratio.is_clear else " within noise")
+
+
+def format_outcomes(outcomes: Mapping[Outcome, int]) -> str:
+    """Counts by outcome, ok first."""
+    order = sorted(outcomes, key=lambda outcome: outcome is not Outcome.OK)
+    return ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in order if outcomes[outcome])

@@ -1,0 +1,130 @@
+"""Progress: one live line on a terminal, plain lines where there is none."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+from rich.text import Text
+
+from harness.differences import difference
+from harness.display.formats import format_outcomes, format_timing
+from harness.records import Config, Measurement, Outcome
+
+if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
+    from harness.search import Progress as TestProgress
+
+_PLAIN_PERIOD_S = 5.0
+_NONE = ("none has worked", "")
+
+
+class ProgressDisplay:
+    """Tells of stages and tests."""
+
+    def __init__(
+        self, console: Console, quiet: bool = False, default: Config | None = None
+    ) -> None:
+        """Of configurations only what differs from a `default` is told; without one, all."""
+        self._console = console
+        self._quiet = quiet
+        self._default = default or Config({})
+        self._live = console.is_terminal and not console.is_dumb_terminal and not quiet
+        # One line, whatever the width: what was told last gives way first.
+        told = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=10),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[told]}", markup=False, table_column=told),
+            console=console,
+            expand=True,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._title, self._steps, self._done = "", 0, 0
+        self._outcomes: Counter[Outcome] = Counter()
+        self._shared = 0
+        self._best: Measurement | None = None
+        self._best_told = _NONE
+        self._last_line_s = 0.0
+
+    def __enter__(self) -> ProgressDisplay:
+        if self._live:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._bar.stop()
+
+    def begin_stage(self, title: str, steps: int) -> None:
+        """A stage begins; one without steps is not shown."""
+        self._title, self._steps, self._done = title, steps, 0
+        self._outcomes, self._shared = Counter(), 0
+        self._last_line_s = time.monotonic()
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+        if self._live and steps:
+            self._task = self._bar.add_task(title, total=steps, told="")
+        elif steps:
+            self._line(f"{title}: {steps} to do")
+
+    def warn(self, text: str) -> None:
+        """Told in any case, above the live line."""
+        self._console.print(Text(f"warning: {text}"), soft_wrap=True)
+
+    def step(self, text: str) -> None:
+        """One step has ended."""
+        self._done += 1
+        self._advance(text)
+        self._line_when_due(f"{self._done} of {self._steps}, {text}")
+
+    def test(self, progress: TestProgress) -> None:
+        """One test has ended; a search's last test closes its line."""
+        self._done, self._steps = progress.ordinal, progress.total
+        self._outcomes[progress.measurement.outcome] += 1
+        self._shared += progress.measurement.shared_with is not None
+        outcomes = format_outcomes(self._outcomes)
+        outcomes += f", {self._shared} shared" if self._shared else ""
+        if progress.best is not self._best:  # which it seldom is, after one of many tests
+            self._best, self._best_told = progress.best, self._told(progress.best)
+        time_told, config_told = self._best_told
+        # Where the line is cut, the counts are to be seen.
+        self._advance(f"{time_told}; {outcomes}{config_told}")
+        counted = f"test {progress.ordinal} of {progress.total}"
+        self._line_when_due(f"{counted}, {time_told}{config_told}; {outcomes}")
+
+    def _told(self, best: Measurement | None) -> tuple[str, str]:
+        """The best time, and in parentheses its configuration."""
+        if best is None or best.timing is None:
+            return _NONE
+        told = difference(best.config, self._default)
+        return f"best {format_timing(best.timing)}", f" ({told})"
+
+    def _advance(self, told: str) -> None:
+        if self._task is not None:
+            self._bar.update(self._task, advance=1, told=told)
+
+    def _line_when_due(self, text: str) -> None:
+        """A line at the end of a stage, and now and then before."""
+        due = time.monotonic() - self._last_line_s > _PLAIN_PERIOD_S
+        if not self._live and (due or self._done == self._steps):
+            self._last_line_s = time.monotonic()
+            self._line(f"{self._title}: {text}")
+
+    def _line(self, text: str) -> None:
+        if not self._quiet:
+            self._console.print(Text(text), soft_wrap=True)

@@ -1,0 +1,59 @@
+"""Everything that the page tells of one space on one device, computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.analysis import InputReport
+from harness.dispatching.study import Study, choosers, study
+from harness.effects import Effects, Trials, effects_on_time, trials
+from harness.errors import UsageError
+from harness.explanation import Explanation, explain, samples
+from harness.records import Config
+from harness.starchart import Target
+from harness.summary import input_reports
+from harness.tables import Results
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found; each part is computed when it is first asked for."""
+
+    results: Results
+
+    @property
+    def default(self) -> Config:
+        """What configurations are told beside."""
+        return self.results.default
+
+    @cached_property
+    def reports(self) -> list[InputReport]:
+        """What each input came to; last those that were not measured."""
+        return input_reports(self.results)
+
+    @cached_property
+    def across(self) -> Study | None:
+        """What was learnt across inputs; None where there are too few."""
+        try:
+            return study(self.results.matrix(), choosers())
+        except ValueError:
+            return None
+
+    @cached_property
+    def trials(self) -> Trials:
+        """All that was tried, failures included."""
+        return trials(self.results)
+
+    @cached_property
+    def effects(self) -> Effects | None:
+        """What each value does to the time; None where nothing was varied."""
+        return effects_on_time(self.trials) if self.trials.parameters else None
+
+    @cached_property
+    def explanation(self) -> Explanation | None:
+        """What slowdowns depend on; None where there is too little to tell."""
+        try:
+            return explain(samples(self.results), Target("slowdown", log=True))
+        except UsageError:
+            return None
