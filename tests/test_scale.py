@@ -38,7 +38,8 @@ def test_a_sweep_of_thirty_flags_is_tuned_told_and_reported_on_a_small_page(
     assert len(page) < 150_000
     for told in (page, " ".join(out.split())):
         assert "configurations with F0=4 and F1=1" in told
-    assert re.search(r"<td>F3</td><td>0</td><td>1</td><td>0.6[67]x</td>", page)
+    cells = "".join(rf"<td[^>]*>{cell}</td>" for cell in ("F3", "0", "1", "0.6[67]x"))
+    assert re.search(cells, page)
     assert "no two are known to have the same machine code" in page
 
 
