@@ -31,6 +31,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks.arguments import count
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import MOST_LEAVES
 from harness.dispatching.c_code import c_header
@@ -118,28 +119,30 @@ def drawn_program(
     ]
     columns = [sorted(numbers) for numbers in zip(*rows, strict=True)]
     bins = [numbers[:: max(len(numbers) // BINS, 1)] for numbers in columns]
-    count = args.candidates
+    candidates = args.candidates
     choice: TreeChoice | EnsembleChoice
     if is_tree:
         choice = TreeChoice(
-            grown(rng, rows, bins, args.tree_leaves, lambda: Leaf(order=(rng.randrange(count),)))
+            grown(
+                rng, rows, bins, args.tree_leaves, lambda: Leaf(order=(rng.randrange(candidates),))
+            )
         )
     else:
         trees = tuple(
             tuple(
                 grown(rng, rows, bins, args.leaves, lambda: Leaf(rng.gauss(0, 1)))
-                for _ in range(args.trees or max(1, TREES // count))
+                for _ in range(args.trees or max(1, TREES // candidates))
             )
-            for _ in range(count)
+            for _ in range(candidates)
         )
-        choice = EnsembleChoice((0.0,) * count, trees)
+        choice = EnsembleChoice((0.0,) * candidates, trees)
     return Program(
         columns=COLUMNS,
         tuned=tuple(Tuned(name, 1, MOST) for name in SIZES),
-        portfolio=tuple(Config({"VARIANT": place}) for place in range(count)),
+        portfolio=tuple(Config({"VARIANT": place}) for place in range(candidates)),
         static=0,
         choice=choice,
-        guards=((),) * count,
+        guards=((),) * candidates,
     )
 
 
@@ -288,12 +291,12 @@ def _least(select: Callable[..., int], inputs: Inputs) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time both, print a table and the JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.selection", description=__doc__)
-    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--candidates", type=count, default=8)
     parser.add_argument(
-        "--trees", type=int, help="of each candidate; by default as many as are learnt"
+        "--trees", type=count, help="of each candidate; by default as many as are learnt"
     )
-    parser.add_argument("--leaves", type=int, default=LEAVES, help="of a tree of the ensemble")
-    parser.add_argument("--tree-leaves", type=int, default=64, help="of the single tree")
+    parser.add_argument("--leaves", type=count, default=LEAVES, help="of a tree of the ensemble")
+    parser.add_argument("--tree-leaves", type=count, default=64, help="of the single tree")
     parser.add_argument("--learn", type=Path, metavar="FILE", help="a recording, instead of these")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)

@@ -81,7 +81,7 @@ def _add_test_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--level",
-        type=_fraction,
+        type=_level,
         default=LEVEL,
         metavar="P",
         help="probability of any false `slower` or `faster`, and of any slowdown above its upper "
@@ -115,6 +115,13 @@ def _fraction(text: str) -> float:
         value = -1.0
     if not 0 <= value < 1:
         raise argparse.ArgumentTypeError(f"must be from 0 to 1, or a percentage, but got {text!r}")
+    return value
+
+
+def _level(text: str) -> float:
+    value = _fraction(text)
+    if not value:
+        raise argparse.ArgumentTypeError(f"must be above 0, but got {text!r}")
     return value
 
 

@@ -554,11 +554,11 @@ def test_finalist_whose_check_hangs_spends_its_own_time_alone(
         import time
 
         def check(run):
-            try:
-                if run.config["MODE"] == "other":
-                    time.sleep(600)
-            except Exception:
-                pass
+            for _ in range(100 * (run.config["MODE"] == "other")):
+                try:
+                    time.sleep(0.1)
+                except:
+                    pass
         """
     (tmp_path / "check.py").write_text(textwrap.dedent(hangs))
     host = ("inputs:", "verify: {against: {host: check.py}}\ninputs:")

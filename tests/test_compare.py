@@ -345,6 +345,18 @@ def test_a_threshold_that_is_none_is_refused(
     assert f"such as 1.02x, or 2% or 0.02, but got '{text}'" in capsys.readouterr().err
 
 
+def test_a_level_of_nothing_is_refused(base: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([base, base, "--level", "0"])
+    assert "must be above 0" in capsys.readouterr().err
+
+
+def test_a_gate_on_what_was_missed_knows_that_nothing_was_tested(base: str, tmp_path: Path) -> None:
+    copy = str(shutil.copy(base, tmp_path / "copy.db"))
+    status, data = run(base, copy, folder=tmp_path)
+    assert (status, data["tested"], data["upper_limit"]) == (0, 0, None)
+
+
 def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -265,6 +265,12 @@ def test_a_baseline_without_a_measurement_is_told_as_that() -> None:
     assert row[1] == "not measured"
 
 
+def test_names_of_baselines_are_no_markup() -> None:
+    assert "[/] [bold]O2[/bold]" in beside(
+        dataclasses.replace(report(), over={"[/] [bold]O2[/bold]": CLEAR})
+    )
+
+
 MANY = Config({f"PARAMETER_{place}": 1024 for place in range(8)})
 
 

@@ -87,6 +87,14 @@ def test_booleans_and_absent_flags_are_classes() -> None:
     assert predicted["dlcm"].isna().tolist() == (~wide).tolist()
 
 
+def test_a_number_beside_a_flag_that_may_be_absent_is_a_class() -> None:
+    known = inputs()
+    best = pd.DataFrame({"maxrregcount": np.where(known["n"] > 2048, 64, 32)})
+    legal = {"maxrregcount": (None, 32, 64)}
+    predicted = gadapt.fit(known, best, legal).predict(known)
+    assert predicted["maxrregcount"].tolist() == best["maxrregcount"].tolist()
+
+
 def test_features_of_words_are_learnt_from() -> None:
     table = pd.DataFrame({"dtype": ["half", "float"] * 10, "n": range(1, 21)})
     best = pd.DataFrame({"TILE": np.where(table["dtype"] == "half", 8, 4)})

@@ -28,7 +28,8 @@ def as_json(comparison: Comparison, status: int) -> str:
     """Everything, times in seconds; `version` rises when what is there changes its meaning.
 
     `upper_limit` of a row within noise is the largest slowdown that may have been missed, a ratio;
-    that of all is the largest of them. Where there is none it is null.
+    that of all is the largest of them. Where there is none it is null. `tested` is how many rows
+    were measured on both sides.
     """
     rules = comparison.rules
     data = {
@@ -36,6 +37,7 @@ def as_json(comparison: Comparison, status: int) -> str:
         "status": status,
         "level": rules.level,
         "threshold": rules.threshold,
+        "tested": comparison.tested,
         "upper_limit": comparison.least_certain[1] if comparison.least_certain else None,
         "summary": summary(comparison),
         "counts": dict(comparison.counts),

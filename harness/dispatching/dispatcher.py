@@ -255,6 +255,8 @@ def _check(dispatcher: Dispatcher) -> None:
         )
     if dispatcher.kernels and len(dispatcher.kernels) != count:
         raise UsageError(f"{count} candidates have {len(dispatcher.kernels)} kernel files")
+    if not roots(program):
+        raise UsageError("the dispatcher has no tree to choose by")
     for root in roots(program):
         if not all(math.isfinite(split.threshold) for split in splits(root)):
             raise UsageError("a tree has a threshold that is not finite")

@@ -43,7 +43,7 @@ def baselines_table(reports: Sequence[InputReport]) -> Table | None:
     table = Table(title="Speed-up over", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(head[0], no_wrap=True)
     for name in head[1:]:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(Text(name), justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*map(Text, row))
     return table

@@ -66,7 +66,8 @@ def fit(
     for name in best.columns:
         found = values_of(best[name])
         values = tuple(dict.fromkeys([*(legal or {}).get(name, ()), *found]))
-        if is_numeric(best[name]) and best[name].dtype.kind != "b":
+        # A number beside a flag that is absent is a choice.
+        if is_numeric(best[name]) and best[name].dtype.kind != "b" and None not in values:
             trees[name] = fit_numbers(
                 columns, sizes, numbers(best[name]), tuple(sorted(values)), seed
             )

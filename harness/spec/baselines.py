@@ -89,6 +89,10 @@ def normalised(
             if told is not None:
                 document.fault(place, told_at(place, told))
             found.setdefault(baseline, {})[name] = value
+        if baseline == "default":
+            place = ("baselines", baseline)
+            text = "is what the space's own default is called; choose another name"
+            document.fault(place, told_at(place, text))
         if not values:
             place = ("baselines", baseline)
             text = "sets nothing: it is the default, which is a baseline in any case"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,12 +26,39 @@ class Run:
     stderr: str
 
 
+_TICK_S = 0.01
+
+
 class CheckTimeout(Exception):
     """check() did not end within its time."""
 
 
 class _TimeUp(BaseException):
     """Raised within check(), which may catch every Exception."""
+
+
+class _Deadline:
+    """Raises _TimeUp, again and again, in what runs longer; between two steps of Python, so not
+    within one long call of a library. In a process's main thread alone."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.is_up = False
+        self._timeout_s = max(timeout_s, _TICK_S)  # 0 would be none at all
+        self._is_over = False
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, self._timeout_s, _TICK_S)
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def _ring(self, *_: object) -> None:
+        if not self._is_over:
+            self.is_up = True
+            raise _TimeUp
 
 
 class Checker:
@@ -49,18 +75,22 @@ class Checker:
     def check(self, run: Run, timeout_s: float) -> None:
         """Raises WrongOutput, CheckTimeout, and HostModuleError where check() returns something
         else."""
+        told, raised, deadline = None, None, _Deadline(timeout_s)
         try:
-            with _deadline(timeout_s):
+            with deadline:
                 told = self._module.check(run)
-        except _TimeUp:
+        except (_TimeUp, Exception, SystemExit) as error:
+            raised = error
+        if deadline.is_up:  # check() may have swallowed what told it so
             raise CheckTimeout(
                 f"check() of {self._path.name} did not end within {timeout_s:.3g} s, what was left "
                 "of measure.timeout_s"
-            ) from None
-        except (Exception, SystemExit) as error:
+            )
+        if raised is not None:
             raise WrongOutput(
-                f"wrong result: check() of {self._path.name} raised {type(error).__name__}: {error}"
-            ) from None
+                f"wrong result: check() of {self._path.name} raised {type(raised).__name__}: "
+                f"{raised}"
+            )
         if isinstance(told, str):
             raise WrongOutput(f"wrong result: {told or 'check() gave an empty text'}")
         if told is not None:
@@ -83,20 +113,3 @@ class Checker:
         if not callable(getattr(module, "check", None)):
             raise HostModuleError(f"{self._path}: must define the function `check`")
         return module
-
-
-@contextmanager
-def _deadline(timeout_s: float) -> Iterator[None]:
-    """Raise _TimeUp in what runs longer; between two steps of Python, so not within one long call
-    of a library. In a process's main thread alone."""
-
-    def ring(*_: object) -> None:
-        raise _TimeUp
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(timeout_s, 1e-3))  # 0 would be none at all
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
