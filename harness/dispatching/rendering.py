@@ -44,8 +44,7 @@ def told(dispatcher: Dispatcher) -> Iterator[str]:
     yield f"    data:     {', '.join(provenance.databases)}; {provenance.inputs} inputs"
     yield "    tuned:    " + "; ".join(map(_range, dispatcher.program.tuned))
     yield ""
-    yield "On inputs that were held out:"
-    yield from (f"    {line}" for line in provenance.verdict)
+    yield from provenance.verdict
 
 
 def _range(tuned: Tuned) -> str:

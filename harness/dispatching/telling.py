@@ -159,8 +159,8 @@ def _told(told: Told) -> str:
 
 def verdict_lines(study: Study) -> list[str]:
     """The table as plain lines, for the comment of generated code."""
-    lines = [f"{TITLE} (95 % interval):"]
+    lines = [f"{TITLE} (95 % interval; p99: 99th percentile):"]
     for judged in study.judged.values():
         name, mean, tail, worst, _ = _cells(judged)
-        lines.append(f"    {name:<24} mean {mean}, 99th percentile {tail}, worst {worst}")
+        lines.append(f"    {name:<24} mean {mean}, p99 {tail}, worst {worst}")
     return [*lines, *study.notes]
