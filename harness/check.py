@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.builds import Builds
+from harness.case import Case, make_case
 from harness.command import run_command
 from harness.describe import (
     counted,
@@ -24,7 +25,7 @@ from harness.describe import (
 )
 from harness.display import make_console
 from harness.errors import HostModuleError, LaunchFailed, UsageError
-from harness.host import Case, Read, make_case
+from harness.host import Read
 from harness.inspection import Inspection, Target, architecture_target, device_target
 from harness.processes import count_of_builders
 from harness.program_check import try_program

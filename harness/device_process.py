@@ -13,8 +13,8 @@ from pathlib import Path
 from harness.backends.base import Binary, Compiler, Device, Program
 from harness.backends.choose import Backend
 from harness.buildcache import BuildCache
+from harness.case import Case, make_case
 from harness.errors import LaunchFailed
-from harness.host import Case, make_case
 from harness.measure import Job, measure, measure_interleaved
 from harness.records import DeviceLimits, Environment, Input, Measurement, Outcome
 

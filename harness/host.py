@@ -24,24 +24,23 @@ it asks for is noted.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import math
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.backends.base import Argument
 from harness.backends.base import Launch as Launch  # host modules take it from here
-from harness.errors import HostModuleError, LaunchFailed
+from harness.errors import HostModuleError
 from harness.modules import load_module
-from harness.records import Config, Input, Value
-from harness.verify import COMPARABLE, never_right
+from harness.records import Config, Input
+from harness.verify import COMPARABLE
+from harness.watched import WatchedConfig
 
 Array = npt.NDArray[Any]
 
@@ -57,139 +56,6 @@ class Read:
 Steps = Generator[Launch | Read, Array | None, None]
 
 
-class WatchedConfig(Mapping[str, Value]):
-    """A configuration as host modules get it, which adds what they ask for to `asked`.
-
-    Two configurations that agree in all that was asked for are one to the module. No subclass of
-    dict: what reads a dict past its methods, as eval() does, would not be noted.
-    """
-
-    def __init__(self, config: Config, asked: set[str]) -> None:
-        self._config = config
-        self._asked = asked
-
-    def __getitem__(self, name: str) -> Value:
-        self._asked.add(str(name))  # also where there is none: another configuration may have one
-        return self._config[name]
-
-    def __iter__(self) -> Iterator[str]:
-        self._asked.update(self._config)
-        return iter(self._config)
-
-    def __len__(self) -> int:
-        self._asked.update(self._config)
-        return len(self._config)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(self) | dict(other)
-
-    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(other) | dict(self)
-
-    def copy(self) -> dict[str, Value]:
-        """A dict to change."""
-        return dict(self)
-
-
-@dataclass
-class Case:
-    """One input made concrete: the arguments, the expected outputs, what a run overwrites."""
-
-    arguments: Mapping[str, Argument]
-    expected: Mapping[str, Array]
-    inout: tuple[str, ...]
-    host: HostModule | None = None
-    of_twin: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
-    """The outputs that harness.measure holds others against bit for bit, by what gave them."""
-    _placed: dict[str, Array] = field(default_factory=dict)
-
-    def launches(
-        self, config: Config, functions: Sequence[str], asked: set[str] | None = None
-    ) -> Steps:
-        """The steps of one run, where the host module tells them; only these kernels are
-        launched. What goes wrong is this configuration's LaunchFailed. The parameters that the
-        module asks for are added to `asked`."""
-        assert self.host is not None
-        with _as_launch_failed():
-            yield from self.host.launches(self.arguments, config, functions, asked)
-
-    def arranged(self, config: Config, asked: set[str] | None = None) -> dict[str, Array]:
-        """The arrays that lie otherwise under this configuration; raises LaunchFailed. The
-        parameters that the module asks for are added to `asked`."""
-        if self.host is None:
-            return {}
-        with _as_launch_failed():
-            return self.host.arrange(self.arguments, config, frozenset(self.expected), asked)
-
-    def observed(self, config: Config) -> dict[str, float]:
-        """What the host module tells of a configuration beside its time; raises LaunchFailed."""
-        if self.host is None:
-            return {}
-        with _as_launch_failed():
-            return self.host.observe(config)
-
-    def to_place(self, arranged: Mapping[str, Array], in_turn: bool) -> dict[str, Array]:
-        """What must be written for the device to hold this arrangement and no other.
-
-        Configurations that take turns all write whatever one of them arranges, before each
-        run: else only some would start on data that were just written.
-        """
-        wanted = {name: self._array(name) for name in self._placed} | dict(arranged)
-        moved = {
-            name: array
-            for name, array in wanted.items()
-            if in_turn or self._placed.get(name, self._array(name)) is not array
-        }
-        self._placed.update(moved)
-        return moved
-
-    def bound_anew(self) -> None:
-        """The device holds the arguments as arguments() gave them, and no arrangement."""
-        self._placed.clear()
-
-    def before_first(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
-        """What every output holds before a verified run: in-out arrays their own content,
-        the others what is right nowhere, so that an element never written shows."""
-        return self.restored(arranged) | {
-            name: never_right(expected, self._array(name).dtype)
-            for name, expected in self.expected.items()
-            if name not in self.inout
-        }
-
-    def restored(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
-        """The original content of what the kernel reads and overwrites."""
-        return {name: arranged.get(name, self._array(name)) for name in self.inout}
-
-    def _array(self, name: str) -> Array:
-        return cast(Array, self.arguments[name])
-
-
-def _watched(config: Config, asked: set[str] | None) -> WatchedConfig:
-    return WatchedConfig(config, set() if asked is None else asked)
-
-
-@contextlib.contextmanager
-def _as_launch_failed() -> Iterator[None]:
-    try:
-        yield
-    except HostModuleError as error:
-        raise LaunchFailed(str(error)) from error
-
-
-def make_case(path: Path, given: Input, seed: int = 0) -> Case:
-    """Run a host module for an input; equal inputs and seeds give equal data.
-
-    Raises HostModuleError for whatever is wrong with the module or with what it returns.
-    """
-    host = HostModule(path)
-    digest = hashlib.sha256(f"{seed}:{given.json}".encode()).digest()
-    rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    return host.case(given, rng)
-
-
 class HostModule:
     """A person's module, loaded; whatever goes wrong in it is told as a HostModuleError."""
 
@@ -197,19 +63,32 @@ class HostModule:
         self._path = path
         self._module = self._loaded()
 
-    def case(self, given: Input, rng: np.random.Generator) -> Case:
-        """Arguments and reference of an input, checked."""
-        where = f"on the input ({given})"
-        arguments = self._dict("arguments", where, dict(given), rng)
+    def arguments(self, given: Input, rng: np.random.Generator) -> dict[str, Argument]:
+        """What arguments() gives for an input, checked and read-only."""
+        arguments = self._dict("arguments", given, dict(given), rng)
         for name, value in arguments.items():
             self._check_argument("arguments", name, value)
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
-        expected = self._dict("reference", where, dict(arguments))
+        return arguments
+
+    def reference(self, given: Input, arguments: Mapping[str, Argument]) -> dict[str, Array]:
+        """The outputs that reference() expects of the arguments of an input, checked."""
+        expected = self._dict("reference", given, dict(arguments))
         arrays = {name: np.asarray(value) for name, value in expected.items()}
         for name, array in arrays.items():
             self._check_expected(name, array, arguments)
-        return Case(arguments, arrays, self._inout(arguments), self)
+        return arrays
+
+    def inout(self, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
+        """The arguments that a run reads and overwrites, checked."""
+        names = getattr(self._module, "INOUT", ())
+        if not isinstance(names, (tuple, list)):
+            raise self._fault(f'INOUT must be a tuple such as ("y",), but got {names!r}')
+        for name in names:
+            if not isinstance(arguments.get(name), np.ndarray):
+                raise self._fault(f"INOUT names `{name}`, which is no array argument")
+        return tuple(names)
 
     def launches(
         self,
@@ -220,7 +99,7 @@ class HostModule:
     ) -> Steps:
         """What launches() gives, step by step, each checked before it is taken."""
         where = f"with ({config})"
-        steps = self._called("launches", where, dict(arguments), _watched(config, asked))
+        steps = self._called("launches", where, dict(arguments), WatchedConfig(config, asked))
         if not isinstance(steps, Iterable):
             kind = type(steps).__name__
             raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
@@ -251,7 +130,7 @@ class HostModule:
         if not callable(getattr(self._module, "arrange", None)):
             return {}
         where = f"with ({config})"
-        found = self._called("arrange", where, dict(arguments), _watched(config, asked))
+        found = self._called("arrange", where, dict(arguments), WatchedConfig(config, asked))
         if not isinstance(found, dict):
             raise self._fault(f"arrange() must return a dict, but got {type(found).__name__}")
         return {
@@ -263,7 +142,7 @@ class HostModule:
         """What observe() tells, checked; nothing where the module has no such function."""
         if not callable(getattr(self._module, "observe", None)):
             return {}
-        found = self._called("observe", f"with ({config})", _watched(config, None))
+        found = self._called("observe", f"with ({config})", WatchedConfig(config))
         if not isinstance(found, dict):
             raise self._fault(f"observe() must return a dict, but got {type(found).__name__}")
         for name, value in found.items():
@@ -294,8 +173,8 @@ class HostModule:
         except (Exception, SystemExit) as error:
             raise self._fault(f"{name}() raised {self._told(error)} {where}") from error
 
-    def _dict(self, name: str, where: str, *values: object) -> dict[str, Any]:
-        result = self._called(name, where, *values)
+    def _dict(self, name: str, given: Input, *values: object) -> dict[str, Any]:
+        result = self._called(name, f"on the input ({given})", *values)
         if not isinstance(result, dict) or not result:
             kind = type(result).__name__
             raise self._fault(f"{name}() must return a dict of arrays, but got {kind}")
@@ -349,15 +228,6 @@ class HostModule:
                 raise self._fault(
                     f"the output `{name}` has the dtype {array.dtype}; only numbers can be compared"
                 )
-
-    def _inout(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        names = getattr(self._module, "INOUT", ())
-        if not isinstance(names, (tuple, list)):
-            raise self._fault(f'INOUT must be a tuple such as ("y",), but got {names!r}')
-        for name in names:
-            if not isinstance(arguments.get(name), np.ndarray):
-                raise self._fault(f"INOUT names `{name}`, which is no array argument")
-        return tuple(names)
 
     def _check_step(
         self, step: object, arguments: Mapping[str, Argument], functions: Sequence[str]

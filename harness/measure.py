@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.backends.base import Binary, Device, Launch
+from harness.case import Case
 from harness.errors import LaunchFailed
-from harness.host import Array, Case
+from harness.host import Array
 from harness.occupancy import observe_occupancy
 from harness.records import (
     Config,

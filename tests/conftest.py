@@ -90,7 +90,7 @@ def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on all measurers have these processes: to start new ones, and PoCL's compiler in
     them, takes longer than to measure a kernel."""
     device, builders = pair
-    monkeypatch.setattr("harness.workers.Processes", lambda _: device)
+    monkeypatch.setattr("harness.device_owner.Processes", lambda _: device)
     monkeypatch.setattr("harness.builds.Processes", lambda _: builders)
 
 

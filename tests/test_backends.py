@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from harness.backends.base import Binary, Compiler, Device, Launch, Program
-from harness.backends.cuda import CudaDevice, cuda_status, device_arch
+from harness.backends.cuda import cuda_status, device_arch
+from harness.backends.cuda_device import CudaDevice
 from harness.backends.nvcc import Nvcc, find_nvcc
 from harness.backends.opencl import OpenClCompiler, find_device
 from harness.backends.opencl_device import OpenClDevice

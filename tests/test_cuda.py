@@ -14,10 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.backends import cuda, cuda_driver
+from harness.backends import cuda, cuda_device, cuda_driver
 from harness.backends.base import Binary, Launch, Program
-from harness.backends.cuda import CudaDevice, cuda_status, device_arch, require_cuda
+from harness.backends.cuda import cuda_status, device_arch, load_pycuda, require_cuda
 from harness.backends.cuda_arguments import pack_arguments
+from harness.backends.cuda_device import CudaDevice
 from harness.backends.cuda_driver import FoundDevice, driver_version, found_devices
 from harness.backends.launch_checks import why_unlaunchable, why_unloadable
 from harness.backends.nvcc import Nvcc
@@ -246,8 +247,8 @@ class FakeFunction:
 @pytest.fixture
 def driver(monkeypatch) -> FakeDriver:
     fake = FakeDriver()
-    monkeypatch.setattr(cuda, "require_driver", lambda: None)
-    monkeypatch.setattr(cuda, "_pycuda_driver", lambda: fake)
+    monkeypatch.setattr(cuda_device, "require_driver", lambda: None)
+    monkeypatch.setattr(cuda_device, "load_pycuda", lambda: fake)
     return fake
 
 
@@ -451,7 +452,7 @@ def test_launching_what_was_not_loaded_is_a_programming_error(device):
 def all_there(monkeypatch):
     """A machine where CUDA can run; tests take one thing away."""
     monkeypatch.setattr(cuda, "require_driver", lambda: None)
-    monkeypatch.setattr(cuda, "_pycuda_driver", lambda: None)
+    monkeypatch.setattr(cuda, "load_pycuda", lambda: None)
     monkeypatch.setattr(cuda, "found_devices", lambda: (FoundDevice("H200", "sm_90"),))
     monkeypatch.setattr(cuda, "find_nvcc", lambda: Path("nvcc"))
 
@@ -461,7 +462,7 @@ def test_nothing_missing_is_no_reason(all_there):
     require_cuda()
 
 
-@pytest.mark.parametrize("part", ["require_driver", "_pycuda_driver", "found_devices", "find_nvcc"])
+@pytest.mark.parametrize("part", ["require_driver", "load_pycuda", "found_devices", "find_nvcc"])
 def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
     def missing() -> None:
         raise BackendUnavailable(f"no {part}")
@@ -481,7 +482,7 @@ def test_missing_driver_is_told_with_its_next_step(monkeypatch):
 def test_missing_pycuda_is_told_with_its_next_step(monkeypatch):
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'harness\[cuda\]'.*headers"):
-        cuda._pycuda_driver()
+        load_pycuda()
 
 
 def test_broken_pycuda_is_told_with_its_error(monkeypatch):
@@ -491,7 +492,7 @@ def test_broken_pycuda_is_told_with_its_error(monkeypatch):
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda _: "here")
     monkeypatch.setattr(cuda.importlib, "import_module", broken)
     with pytest.raises(BackendUnavailable, match=r"cannot be imported: libcurand.*Rebuild"):
-        cuda._pycuda_driver()
+        load_pycuda()
 
 
 @pytest.mark.parametrize(
@@ -578,7 +579,7 @@ STRAY = """
 import json, os, sys
 import numpy as np
 from harness.backends.base import Launch, Program
-from harness.backends.cuda import CudaDevice
+from harness.backends.cuda_device import CudaDevice
 from harness.backends.nvcc import Nvcc
 from harness.errors import LaunchFailed
 
@@ -637,7 +638,7 @@ class TestOnTheGpu:
         assert gpu.environment.compiler == Nvcc(gpu.arch).identity
 
     def test_list_of_driver_errors_is_complete(self):
-        assert exception_names(cuda._pycuda_driver()) == set(cuda.ERROR_MEANINGS)
+        assert exception_names(load_pycuda()) == set(cuda.ERROR_MEANINGS)
 
     def test_too_much_shared_memory_never_reaches_the_device(self, gpu):
         count = gpu.limits.max_local_bytes // 4 + 1

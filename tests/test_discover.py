@@ -14,13 +14,13 @@ from harness import check, tune
 from harness.backends.base import Program
 from harness.backends.nvcc import Nvcc, find_nvcc
 from harness.backends.opencl import OpenClCompiler, find_device
+from harness.case import make_case
 from harness.discover import main
 from harness.discover.facts import Facts, discover
 from harness.discover.host_file import host_text
 from harness.discover.space_file import space_text, to_do
 from harness.discover.syntax import Argument
 from harness.errors import BackendUnavailable, SpecError, UsageError
-from harness.host import make_case
 from harness.pragmas import EXAMPLES
 from harness.programs import make_program
 from harness.records import Config, Input

@@ -9,8 +9,8 @@ import pytest
 from harness import device_process
 from harness.backends.base import Launch, Program
 from harness.backends.choose import Backend
+from harness.case import make_case
 from harness.doubt import PROVED, Doubts
-from harness.host import make_case
 from harness.measure import Job
 from harness.records import Config, Input, Measurement, Outcome, Timing
 from harness.timing import Sampling

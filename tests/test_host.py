@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.case import make_case
 from harness.errors import HostModuleError
-from harness.host import make_case
 from harness.records import Input
 from harness.verify import Tolerance, verify
 

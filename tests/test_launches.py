@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from harness.backends.base import Program
+from harness.case import Case, make_case
 from harness.errors import LaunchFailed
-from harness.host import Case, Launch, Read, make_case
+from harness.host import Launch, Read
 from harness.measure import Job, measure, measure_interleaved
 from harness.records import Config, Input, Outcome
 from harness.timing import Sampling

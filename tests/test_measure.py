@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.backends.base import Binary, Launch, Program
-from harness.host import Case
+from harness.case import Case
 from harness.measure import BIT_EXACT, Job, Twin, measure, measure_interleaved
 from harness.records import Config, Input, Measurement, Outcome, StopReason
 from harness.timing import Sampling

@@ -29,7 +29,7 @@ mends.apply()
 opentuner: Any = importlib.import_module("opentuner")
 m = opentuner.search.manipulator
 technique = opentuner.search.technique
-DurableRun: Any = importlib.import_module("harness.search.drivers").DurableRun
+DurableRun: Any = importlib.import_module("harness.search.durable_run").DurableRun
 Request: Any = importlib.import_module("harness.search.request").Request
 Result = opentuner.resultsdb.models.Result
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness import builds, device_process, workers
+from harness import builds, device_owner, device_process
 from harness.backends.base import Launch
 from harness.records import Build, Config, Input, Measurement, Outcome, Timing
 from harness.sharing import EqualCode
@@ -159,7 +159,7 @@ def write_fake(folder: Path, kernel: str, space: str = FAKE_SPACE, host: str = F
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Opens measurers of a fake device; V is a macro that changes nothing."""
-    for module in (builds, workers):
+    for module in (builds, device_owner):
         monkeypatch.setattr(module, "Processes", Here)
 
     def measurer(

@@ -12,9 +12,9 @@ import pytest
 
 from harness.analyse import main as analyse
 from harness.backends.choose import Backend
+from harness.case import make_case
 from harness.check import main as check
 from harness.errors import HostModuleError
-from harness.host import make_case
 from harness.space import Space
 from harness.spec import load_spec
 from harness.stencil import __main__ as explorer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.backends import cuda, opencl, opencl_device
+from harness.backends import cuda, cuda_device, opencl, opencl_device
 from harness.backends.base import Compiler, Device
 from harness.backends.nvcc import Nvcc
 from harness.errors import BackendUnavailable, UsageError
@@ -30,7 +30,7 @@ class Backend:
         """Open the device in this process."""
         if self.opencl_device is not None:
             return opencl_device.OpenClDevice(self.opencl_device)
-        return cuda.CudaDevice()
+        return cuda_device.CudaDevice()
 
     def open_compiler(self) -> Compiler:
         """Open the compiler for the device in this process."""

@@ -1,1 +1,1 @@
-"""Two sets of results against each other: reading -> comparison (statistics) -> reports."""
+"""Two sets of results compared: reading -> matching -> comparison (statistics) -> reports."""

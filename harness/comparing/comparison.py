@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.comparing.reading import UNKNOWN, Found, Held, Occasions
+from harness.comparing.matching import check_last, match, matching_notes
+from harness.comparing.reading import Found, Held, Occasions
 from harness.comparing.statistics import Change, Pair, Spread, Verdict, judge, spread_of
 from harness.errors import UsageError
 from harness.records import Environment, Input, Measurement, Outcome
@@ -105,7 +106,7 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
     Raises UsageError where environments differ, unless `rules.across`, and where there is nothing
     to compare.
     """
-    matched = list(_matched(base, candidate, rules.across))
+    matched = list(match(base, candidate, rules.across))
     if not matched:
         names = [sorted({held.kernel for held in side}) for side in (base, candidate)]
         raise UsageError(
@@ -113,12 +114,13 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
             "both hold; tune the same space into both"
         )
     drafts = [draft for pair in matched for draft in _drafts(*pair, rules.of)]
-    _check_last(base, candidate, matched, drafts)
+    fresh = {row.kernel for row, _ in drafts if row.verdict not in (Ending.SAME, Ending.MISSING)}
+    check_last(base, candidate, matched, fresh)
     if all(row.verdict is Ending.MISSING for row, _ in drafts):
         raise UsageError(
             "BASE and CANDIDATE have no input in common that works; tune the same inputs in both"
         )
-    rows, notes = list(_judged(drafts, rules)), list(_notes(base, candidate, matched))
+    rows, notes = list(_judged(drafts, rules)), list(matching_notes(base, candidate, matched))
     spreads = [spread for _, spread in drafts if spread]
     if spreads and not any(spread.freedom for spread in spreads):
         notes.append(
@@ -127,90 +129,6 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
         )
     return Comparison(rows, rules, tuple(notes))
 
-
-# ---------------------------------------------------------------------- matching
-
-
-def _matched(
-    base: Sequence[Held], candidate: Sequence[Held], across: bool
-) -> Iterator[tuple[Held, Held]]:
-    """What to compare with what: of each kernel the same environments; across environments, those
-    that were last worked on. Raises UsageError where no environment of a kernel is on both sides.
-    """
-    for kernel in dict.fromkeys(held.kernel for held in candidate):
-        there, here = ([h for h in side if h.kernel == kernel] for side in (base, candidate))
-        if there and across:
-            yield there[0], here[0]
-        elif there:
-            pairs = [(old, held) for held in here if (old := _same(there, held))]
-            if not pairs:
-                raise UsageError(_refusal(there[0], here[0]))
-            yield from pairs
-
-
-def _same(there: Sequence[Held], held: Held) -> Held | None:
-    """What was measured in the same environment."""
-    return next((other for other in there if not _differences(other, held)), None)
-
-
-def _check_last(
-    base: Sequence[Held],
-    candidate: Sequence[Held],
-    matched: Sequence[tuple[Held, Held]],
-    drafts: Sequence[Draft],
-) -> None:
-    """Raise UsageError where a kernel was last tuned in an environment that BASE lacks, and all
-    that can be compared are copies: it would seem to be as fast as ever."""
-    fresh = {row.kernel for row, _ in drafts if row.verdict not in (Ending.SAME, Ending.MISSING)}
-    for kernel in dict.fromkeys(new.kernel for _, new in matched):
-        old, last = (next(h for h in side if h.kernel == kernel) for side in (base, candidate))
-        if kernel not in fresh and all(new is not last for _, new in matched):
-            raise UsageError(_refusal(old, last))
-
-
-def _differences(base: Held, candidate: Held) -> Mapping[str, tuple[str, str]]:
-    """Where environments differ, as far as both are known."""
-    names = [f.name for f in dataclasses.fields(Environment) if f.compare]
-    told = {n: (getattr(base.environment, n), getattr(candidate.environment, n)) for n in names}
-    return {n: (a, b) for n, (a, b) in told.items() if a != b and UNKNOWN not in (a, b)}
-
-
-def _refusal(base: Held, candidate: Held) -> str:
-    told = [f"    {n}: {a} -> {b}" for n, (a, b) in _differences(base, candidate).items()]
-    return (
-        f"{candidate.kernel} was measured in another environment than BASE\n"
-        + "\n".join(told)
-        + "\ntune BASE again in this one; or give --across-environments, if this difference is "
-        "what you want to compare"
-    )
-
-
-def _notes(
-    base: Sequence[Held], candidate: Sequence[Held], matched: Sequence[tuple[Held, Held]]
-) -> Iterator[str]:
-    compared = [held for _, held in matched]
-    both = {held.kernel for held in compared}
-    for name, side in (("BASE", base), ("CANDIDATE", candidate)):
-        alone = sorted({held.kernel for held in side} - both)
-        if alone:
-            yield f"only in {name}: {', '.join(alone)}"
-    for held in candidate:
-        there = [other for other in base if other.kernel == held.kernel]
-        if (
-            held.kernel in both
-            and _same(there, held) is None
-            and all(held is not new for new in compared)
-        ):
-            told = ", ".join(f"{n} {b}" for n, (_, b) in _differences(there[0], held).items())
-            yield f"only in CANDIDATE: {held.kernel} with {told}"
-    for old, new in matched:
-        for name, (a, b) in _differences(old, new).items():
-            yield f"{new.kernel}: {name} differs: {a} -> {b}"
-        if old.program and new.program and old.program != new.program:
-            yield f"{new.kernel}: sources differ, {old.program[:8]} -> {new.program[:8]}"
-
-
-# -------------------------------------------------------------------------- rows
 
 Draft = tuple[Row, "Spread | None"]
 """A row before its test, and the spread of its input; None where there is nothing to test."""

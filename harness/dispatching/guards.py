@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import ast
 import itertools
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness import expression as language
+from harness.dispatching.arithmetic import Arithmetic
 from harness.dispatching.formulas import (
     FALSE,
     TRUE,
@@ -25,23 +25,17 @@ from harness.dispatching.formulas import (
     Refused,
     Type,
     bounded,
-    check_whole_division,
     conjunction,
     constant,
-    corners,
     disjunction,
-    divided,
     is_number,
     negated,
     real,
     truth,
 )
-from harness.dispatching.spelling import INT64_MAX
 from harness.errors import ExpressionError
 from harness.expression import Expression
 from harness.records import Value
-
-_MOST_POWER = 64
 
 
 @dataclass(frozen=True)
@@ -90,6 +84,7 @@ class _Walk:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
+        self._arithmetic = Arithmetic(scope.prefix)
 
     def number(self, node: ast.expr) -> Formula:
         """A node's value as a number."""
@@ -130,7 +125,7 @@ class _Walk:
             return self._compared(node)
         assert isinstance(node, ast.Call)
         assert isinstance(node.func, ast.Name)
-        return self._called(node.func.id, node.args)
+        return self._arithmetic.called(node.func.id, [self.number(part) for part in node.args])
 
     def _varies(self, node: ast.expr) -> bool:
         names = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
@@ -152,62 +147,14 @@ class _Walk:
     # ------------------------------------------------------------------------- arithmetic
 
     def _binary(self, node: ast.BinOp) -> Formula:
+        left = self.number(node.left)
         if isinstance(node.op, ast.Pow):
-            return self._power(node)
-        left, right = self.number(node.left), self.number(node.right)
-        if isinstance(node.op, ast.Div):
-            return divided(left, right)
-        if isinstance(node.op, ast.FloorDiv):
-            return self._floor_divided(left, right)
-        if isinstance(node.op, ast.Mod):
-            return self._remainder(left, right)
-        return self._arithmetic(type(node.op), left, right)
-
-    def _arithmetic(self, op: type[ast.operator], left: Formula, right: Formula) -> Formula:
-        sign, apply = _ARITHMETIC[op]
-        bounds = corners(apply, left, right)
-        python = f"({left.python} {sign} {right.python})"
-        if left.type is Type.WHOLE and right.type is Type.WHOLE:
-            c = f"({left.c} {sign} {right.c})"
-            return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
-        c = f"({real(left)} {sign} {real(right)})"
-        # Else a compiler may fuse the product with a sum that follows, and round once, not twice.
-        c = f"{self._scope.prefix}_rounded{c}" if op is ast.Mult else c
-        return bounded(Type.REAL, c, python, bounds)
-
-    def _power(self, node: ast.BinOp) -> Formula:
-        base, exponent = self.number(node.left), self._constant_whole(node.right)
-        if base.type is not Type.WHOLE or base.is_float or not 1 <= exponent <= _MOST_POWER:
-            raise Refused("powers are exact of whole numbers to a constant power from 1")
-        power = base
-        for _ in range(exponent - 1):
-            power = self._arithmetic(ast.Mult, power, base)
-        low = 0 if exponent % 2 == 0 and base.low <= 0 <= base.high else power.low
-        return bounded(Type.WHOLE, power.c, power.python, (low, power.high))
+            return self._arithmetic.power(left, self._constant_whole(node.right))
+        return self._arithmetic.binary(type(node.op), left, self.number(node.right))
 
     def _constant_whole(self, node: ast.expr) -> int:
         value = None if self._varies(node) else self._evaluated(node)
         return value if type(value) is int else 0
-
-    def _floor_divided(self, left: Formula, right: Formula) -> Formula:
-        check_whole_division(left, right)
-        bounds = corners(lambda a, b: a // b, left, right)
-        c = self._by_sign("floor_div", "/", left, right)
-        python = f"({left.python} // {right.python})"
-        return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
-
-    def _remainder(self, left: Formula, right: Formula) -> Formula:
-        check_whole_division(left, right)
-        c = self._by_sign("modulo", "%", left, right)
-        python = f"({left.python} % {right.python})"
-        bounds = (0, right.high - 1) if right.low > 0 else (right.low + 1, 0)
-        return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
-
-    def _by_sign(self, helper: str, sign: str, left: Formula, right: Formula) -> str:
-        """C rounds towards zero: only of what is not negative is that Python's floor."""
-        if left.low >= 0 and right.low > 0:
-            return f"({left.c} {sign} {right.c})"
-        return f"{self._scope.prefix}_{helper}({left.c}, {right.c})"
 
     def _unary(self, node: ast.UnaryOp) -> Formula:
         if isinstance(node.op, ast.Not):
@@ -284,70 +231,6 @@ class _Walk:
                 return truth(c, f"({word.python} {sign} {text!r})")
         return FALSE if sign == "==" else TRUE
 
-    # -------------------------------------------------------------------------- functions
-
-    def _called(self, name: str, arguments: Sequence[ast.expr]) -> Formula:
-        operands = [self.number(argument) for argument in arguments]
-        if name in ("min", "max"):
-            return self._extreme(name, operands)
-        if name == "ceil_div":
-            floor = self._floor_divided(negated(operands[0]), operands[1])
-            return self._ceil_divided(operands[0], operands[1], negated(floor))
-        (operand,) = operands
-        if name == "abs":
-            return self._absolute(operand)
-        if name in ("ceil", "floor"):
-            return self._rounded(name, operand)
-        if name == "sqrt":
-            if operand.low < 0:
-                raise Refused("the operand of sqrt may be negative")
-            bounds = (math.sqrt(operand.low), math.sqrt(operand.high))
-            python = f"math.sqrt({operand.python})"
-            return bounded(Type.REAL, f"sqrt({real(operand)})", python, bounds)
-        raise Refused(f"{name} of a feature differs between mathematical libraries")
-
-    def _ceil_divided(self, left: Formula, right: Formula, made: Formula) -> Formula:
-        """Readable where nothing is negative: no minus signs."""
-        if left.low < 0 or right.low <= 0 or left.high + right.high > INT64_MAX:
-            return made
-        c = f"(({left.c} + {right.c} - 1) / {right.c})"
-        return bounded(Type.WHOLE, c, made.python, (made.low, made.high), made.is_float)
-
-    def _extreme(self, name: str, operands: Sequence[Formula]) -> Formula:
-        pick = min if name == "min" else max
-        bounds = (pick(o.low for o in operands), pick(o.high for o in operands))
-        python = f"{name}({', '.join(o.python for o in operands)})"
-        is_whole = all(o.type is Type.WHOLE for o in operands)
-        kind = "whole" if is_whole else "real"
-        c = operands[0].c if is_whole else real(operands[0])
-        for operand in operands[1:]:
-            text = operand.c if is_whole else real(operand)
-            c = f"{self._scope.prefix}_{name}_{kind}({c}, {text})"
-        is_float = any(o.is_float for o in operands)
-        return bounded(Type.WHOLE if is_whole else Type.REAL, c, python, bounds, is_float)
-
-    def _absolute(self, operand: Formula) -> Formula:
-        ends = (abs(operand.low), abs(operand.high))
-        low = 0 if operand.low <= 0 <= operand.high else min(ends)
-        kind = "whole" if operand.type is Type.WHOLE else "real"
-        c = f"{self._scope.prefix}_abs_{kind}({operand.c})"
-        python = f"abs({operand.python})"
-        return bounded(operand.type, c, python, (low, max(ends)), operand.is_float)
-
-    def _rounded(self, name: str, operand: Formula) -> Formula:
-        if operand.type is Type.WHOLE:
-            return operand
-        apply = math.ceil if name == "ceil" else math.floor
-        c, python = f"{self._scope.prefix}_{name}({operand.c})", f"math.{name}({operand.python})"
-        bounds = (apply(operand.low), apply(operand.high))
-        return bounded(Type.WHOLE, c, python, bounds, is_float=True)
-
-
-_ARITHMETIC: Mapping[type[ast.operator], tuple[str, Callable[[float, float], float]]] = {
-    ast.Add: ("+", lambda a, b: a + b),
-    ast.Sub: ("-", lambda a, b: a - b),
-    ast.Mult: ("*", lambda a, b: a * b),
-}
 
 _RELATIONS: Mapping[type[ast.cmpop], str] = {
     ast.Eq: "==",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from harness.dispatching.dispatcher import Dispatcher, roots, used_columns
+from harness.dispatching import python_tables
+from harness.dispatching.dispatcher import Dispatcher, used_columns
 from harness.dispatching.formulas import Formula, Type
 from harness.dispatching.program import (
     Column,
     EnsembleChoice,
     ForestChoice,
     Kind,
-    Leaf,
     Node,
     Split,
     TreeChoice,
@@ -22,14 +22,12 @@ from harness.dispatching.rendering import (
     MAX_NESTED,
     column_names,
     counted,
-    in_lines,
     nested,
     real_names,
     rendered,
     told,
 )
 from harness.dispatching.spelling import bare, docstring, wrapped
-from harness.dispatching.tables import Flat, flat, renumbered
 
 _RATIO = '''
 
@@ -42,26 +40,16 @@ def _ratio(dividend, divisor):
     return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
 '''
 
-_LEAF = '''
-
-def _leaf(node, numbers):
-    """The leaf that is reached from a node."""
-    column = _COLUMN[node]
-    while column >= 0:
-        node = node + 1 if numbers[column] <= _NUMBER[node] else _HIGH[node]
-        column = _COLUMN[node]
-    return node
-'''
-
 
 def python_module(dispatcher: Dispatcher) -> str:
     """The module; `docs/dispatch.md` tells what is in it."""
     writer = _Writer(dispatcher)
     provenance, program = dispatcher.provenance, dispatcher.program
     environment = provenance.environment
-    choice = writer.choice()
+    tables, choice = writer.tables_and_choice()
     columns = list(writer.columns())
-    helpers = writer.helpers()
+    ratio = [_RATIO] if any("_ratio(" in line for line in columns) else []
+    helpers = [*ratio, *tables]
     texts = "\n".join([*choice, *columns, *helpers, *(g.python for g in dispatcher.guards)])
     return rendered(
         "module.py.j2",
@@ -117,7 +105,6 @@ class _Writer:
         self._used = used_columns(dispatcher.program)
         self._names = column_names(dispatcher)
         self._reals = real_names(dispatcher)
-        self._places = {column: place for place, column in enumerate(self._used)}
         self.arguments = ", ".join(f.variable for f in dispatcher.features)
 
     def conversions(self, *types: Type) -> Iterator[str]:
@@ -154,18 +141,20 @@ class _Writer:
 
     # ----------------------------------------------------------------------------- choice
 
-    def choice(self) -> list[str]:
-        """From the columns to the place."""
-        choice = self._dispatcher.program.choice
+    def tables_and_choice(self) -> tuple[list[str], list[str]]:
+        """The tables that the choice needs, and the way from the columns to the place."""
+        dispatcher = self._dispatcher
+        choice = dispatcher.program.choice
         if isinstance(choice, EnsembleChoice):
-            return list(self._ensemble(choice))
-        if isinstance(choice, ForestChoice):
-            return list(self._forest())
-        if nested(choice.root) <= MAX_NESTED:
-            return list(self._tree(choice.root, ""))
-        order = "_ORDERS[_HIGH[_leaf(0, numbers)]]"
-        first = f"_first({order}, {self.arguments})"
-        return [self._numbers(), f"return {first if self._dispatcher.is_guarded else order}"]
+            tables, lines = python_tables.ensemble(dispatcher, choice, self.arguments)
+        elif isinstance(choice, ForestChoice):
+            tables, lines = python_tables.forest(dispatcher, choice, self.arguments)
+        elif nested(choice.root) > MAX_NESTED:
+            tables, lines = python_tables.deep_tree(dispatcher, choice, self.arguments)
+        else:
+            return [], list(self._tree(choice.root, ""))
+        numbers = "".join(f"{self._names[place]}, " for place in self._used)
+        return tables, [f"numbers = ({numbers})", *lines]
 
     def _tree(self, node: Node, indent: str) -> Iterator[str]:
         while isinstance(node, Split):
@@ -174,40 +163,6 @@ class _Writer:
             node = node.high
         comment = f"  # {counted(node.rows)}" if node.rows else ""
         yield f"{indent}return {self.first(self._dispatcher.orders(node.order))}{comment}"
-
-    def _ensemble(self, choice: EnsembleChoice) -> Iterator[str]:
-        yield self._numbers()
-        yield "best, least = -1, 0.0"
-        yield "for index, cost in enumerate(_OFFSETS):"
-        if self._dispatcher.is_guarded:
-            yield f"    if not applies(index, {self.arguments}):"
-            yield "        continue"
-        yield "    for root in _ROOTS[index]:"
-        yield "        cost += _NUMBER[_leaf(root, numbers)]"
-        yield "    if best < 0 or cost < least:"
-        yield "        best, least = index, cost"
-        if self._dispatcher.is_guarded:
-            yield "if best < 0:"
-            yield '    raise LookupError(f"no configuration of {NAME} applies to this input")'
-        yield "return best"
-
-    def _forest(self) -> Iterator[str]:
-        yield self._numbers()
-        yield "costs = [0.0] * len(PORTFOLIO)"
-        yield "for root in _ROOTS:"
-        yield "    more = _COSTS[_HIGH[_leaf(root, numbers)]]"
-        yield "    costs = [cost + own for cost, own in zip(costs, more)]"
-        if not self._dispatcher.is_guarded:
-            yield "return costs.index(min(costs))"
-            return
-        yield "places = range(len(PORTFOLIO))"
-        yield f"places = [index for index in places if applies(index, {self.arguments})]"
-        yield "if not places:"
-        yield '    raise LookupError(f"no configuration of {NAME} applies to this input")'
-        yield "return min(places, key=costs.__getitem__)"
-
-    def _numbers(self) -> str:
-        return f"numbers = ({''.join(f'{self._names[place]}, ' for place in self._used)})"
 
     def first(self, order: Sequence[int]) -> str:
         """The first of an order that applies."""
@@ -242,46 +197,7 @@ class _Writer:
             yield "else:"
             yield '    raise ValueError(f"there is no configuration {index}")'
 
-    # ---------------------------------------------------------------------------- helpers
-
-    def helpers(self) -> list[str]:
-        """Functions and tables that the others need."""
-        program = self._dispatcher.program
-        found = [_RATIO] if any("_ratio(" in line for line in self.columns()) else []
-        if isinstance(program.choice, EnsembleChoice):
-            table = flat(
-                [renumbered(tree, self._places) for tree in roots(program)], lambda leaf: 0
-            )
-            return [*found, _LEAF, *_table(table), *_roots(program.choice, table)]
-        if isinstance(program.choice, ForestChoice):
-            return [*found, _LEAF, *self._shared(program.choice)]
-        if nested(program.choice.root) > MAX_NESTED:
-            return [*found, _LEAF, *self._deep(program.choice)]
-        return found
-
-    def _shared(self, choice: ForestChoice) -> Iterator[str]:
-        rows: list[tuple[float, ...]] = []
-
-        def row(leaf: Leaf) -> int:
-            rows.append(leaf.costs)
-            return len(rows) - 1
-
-        table = flat([renumbered(tree, self._places) for tree in choice.trees], row)
-        yield from _table(table)
-        yield "# The roots of the trees; of each leaf what it adds to the costs of configurations."
-        yield from _tuple("_ROOTS", table.roots)
-        yield from _tuple("_COSTS", rows)
-
-    def _deep(self, choice: TreeChoice) -> Iterator[str]:
-        dispatcher = self._dispatcher
-        orders: dict[tuple[int, ...], int] = {}
-        root = renumbered(choice.root, self._places)
-        table = flat(
-            [root], lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders))
-        )
-        yield from _table(table)
-        yield "# The candidates of each leaf."
-        yield from _tuple("_ORDERS", [o if dispatcher.is_guarded else o[0] for o in orders])
+    # ---------------------------------------------------------------------------- imports
 
     def imports(self, texts: str) -> list[str]:
         """The modules of the standard library that are needed."""
@@ -304,24 +220,3 @@ def _tuned_value(tuned: Tuned) -> str:
 def _number(bound: float) -> str:
     """As short as it can be: 16 rather than 16.0, which compares alike."""
     return str(int(bound)) if bound == int(bound) and abs(bound) < 1e15 else repr(float(bound))
-
-
-def _table(table: Flat) -> Iterator[str]:
-    yield "\n"
-    yield "# Nodes: the low side of a split is the next node; a leaf has the column -1."
-    yield from _tuple("_COLUMN", table.column)
-    yield from _tuple("_NUMBER", map(float, table.number))
-    yield from _tuple("_HIGH", table.high)
-
-
-def _roots(choice: EnsembleChoice, table: Flat) -> Iterator[str]:
-    left = iter(table.roots)
-    yield "# Of each configuration the roots of its trees, and what their sum begins with."
-    yield from _tuple("_ROOTS", [tuple(next(left) for _ in trees) for trees in choice.trees])
-    yield from _tuple("_OFFSETS", map(float, choice.offsets))
-
-
-def _tuple(name: str, items: Iterable[object]) -> Iterator[str]:
-    yield f"{name} = ("
-    yield from (f"    {line}" for line in in_lines([repr(item) for item in items]))
-    yield ")"

@@ -11,22 +11,14 @@ its result.
 
 from __future__ import annotations
 
-import copy
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 from opentuner.measurement.driver import MeasurementDriver
-from opentuner.resultsdb.models import (
-    BanditInfo,
-    BanditSubTechnique,
-    Configuration,
-    TuningRun,
-)
+from opentuner.resultsdb.models import Configuration
 from opentuner.search.driver import SearchDriver
-from opentuner.tuningrunmain import TuningRunMain
 
 from harness.records import Config
 from harness.search.manipulator import Cfg
@@ -256,97 +248,3 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
         result.was_new_best = self._best is None or self.objective.lt(result, self._best)
         if result.was_new_best:
             self._best = result
-
-
-class DurableRun(TuningRunMain):  # type: ignore[misc]
-    """OpenTuner's main object on a session of ours: no logging set-up, no folder of its own,
-    real commits, and a run that can be continued."""
-
-    def __init__(self, interface: Any, args: Any, session: Any, tuning_run: Any = None) -> None:
-        self.args = args
-        self.session = session
-        self.fake_commit = False
-        self.last_commit_time = 0.0
-        self.measurement_interface = interface
-        self.input_manager = interface.input_manager()
-        self.manipulator = interface.manipulator()
-        self.objective = interface.objective()
-        self.objective_copy = copy.copy(self.objective)
-        self.tuning_run = tuning_run
-        self.search_driver: Any = None
-
-    def init(self) -> None:
-        """Make OpenTuner's rows and drivers; a run that is continued keeps its own."""
-        if self.search_driver is not None:
-            return
-        version = self.measurement_interface.db_program_version(self.session)
-        self.session.flush()
-        is_continued = self.tuning_run is not None
-        if not is_continued:
-            self.tuning_run = self._new_run(version)
-        parts = {
-            "args": self.args,
-            "input_manager": self.input_manager,
-            "manipulator": self.manipulator,
-            "measurement_interface": self.measurement_interface,
-            "objective": self.objective,
-            "session": self.session,
-            "tuning_run_main": self,
-            "tuning_run": self.tuning_run,
-            "extra_seeds": self.measurement_interface.seed_configurations(),
-            "extra_criteria": self.measurement_interface.extra_convergence_criteria,
-        }
-        self.search_driver = InMemorySearchDriver(**parts)
-        if is_continued:
-            self._drop_second_bandit()
-        self.measurement_driver = DurableMeasurementDriver(**parts)
-        self.measurement_interface.set_driver(self.measurement_driver)
-        self.input_manager.set_driver(self.measurement_driver)
-        self.tuning_run.machine_class = self.measurement_driver.get_machine_class()
-        self.tuning_run.input_class = self.input_manager.get_input_class()
-        self.session.flush()
-
-    def _new_run(self, version: Any) -> Any:
-        run = TuningRun(
-            uuid=uuid.uuid4().hex,
-            name=self.args.label,
-            args=self.args,
-            start_date=datetime.now(),
-            program_version=version,
-            objective=self.objective_copy,
-        )
-        self.session.add(run)
-        self.session.flush()
-        return run
-
-    def _drop_second_bandit(self) -> None:
-        """The search driver has described its bandit; of a continued run that is on record."""
-        for made in list(self.session.new):
-            if isinstance(made, BanditInfo):
-                made.tuning_run = None
-            if isinstance(made, (BanditInfo, BanditSubTechnique)):
-                self.session.expunge(made)
-
-    def main(self) -> None:
-        """Search to the end; the run's state tells how it ended."""
-        self.init()
-        self.tuning_run.state = "RUNNING"
-        self.commit()
-        state = "ABORTED"
-        try:
-            self.search_driver.main()
-            self.measurement_driver.write()
-            self._name_best()
-            self.commit()
-            state = "COMPLETE"
-        finally:
-            self.session.rollback()
-            self.tuning_run.state = state
-            self.tuning_run.end_date = datetime.now()
-            self.commit()
-
-    def _name_best(self) -> None:
-        best = self.search_driver.best_result
-        if best is not None:
-            row_id = self.measurement_driver.rows.id_of(best.configuration)
-            self.tuning_run.final_config_id = row_id

@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.prior import Taught
 from harness.records import Config, Outcome
 from harness.results import RunPlan, Store, Stored
-from harness.search.drivers import DurableRun
+from harness.search.durable_run import DurableRun
 from harness.search.interface import Ended, Report, TuningInterface
 from harness.search.mends import offered_techniques
 from harness.search.techniques import own_techniques, sole_technique

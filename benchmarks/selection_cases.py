@@ -1,0 +1,152 @@
+"""Dispatchers that benchmarks/selection.py times, and inputs for them: drawn, or learnt."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.dispatch_data import read_data_sets
+from benchmarks.dispatch_runs import MOST_LEAVES
+from harness.dispatching.dispatcher import Dispatcher, Provenance
+from harness.dispatching.ensemble import DEPTH, TREES, EnsembleChooser
+from harness.dispatching.features import Feature, features_of
+from harness.dispatching.formulas import Type
+from harness.dispatching.program import (
+    Column,
+    EnsembleChoice,
+    Kind,
+    Leaf,
+    Node,
+    Program,
+    Split,
+    TreeChoice,
+    Tuned,
+)
+from harness.dispatching.tree import TreeChooser
+from harness.records import Config, Environment, Value
+
+SIZES = ("m", "n", "k")
+MOST = 1 << 20
+BINS = 255  # thresholds a column, as histogram boosting has them
+INPUTS = 10_000  # far more than a branch predictor remembers
+ROWS = 2000  # inputs that trees are drawn over
+
+Inputs = Sequence[tuple[Value, ...]]
+Sizes = Sequence[tuple[int, ...]]
+Rows = Sequence[Sequence[float]]
+
+Case = tuple[Dispatcher, Inputs]
+"""Who chooses, and for which inputs."""
+
+COLUMNS = (
+    *(Column(Kind.RAW, (name,)) for name in SIZES),
+    *(Column(Kind.PRODUCT, pair) for pair in itertools.combinations(SIZES, 2)),
+    *(Column(Kind.RATIO, pair) for pair in itertools.combinations(SIZES, 2)),
+    Column(Kind.PRODUCT, SIZES),
+)
+
+
+def drawn_inputs(rng: random.Random, count: int) -> list[tuple[int, ...]]:
+    """Sizes whose logarithms are uniform."""
+    return [tuple(round(2 ** rng.uniform(0, 20)) for _ in SIZES) for _ in range(count)]
+
+
+def grown(
+    rng: random.Random, rows: Rows, bins: Rows, leaves: int, leaf: Callable[[], Leaf]
+) -> Node:
+    """A tree whose largest leaves are split, mostly, at one of the bins' bounds, as deep as
+    boosting lets them be."""
+    parts: list[list[int]] = [list(range(len(rows)))]
+    splits: dict[int, tuple[int, float, int, int]] = {}
+    depths = [0]
+    ends = [0]
+    while len(splits) < leaves - 1 and ends:
+        end = max(ends, key=lambda one: len(parts[one]) * rng.random())
+        column = rng.randrange(len(COLUMNS))
+        threshold = rng.choice(bins[column])
+        low = [row for row in parts[end] if rows[row][column] <= threshold]
+        if 0 < len(low) < len(parts[end]):
+            parts += [low, [row for row in parts[end] if rows[row][column] > threshold]]
+            depths += [depths[end] + 1] * 2
+            splits[end] = (column, threshold, len(parts) - 2, len(parts) - 1)
+            ends.remove(end)
+            ends += [one for one in splits[end][2:] if depths[one] < DEPTH and len(parts[one]) > 1]
+
+    def node(place: int) -> Node:
+        if place not in splits:
+            return leaf()
+        column, threshold, low, high = splits[place]
+        return Split(column, threshold, node(low), node(high))
+
+    return node(0)
+
+
+def drawn_program(
+    rng: random.Random, inputs: Sizes, args: argparse.Namespace, is_tree: bool
+) -> Program:
+    """A tree of `--tree-leaves` leaves, or an ensemble."""
+    rows = [
+        [c.of(dict(zip(SIZES, given, strict=True))) for c in COLUMNS] for given in inputs[:ROWS]
+    ]
+    columns = [sorted(numbers) for numbers in zip(*rows, strict=True)]
+    bins = [numbers[:: max(len(numbers) // BINS, 1)] for numbers in columns]
+    candidates = args.candidates
+    choice: TreeChoice | EnsembleChoice
+    if is_tree:
+        choice = TreeChoice(
+            grown(
+                rng, rows, bins, args.tree_leaves, lambda: Leaf(order=(rng.randrange(candidates),))
+            )
+        )
+    else:
+        trees = tuple(
+            tuple(
+                grown(rng, rows, bins, args.leaves, lambda: Leaf(rng.gauss(0, 1)))
+                for _ in range(args.trees or max(1, TREES // candidates))
+            )
+            for _ in range(candidates)
+        )
+        choice = EnsembleChoice((0.0,) * candidates, trees)
+    return Program(
+        columns=COLUMNS,
+        tuned=tuple(Tuned(name, 1, MOST) for name in SIZES),
+        portfolio=tuple(Config({"VARIANT": place}) for place in range(candidates)),
+        static=0,
+        choice=choice,
+        guards=((),) * candidates,
+    )
+
+
+def drawn_cases(args: argparse.Namespace) -> dict[str, Case]:
+    """A tree and an ensemble over drawn sizes."""
+    rng = random.Random(args.seed)
+    inputs = drawn_inputs(rng, INPUTS)
+    features = tuple(Feature(name, Type.WHOLE) for name in SIZES)
+    return {
+        name: (written(drawn_program(rng, inputs, args, name == "tree"), features), inputs)
+        for name in ("tree", "ensemble")
+    }
+
+
+def learnt_cases(path: Path, seed: int) -> dict[str, Case]:
+    """A tree and an ensemble learnt from a recording's first data set, for its own inputs."""
+    data = read_data_sets(path)[0]
+    names = tuple(map(str, data.matrix.features.columns))
+    inputs = list(data.matrix.features.itertuples(index=False, name=None))
+    givens = [dict(zip(names, given, strict=True)) for given in inputs]
+    some = random.Random(seed).sample(inputs, min(INPUTS, len(inputs)))
+    cases: dict[str, Case] = {}
+    for chooser in (TreeChooser(MOST_LEAVES), EnsembleChooser()):
+        program = chooser.fit(data.matrix, seed).program(data.matrix.candidates)
+        cases[chooser.name] = written(program, features_of(program, names, givens)), some
+    return cases
+
+
+def written(program: Program, features: tuple[Feature, ...]) -> Dispatcher:
+    """The program as it is written, from nowhere."""
+    environment = Environment("none", "none", "none", "none", "none")
+    provenance = Provenance(environment, "none", (), 0, "none", ("a program of a benchmark",))
+    return Dispatcher("timed", "", ("timed",), features, program, provenance)
