@@ -18,7 +18,7 @@ from harness.display import make_console, print_inputs
 from harness.effects.telling import reduction_lines
 from harness.errors import UsageError
 from harness.results import shown_place
-from harness.summary import input_reports, unfinished
+from harness.summary import input_reports, reservations
 from harness.tables import Results, read_results
 
 SLOWDOWN = "slowdown"  # as harness.explanation has it, which takes a second to load
@@ -149,10 +149,11 @@ def _print(
 ) -> None:
     measured, default = results.measured, results.default
     if not measured:
-        console.print(Text(f"{title}: holds no measurements yet"), soft_wrap=True)
+        for line in (f"{title}: holds no measurements yet", *reservations(results)):
+            console.print(Text(line), soft_wrap=True)
         return
     print_inputs(console, input_reports(results), title, default)
-    for lines in (list(unfinished(results)), list(describe_failures(measured, default))):
+    for lines in (list(reservations(results)), list(describe_failures(measured, default))):
         for line in [*lines, *([""] if lines else [])]:
             console.print(Text(line), soft_wrap=True)
     from harness import explained

@@ -32,6 +32,7 @@ from harness.errors import UsageError
 from harness.records import Config
 from harness.results import shown_place
 from harness.spec import Spec, load_spec
+from harness.summary import unfit_told
 from harness.tables import Results, read_results, the_one
 
 
@@ -84,6 +85,8 @@ def _dispatch(args: argparse.Namespace) -> int:
     if others:
         learnt_from = f"Learnt from {_told(results)}; left out: {'; '.join(others)}"
         console.print(Text(learnt_from), soft_wrap=True)
+    for line in unfit_told(results):
+        console.print(Text(line), soft_wrap=True)
     matrix = results.matrix()
     check_candidates(matrix, results.constraints, spec, results.limits)
     found = _judged(results, matrix, args)
@@ -166,7 +169,7 @@ def _results(found: Sequence[Results], spec: Spec, device: str | None) -> Result
     if not same:
         raise UsageError(_changed(found, spec))
     latest: dict[tuple[str, str, str], Results] = {}
-    for results in sorted(same, key=_last_at, reverse=True):
+    for results in sorted(same, key=lambda results: results.last_at, reverse=True):
         told = results.campaign.environment
         if device is None or device.casefold() in told.device.casefold():
             latest.setdefault((told.backend, told.device, told.platform), results)
@@ -194,11 +197,6 @@ def _told(results: Results) -> str:
     key = results.campaign.key
     inputs = counted(len(results.measured), "input")
     return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
-
-
-def _last_at(results: Results) -> str:
-    """When it was last worked on, ISO 8601 in UTC."""
-    return max((run.last_at for run in results.runs), default="")
 
 
 def _arch(asked: str | None, results: Results) -> str:

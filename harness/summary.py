@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from harness.analysis import InputReport, report_input
+from harness.recordings.files import printable
 from harness.records import Input
-from harness.results import Run
+from harness.results import Command, Run
 from harness.tables import Results
 
 NOT_MEASURED = "not measured: "
@@ -34,19 +35,38 @@ def input_reports(results: Results) -> list[InputReport]:
 
 def not_measured(results: Results) -> dict[Input, str]:
     """The inputs that were asked for and have no measurement, and why, as far as it is known."""
-    runs = sorted(results.runs, key=lambda run: run.last_at)
-    asked = dict.fromkeys(given for run in runs for given in (*run.asked, run.given))
-    reasons = {given: why for run in runs for given, why in run.left_out.items()}
-    last = {run.given: run for run in runs}
+    last, reasons = _last_runs(results), _reasons(results)
     return {
-        given: reasons.get(given) or NOT_MEASURED + _why(last.get(given))
-        for given in asked
+        given: reasons.get(given) or NOT_MEASURED + _why(results, given, last.get(given))
+        for given in {**reasons, **last}
         if given not in results.measured
     }
 
 
-def _why(run: Run | None) -> str:
-    """Why the last run of an input has measured nothing, where the command could not note it."""
+def _last_runs(results: Results) -> dict[Input, Run]:
+    """The run of each input that was last worked on."""
+    return {run.given: run for run in sorted(results.runs, key=lambda run: run.last_at)}
+
+
+def _reasons(results: Results) -> dict[Input, str]:
+    """Of each input that a command was asked for why the last of these left it out; nothing where
+    it did not, or was stopped before it could tell."""
+    return {
+        given: command.left_out.get(given, "")
+        for command in _commands(results)
+        for given in command.inputs
+    }
+
+
+def _commands(results: Results) -> list[Command]:
+    """The first begun first."""
+    return sorted(results.commands, key=lambda command: command.started_at)
+
+
+def _why(results: Results, given: Input, run: Run | None) -> str:
+    """Why nothing is known of an input, where no command has told it."""
+    if given in results.comparable.unfit.inputs:
+        return "all that is known of it has other parameters than the space now has"
     if run is None:
         return "the search ended before its turn"
     if run.state == "running":
@@ -54,18 +74,54 @@ def _why(run: Run | None) -> str:
     return "its search was stopped" if run.state == "interrupted" else "nothing was asked for"
 
 
-def unfinished(results: Results) -> Iterator[str]:
-    """What was begun and not brought to its end, a sentence each."""
-    runs = sorted(results.runs, key=lambda run: run.last_at)
-    last = {run.given: run for run in runs}
-    stopped = [g for g in results.measured if g in last and last[g].state != "complete"]
-    if stopped:
-        told = "; ".join(f"({given})" for given in stopped[:_MOST_NAMED])
-        more = f" and {len(stopped) - _MOST_NAMED} more" if len(stopped) > _MOST_NAMED else ""
+def unfit_told(results: Results) -> Iterator[str]:
+    """How many measurements are left out since the space had other parameters, in a sentence;
+    nothing where none is."""
+    unfit, count = results.comparable.unfit, len(results.all_rows)
+    if unfit.count:
+        names = _listed(map(printable, unfit.names), ", ")
         yield (
-            f"The search has not come to its end on {told}{more}: it was stopped by hand or by "
+            f"{unfit.count:,} of {count:,} measurements are left out: the space's parameters were "
+            f"others then; they differ in {names}."
+        )
+
+
+def reservations(results: Results) -> Iterator[str]:
+    """What of the measurements is left out, and what was begun and not brought to its end, a
+    sentence each."""
+    yield from unfit_told(results)
+    reasons, last = _reasons(results), _last_runs(results)
+    stopped = [g for g in results.measured if g in last and last[g].state != "complete"]
+    told = [f"({given})" for given in stopped if not reasons.get(given)]
+    if told:
+        yield (
+            f"The search has not come to its end on {_listed(told)}: it was stopped by hand or by "
             "--max-time, or goes on."
         )
-    commands = [run for run in runs if run.asked or run.left_out or run.notices]
-    for notice in commands[-1].notices if commands else ():
+    broken = [f"({given}): {reasons[given]}" for given in results.measured if reasons.get(given)]
+    if broken:
+        yield f"Not measured to the end: {_listed(broken)}."
+    for notice in _notices(results):
         yield f"{notice[0].upper()}{notice[1:]}."
+
+
+def _listed(told: Iterable[str], separator: str = "; ") -> str:
+    """The first few, and how many more there are."""
+    every = list(told)
+    more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
+    return separator.join(every[:_MOST_NAMED]) + more
+
+
+def _notices(results: Results) -> list[str]:
+    """What stages left out, until a later command on all of the same inputs has come through the
+    same stage, or tells what it left out in turn."""
+    later: dict[str, set[frozenset[Input]]] = {}
+    found: list[str] = []
+    for command in reversed(_commands(results)):
+        inputs = frozenset(command.inputs)
+        for stage, text in command.stages.items():
+            covering = later.setdefault(stage, set())
+            if text and not any(inputs <= others for others in covering):
+                found.append(text)
+            covering.add(inputs)
+    return list(dict.fromkeys(reversed(found)))

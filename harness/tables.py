@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from harness.dispatching.matrix import Matrix, make_matrix
+from harness.candidates import matrix_of
+from harness.comparable import Comparable, comparable
+from harness.dispatching.matrix import Matrix
 from harness.effects.minimal import Reduction
 from harness.errors import ResultsError, UsageError
 from harness.expression import Expression
@@ -20,27 +20,23 @@ from harness.records import Config, Input, Measurement
 from harness.results import (
     EXHAUSTED,
     LIMITS,
+    REDUCED,
     SEARCHED,
     Campaign,
+    Command,
     Key,
     Row,
     Run,
     Store,
     campaigns,
     last_turn,
-    read_measurements,
-    read_runs,
+    read_campaign,
     reading,
-    run_notes,
     shown_place,
 )
-from harness.timing import is_within_noise
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MOST_CANDIDATES = 200
-"""Of a matrix; of more, those of the least mean slowdown, and the winners."""
 
 UNBIASED = ("Designed", "UniformRandom")
 """Techniques whose samples statistics over parameters may rest on: they ask for what tells most,
@@ -55,15 +51,30 @@ class Results:
 
     campaign: Campaign
     places: tuple[str, ...]
-    rows: tuple[Row, ...]
-    notes: Mapping[Input, Mapping[str, str]] = field(default_factory=dict)
-    """What was noted of the runs of each input."""
+    all_rows: tuple[Row, ...]
+    """As they were read; see `rows`."""
     runs: tuple[Run, ...] = ()
+    commands: tuple[Command, ...] = ()
 
     @property
     def title(self) -> str:
         """What it is of."""
         return f"{self.campaign.space_name} on {self.campaign.environment}"
+
+    @property
+    def last_at(self) -> str:
+        """When it was last worked on, ISO 8601 in UTC."""
+        return max((run.last_at for run in self.runs), default="")
+
+    @cached_property
+    def comparable(self) -> Comparable:
+        """Those of the measurements that may be told beside each other (harness.comparable)."""
+        return comparable(self.all_rows, self.campaign.default)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Measurements of configurations that set what the space tunes now."""
+        return self.comparable.rows
 
     @cached_property
     def measured(self) -> Mapping[Input, Measured]:
@@ -88,9 +99,8 @@ class Results:
     @cached_property
     def default(self) -> Config:
         """The default, without the flags of compilers other than the one that was used."""
-        tuned = {name for known in self.measured.values() for config in known for name in config}
-        told = self.campaign.default
-        return Config({name: value for name, value in told.items() if name in tuned})
+        told, names = self.campaign.default, self.comparable.names
+        return Config({name: value for name, value in told.items() if name in names})
 
     @cached_property
     def baselines(self) -> Mapping[str, Config]:
@@ -103,12 +113,20 @@ class Results:
         }
 
     @cached_property
+    def notes(self) -> Mapping[Input, Mapping[str, str]]:
+        """What was noted of the runs of each input; of equal names that of the last run."""
+        found: dict[Input, dict[str, str]] = {}
+        for run in sorted(self.runs, key=lambda run: run.last_at):
+            found.setdefault(run.given, {}).update(run.notes)
+        return found
+
+    @cached_property
     def reductions(self) -> Mapping[Input, Reduction]:
         """Of each input what of its winner's flags is needed, where that was measured.
 
         Raises ResultsError where the database is damaged.
         """
-        texts = {given: notes.get("reduced") for given, notes in self.notes.items()}
+        texts = {given: notes.get(REDUCED) for given, notes in self.notes.items()}
         try:
             return {given: Reduction.from_json(text) for given, text in texts.items() if text}
         except (ValueError, TypeError, KeyError) as error:
@@ -184,79 +202,8 @@ class Results:
         }
 
     def matrix(self) -> Matrix:
-        """Times of the candidates on every input on which anything worked: the default, every
-        winner, and what was measured on all inputs.
-
-        Times are those of the search and of the measurements across inputs; the finals, which
-        only a few were measured for, are at another time. Of candidates with the same times
-        everywhere, as those of equal machine code have, only the first stands. A candidate
-        applies where the space's constraints hold.
-
-        All inputs have a say in what the candidates are. `harness.dispatching.verdict.held_out`
-        takes those away that only inputs which are held out won; but of more than MOST_CANDIDATES
-        that were measured on all inputs, the mean over all of them tells which stay.
-        """
-        import pandas as pd
-
-        known = {given: row for given, row in self.measured.items() if _least(row) < math.inf}
-        inputs, candidates = list(known), self._candidates(known)
-        time_s = np.array([[_time_s(known[i].get(c)) for c in candidates] for i in inputs])
-        constraints = [Expression(text) for text in self.constraints]
-        applies = [[_holds(constraints, i, c, self.limits) for c in candidates] for i in inputs]
-        ties = [_ties(known[given], candidates) for given in inputs]
-        return make_matrix(
-            pd.DataFrame([dict(given) for given in inputs]),
-            candidates,
-            time_s.reshape(len(inputs), len(candidates)),
-            applies=np.array(applies, dtype=bool).reshape(len(inputs), len(candidates)),
-            best_s=np.array([_least(known[given]) for given in inputs]),
-            tied=np.array(ties, dtype=bool).reshape(len(inputs), len(candidates)),
-            default=0,
-            choices=[name for name, role in self.campaign.roles.items() if role == "choice"],
-        )
-
-    def _candidates(self, known: Mapping[Input, Measured]) -> list[Config]:
-        winners = [min(row.values(), key=lambda m: m.time_s).config for row in known.values()]
-        everywhere = [
-            c for c in next(iter(known.values()), {}) if all(c in r for r in known.values())
-        ]
-        least = {given: _least(row) for given, row in known.items()}
-        everywhere.sort(key=lambda c: _mean_log_slowdown(known, least, c))
-        distinct: dict[tuple[float, ...], Config] = {}
-        for config in [self.default, *winners, *everywhere[:MOST_CANDIDATES]]:
-            column = tuple(_time_s(row.get(config)) for row in known.values())
-            key = tuple(-1.0 if math.isnan(time_s) else time_s for time_s in column)
-            distinct.setdefault(key, config)
-        return list(distinct.values())
-
-
-def _time_s(measurement: Measurement | None) -> float:
-    return math.nan if measurement is None else measurement.time_s
-
-
-def _least(row: Measured) -> float:
-    return min((m.time_s for m in row.values()), default=math.inf)
-
-
-def _mean_log_slowdown(
-    known: Mapping[Input, Measured], least: Mapping[Input, float], config: Config
-) -> float:
-    ratios = [row[config].time_s / least[given] for given, row in known.items()]
-    return math.inf if math.inf in ratios else math.fsum(map(math.log, ratios)) / len(ratios)
-
-
-def _holds(
-    constraints: Iterable[Expression], given: Input, config: Config, limits: Mapping[str, int]
-) -> bool:
-    values = {**given, **config, **limits}
-    return all(constraint.holds(values) for constraint in constraints)
-
-
-def _ties(row: Measured, candidates: Sequence[Config]) -> list[bool]:
-    """Which candidates do not differ from the best one for certain."""
-    best = min(row.values(), key=lambda m: m.time_s).timing
-    timings = [m.timing if (m := row.get(config)) else None for config in candidates]
-    return [bool(best and timing and is_within_noise(timing, best)) for timing in timings]
+        """The candidates' times on every input on which anything worked (harness.candidates)."""
+        return matrix_of(self)
 
 
 # ------------------------------------------------------------------------------ reading
@@ -266,17 +213,9 @@ def results_of(store: Store, key: Key, place: str) -> Results | None:
     """What a database that is being written holds of one campaign; None before its first run."""
     connection = store.session.connection()
     campaign = next((found for found in campaigns(connection) if found.key == key), None)
-    return (
-        None
-        if campaign is None
-        else Results(
-            campaign,
-            (place,),
-            tuple(read_measurements(connection, key, space=campaign.space_name)),
-            run_notes(connection, key),
-            tuple(read_runs(connection, key)),
-        )
-    )
+    if campaign is None:
+        return None
+    return Results(campaign, (place,), *read_campaign(connection, campaign))
 
 
 def read_results(
@@ -297,12 +236,8 @@ def read_results(
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
             for campaign in chosen if all_campaigns else _latest(chosen):
-                name = campaign.space_name
-                rows = tuple(read_measurements(connection, campaign.key, space=name))
-                same = found.setdefault((campaign.key, name), [])
-                notes = run_notes(connection, campaign.key)
-                runs = tuple(read_runs(connection, campaign.key))
-                same.append(Results(campaign, (place,), rows, notes, runs))
+                same = found.setdefault((campaign.key, campaign.space_name), [])
+                same.append(Results(campaign, (place,), *read_campaign(connection, campaign)))
     if not found:
         raise UsageError(_nothing(places, space, held))
     return [_joined(parts) for parts in found.values()]
@@ -318,14 +253,23 @@ def _latest(found: Iterable[Campaign]) -> list[Campaign]:
 
 
 def _joined(parts: Sequence[Results]) -> Results:
-    rows = {row.uuid: row for part in parts for row in part.rows}
-    notes: dict[Input, dict[str, str]] = {}
-    for part in parts:
-        for given, texts in part.notes.items():
-            notes.setdefault(given, {}).update(texts)
-    runs = {run.uuid: run for part in parts for run in part.runs}
-    places = tuple(place for part in parts for place in part.places)
-    return Results(parts[0].campaign, places, tuple(rows.values()), notes, tuple(runs.values()))
+    """One of several databases; what two of them have is told as where it was last worked on."""
+    rows = {row.uuid: row for part in parts for row in part.all_rows}
+    runs: dict[str, Run] = {}
+    for run in (run for part in parts for run in part.runs):
+        if run.uuid not in runs or run.last_at > runs[run.uuid].last_at:
+            runs[run.uuid] = run
+    commands: dict[str, Command] = {}
+    for command in (command for part in parts for command in part.commands):
+        if command.uuid not in commands or command.ended_at is not None:
+            commands[command.uuid] = command
+    return Results(
+        max(parts, key=lambda part: part.last_at).campaign,
+        tuple(place for part in parts for place in part.places),
+        tuple(rows.values()),
+        tuple(runs.values()),
+        tuple(commands.values()),
+    )
 
 
 def _nothing(places: Sequence[str], space: str | None, held: Iterable[str]) -> str:

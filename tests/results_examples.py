@@ -27,10 +27,10 @@ ROOT = Path(__file__).parents[1]
 SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
 WITHOUT_SHARING = (
-    "ALTER TABLE measurements DROP COLUMN host_read; "
+    "DROP TABLE commands; ALTER TABLE measurements DROP COLUMN host_read; "
     "ALTER TABLE measurements DROP COLUMN shared_with; UPDATE schema_version SET version = 2"
 )
-"""What makes a database of the second version of one of the third."""
+"""What makes a database of the second version of one of the last."""
 
 KEY = Key(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
 
@@ -119,12 +119,15 @@ def opened(place: Path | str) -> Iterator[Store]:
 
 
 def write(place: Path, *measurements: Measurement, plan: RunPlan | None = None) -> None:
-    """A database with one complete run of these measurements."""
+    """A database with one complete run of these measurements, and the command that asked for it."""
+    plan = plan or make_plan()
     with opened(place) as store:
+        command = store.begin_command(plan.spec, plan.environment, plan.campaign)
         search = begin_search(store, plan)
         for measurement in measurements:
             search.test(measurement)
         store.end_run(search.run_id, "complete")
+        store.end_command(command, {plan.spec.inputs[0]: "no data"}, {"cross": ""})
 
 
 def write_many(place: Path, count: int, samples: int = 20) -> None:

@@ -164,7 +164,12 @@ def test_flags_of_other_compilers_do_not_hide_the_default(
 
 
 CAMPAIGN = Campaign(
-    Key("p", "f", 0), "one", "One", Environment("formula", "none", "", "", ""), Config({}), {}
+    Key("p", "f", 0),
+    "one",
+    "One",
+    Environment("formula", "none", "", "", ""),
+    Config({"BLOCK": 256}),
+    {"BLOCK": "launch"},
 )
 
 

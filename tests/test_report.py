@@ -122,7 +122,7 @@ def test_the_page_warns_of_noise_as_the_console_does(results: Results) -> None:
     rows = tuple(
         dataclasses.replace(row, measurement=noisy(row.measurement)) for row in results.rows
     )
-    findings = Findings(dataclasses.replace(results, rows=rows))
+    findings = Findings(dataclasses.replace(results, all_rows=rows))
     (told,) = warnings_of(findings)
     assert told.startswith("On 6 of 6 inputs the time is known to no better than a quarter")
     assert told == noise_warning(findings.reports)
@@ -201,7 +201,7 @@ def test_what_was_not_built_has_no_machine_code_and_shared_samples_count_once(
     row = next(row for row in results.rows if row.measurement.timing)
     copy = dataclasses.replace(row.measurement, shared_with=row.measurement.config.digest)
     shared = dataclasses.replace(row, measurement=copy)
-    assert figures.sample_count(dataclasses.replace(results, rows=(row, shared))) == 3
+    assert figures.sample_count(dataclasses.replace(results, all_rows=(row, shared))) == 3
 
 
 # --------------------------------------------------------------------------- in a browser

@@ -144,7 +144,8 @@ def test_database_of_the_second_version_is_read_and_brought_up_to_date(place: Pa
     shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=make_config(1).digest)
     write(place, shared, plan=make_plan(technique="B"))
     assert [row.measurement for row in read_back(place)] == [make_ok(1), shared]
-    assert query(place, "SELECT version FROM schema_version") == [(3,)]
+    assert query(place, "SELECT version FROM schema_version") == [(4,)]
+    assert count(place, "commands") == 1
 
 
 def test_database_of_the_first_version_is_read_and_brought_up_to_date(place: Path) -> None:

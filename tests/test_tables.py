@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness import analyse, dispatch
 from harness.errors import UsageError
 from harness.records import Config, DeviceLimits, Input
+from harness.report.__main__ import main as report
+from harness.summary import not_measured, reservations
 from harness.tables import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -118,7 +121,45 @@ def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
         for r in (first, second)
     ]
     assert blocks == [{16, 64, 256}, {32, 64}]
+    assert [len(r.runs) for r in (first, second)] == [3, 1]
+    assert not not_measured(first)
+    assert not not_measured(second)
     assert len(read_results([place])) == 2
+
+
+def test_measurements_with_parameters_that_the_space_no_longer_has_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, page = fill(tmp_path, "r.db"), tmp_path / "page.html"
+    (before,) = read_results([place])
+    only_first = SPACE.replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}, {n: 16}")
+    spec = make_spec(tmp_path, only_first.replace("TILE", "A").replace("NAME", "small"))
+    with opened(spec, Path(place), FormulaMeasurer(renamed_s)) as (campaign, _):
+        campaign.run()
+    (results,) = read_results([place])
+    assert results.campaign.key == before.campaign.key
+    assert len(results.all_rows) - len(results.rows) == len(before.rows)
+    assert {name for row in results.rows for name in row.measurement.config} == {"BLOCK", "A"}
+    assert results.default == Config({"BLOCK": 64, "A": 1})
+    assert len(results.matrix().features) == 2
+    told = (
+        f"{len(before.rows)} of {len(results.all_rows)} measurements are left out: the space's "
+        "parameters were others then; they differ in A, TILE."
+    )
+    assert list(reservations(results)) == [told]
+    why = "all that is known of it has other parameters than the space now has"
+    assert not_measured(results) == {Input({"n": 32}): f"not measured: {why}"}
+    assert analyse.main([place]) == 0
+    assert told in capsys.readouterr().out
+    assert report([place, "-o", str(page)]) == 0
+    assert told.replace("'", "&#39;") in page.read_text()
+    dispatched = ["--spec", str(tmp_path / "space.yaml"), "-o", str(tmp_path / "out")]
+    dispatch.main([place, *dispatched])
+    assert told in capsys.readouterr().out
+
+
+def renamed_s(given: Input, config: Config) -> float:
+    return time_s(given, Config({"BLOCK": config["BLOCK"], "TILE": config["A"]}))
 
 
 def test_what_must_not_be_mixed_is_refused_with_what_differs(

@@ -16,7 +16,7 @@ from harness.effects.minimal import Reduction
 from harness.progress import Display
 from harness.recordings.recorded import Recorded
 from harness.records import Config, Input, Measurement
-from harness.results import LEFT_OUT, LIMITS, RunPlan, Store, left_out_note
+from harness.results import LIMITS, RunPlan, Store
 from harness.search import Ended, Searched, SearchOptions
 from harness.space import Space
 from harness.spec import Spec
@@ -92,26 +92,25 @@ class Campaign:
 
     def run(self) -> list[InputReport]:
         """Search, cross-measure, re-measure; every finished measurement is kept at once."""
+        state, store = self.state, self.state.store
+        command = store.begin_command(self.spec, self._measurer.environment, state.number)
         if self._target is None:
             self._searching.run()
         else:
             self.validation = self.sampling.run(self._target)
         self._note_limits()
         if self.stages.cross:
-            cross_measure(self.state)
-        reports = final_reports(self.state, self.stages.finalists)
+            cross_measure(state)
+        reports = final_reports(state, self.stages.finalists)
         if self.stages.reduce:
-            self.reductions = reduce_winners(self.state, reports)
-        self._note_left_out(reports)
+            self.reductions = reduce_winners(state, reports)
+        store.end_command(command, self._left_out(reports), state.stages)
         return reports
 
-    def _note_left_out(self, reports: Sequence[InputReport]) -> None:
-        """Keep with the first run which inputs were not measured, and what else was left out."""
-        store, first = self.state.store, next(iter(self.state.runs.values()), None)
-        if first is not None:
-            unmeasured = {report.given: report.note for report in reports if not report.measured}
-            store.note_run(first, LEFT_OUT, left_out_note(unmeasured, self.state.notices))
-            store.commit()
+    def _left_out(self, reports: Sequence[InputReport]) -> dict[Input, str]:
+        """Inputs that were not measured, or not to the end, and why."""
+        unmeasured = {report.given: report.note for report in reports if not report.measured}
+        return unmeasured | self.state.left_out
 
     def _note_limits(self) -> None:
         """Keep the device's numbers with the runs: code that is made of them may need these."""

@@ -29,10 +29,11 @@ def cross_measure(state: State) -> None:
         and state.space(given).is_legal(config)
     ]
     state.display.begin_stage("default and winners on the other inputs", len(missing))
+    state.stages["cross"] = ""
     for number, (given, config) in enumerate(missing):
         if state.is_time_up():
             left = f"{len(missing) - number} of {len(missing)} measurements"
-            state.leave_out(f"{left} of the default and winners on other inputs are")
+            state.leave_out("cross", f"{left} of the default and winners on other inputs are")
             return
         with state.telling(given):
             _measure(state, given, config)

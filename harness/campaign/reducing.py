@@ -9,6 +9,7 @@ from harness.analysis import InputReport
 from harness.campaign.state import State
 from harness.effects.minimal import Reduction, WinnerFailed, reduce, without_flags
 from harness.records import Config, Input, Measurement
+from harness.results import REDUCED
 
 _ROUNDS = 10  # at least; of the winner and of what may be left of it
 
@@ -22,11 +23,12 @@ def reduce_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
     wanted = [] if state.measurer.is_replay else [r for r in reports if _sets(r, flags)]
     state.display.begin_stage("flags that the winners need", len(wanted))
+    state.stages[REDUCED] = ""
     found = dict[Input, Reduction]()
     for number, report in enumerate(wanted):
         if state.is_time_up():
             told = f"{len(wanted) - number} of {len(wanted)} winners"
-            state.leave_out(f"which flags {told} need is")
+            state.leave_out(REDUCED, f"which flags {told} need is")
             break
         with state.telling(report.given):
             try:
@@ -36,7 +38,7 @@ def reduce_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
                 state.display.warn(f"({report.given}): {told}: {error}")
             else:
                 found[report.given] = reduction
-                state.store.note_run(state.runs[report.given], "reduced", reduction.as_json())
+                state.store.note_run(state.runs[report.given], REDUCED, reduction.as_json())
                 state.store.commit()
         state.display.step(str(report.given))
     return found

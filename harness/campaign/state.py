@@ -45,7 +45,7 @@ class State:
         self.number = store.choose_campaign(spec, measurer.environment, fresh)
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
-        self.notices: list[str] = []  # what else was left out
+        self.stages: dict[str, str] = {}  # those after the search: what each left out, or nothing
         self.replayed = 0  # tests that the database answered
         self._stored: dict[Input, dict[Config, Stored]] = {}
 
@@ -69,10 +69,10 @@ class State:
         stop_at = self.options.stop_at
         return stop_at is not None and time.monotonic() >= stop_at
 
-    def leave_out(self, text: str) -> None:
+    def leave_out(self, stage: str, text: str) -> None:
         """Tell, and keep, what a stage leaves out since the time is up."""
         notice = f"the time is up: {text} left out; tune again with a longer --max-time"
-        self.notices.append(notice)
+        self.stages[stage] = notice
         self.display.warn(notice)
 
     # ------------------------------------------------------------ what is known

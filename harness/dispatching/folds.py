@@ -10,7 +10,9 @@ import numpy.typing as npt
 from harness.dispatching.matrix import Places
 
 _FOLDS = 5
+_MORE_FOLDS = 16  # of 48 inputs: with 5 folds the draw of the folds decided some verdicts
 _FEW_GROUPS = 20
+_SOME_GROUPS = 64
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,9 @@ class Fold:
 def fold_count(groups: npt.NDArray[np.intp]) -> int:
     """How many folds judge: one for each group where groups are few."""
     count = len(np.unique(groups))
-    return count if count <= _FEW_GROUPS else _FOLDS
+    if count <= _FEW_GROUPS:
+        return count
+    return _MORE_FOLDS if count <= _SOME_GROUPS else _FOLDS
 
 
 def grouped_folds(groups: npt.NDArray[np.intp], parts: int, seed: int) -> list[Fold]:

@@ -16,7 +16,7 @@ from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.sections import sections
 from harness.results import shown_place
-from harness.summary import NOT_MEASURED, not_measured, unfinished
+from harness.summary import NOT_MEASURED, not_measured, reservations, unfit_told
 from harness.tables import Results
 
 _MOST_NAMED = 5  # inputs of a sentence; the first table has them all
@@ -27,7 +27,8 @@ def page(found: Sequence[Results], when: datetime.datetime) -> str:
     measured."""
     parts = [_part(results) for results in found if results.measured]
     if not parts:
-        raise UsageError("there are no measurements to report; tune first")
+        why = [sentence for results in found for sentence in unfit_told(results)]
+        raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
     loader = jinja2.PackageLoader("harness.report")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
     return environment.get_template("report.html.j2").render(
@@ -76,7 +77,7 @@ def warnings_of(findings: Findings) -> Iterator[str]:
         told = "; ".join(f"({given}): {why.removeprefix(NOT_MEASURED)}" for given, why in named)
         more = f"; and {len(missing) - len(named)} more" if len(missing) > len(named) else ""
         yield f"Not measured, {len(missing)} of {len(findings.reports)} inputs: {told}{more}."
-    yield from unfinished(findings.results)
+    yield from reservations(findings.results)
     noisy = noise_warning(findings.reports)
     if noisy is not None:
         yield noisy

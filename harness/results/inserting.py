@@ -18,6 +18,7 @@ NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
     schema.spaces: ("sha256",),
     schema.inputs: ("space_name", "digest"),
     schema.configurations: ("digest",),
+    schema.commands: ("uuid",),
     schema.runs: ("uuid",),
     schema.builds: ("environment_id", "key"),
     schema.measurements: ("uuid",),

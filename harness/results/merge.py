@@ -25,6 +25,7 @@ from harness.errors import ResultsError
 from harness.results import schema
 from harness.results.connect import has_column, has_table, place_of, reading
 from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows
+from harness.results.notes import last_moment
 from harness.results.read import refusing_damage
 from harness.results.validate import check_cells, check_meaning, check_timing
 
@@ -91,6 +92,8 @@ class _Merge:
         known = find_rows(self._target, table, names, keys)
         if table is schema.runs:
             self._update_runs(rows, known)
+        elif table is schema.commands:
+            self._update_commands(rows, known)
         new = {key: place for place, key in enumerate(keys) if key not in known}
         _insert(self._target, table, [there[place] for place in new.values()])
         known |= find_rows(self._target, table, names, new)
@@ -115,19 +118,42 @@ class _Merge:
         return found
 
     def _update_runs(self, rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> None:
-        """A run that went on where it is searched has another state than when it was merged."""
-        changes = [
-            {"known_id": known[(row["uuid"],)], "state": row["state"]}
-            | {name: row[name] for name in ("ended_at", "test_limit")}
-            for row in rows
-            if (row["uuid"],) in known and row["tuning_run_id"] is not None
-        ]
-        merged_before = (
-            schema.runs.c.id == bindparam("known_id"),
-            schema.runs.c.tuning_run_id.is_(None),
+        """A run that went on where it is searched says more than when it was merged; one that is
+        searched here stays as it is."""
+        runs, ids = schema.runs, _known_ids(rows, known)
+        merged = select(runs.c.id, runs.c.started_at, runs.c.ended_at, runs.c.notes).where(
+            runs.c.id.in_(ids), runs.c.tuning_run_id.is_(None)
         )
+        there = {row["id"]: last_moment(row) for row in self._target.execute(merged).mappings()}
+        later = {
+            known_id: row
+            for known_id, row in ids.items()
+            if known_id in there and last_moment(row) > there[known_id]
+        }
+        self._update(runs, later, ("state", "test_limit", "ended_at", "notes"))
+
+    def _update_commands(self, rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> None:
+        """A command that has ended since it was merged now tells what it left out."""
+        commands, ids = schema.commands, _known_ids(rows, known)
+        going_on = select(commands.c.id).where(
+            commands.c.id.in_(ids), commands.c.ended_at.is_(None)
+        )
+        ended = {
+            known_id: ids[known_id]
+            for known_id in self._target.execute(going_on).scalars()
+            if ids[known_id]["ended_at"] is not None
+        }
+        self._update(commands, ended, ("ended_at", "left_out", "stages"))
+
+    def _update(self, table: Table, rows: Mapping[int, Row], names: Sequence[str]) -> None:
+        """Give rows of the target, by their ids, these values of the source's."""
+        changes = [
+            {"known_id": known_id} | {name: row[name] for name in names}
+            for known_id, row in rows.items()
+        ]
         if changes:
-            self._target.execute(update(schema.runs).where(*merged_before), changes)
+            same = update(table).where(table.c.id == bindparam("known_id"))
+            self._target.execute(same.values({name: bindparam(name) for name in names}), changes)
 
     # ---------------------------------------------------------------- samples
 
@@ -144,6 +170,11 @@ class _Merge:
         ]
         _insert(self._target, schema.samples, added)
         return len(added)
+
+
+def _known_ids(rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> dict[int, Row]:
+    """Those of the source's runs or commands that the target has, by the target's ids."""
+    return {known[row["uuid"],]: row for row in rows if (row["uuid"],) in known}
 
 
 def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:

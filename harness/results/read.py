@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, null, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, null, select
 
 from harness.errors import ResultsError
 from harness.records import (
@@ -56,6 +56,17 @@ class Row:
     requestor: str | None = None
 
 
+def of_campaign(table: Table, key: Key, space: str | None = None) -> list[ColumnElement[bool]]:
+    """What runs or commands of a campaign satisfy, beside their spaces and environments; of several
+    spaces of one program those of all, or of the one of this name."""
+    conditions: list[ColumnElement[bool]] = [
+        schema.spaces.c.program_sha256 == key.program_sha256,
+        schema.environments.c.fingerprint == key.fingerprint,
+        table.c.campaign == key.campaign,
+    ]
+    return conditions if space is None else [*conditions, schema.spaces.c.name == space]
+
+
 @contextmanager
 def refusing_damage(connection: Connection) -> Iterator[None]:
     """Raise ResultsError where what is read is not what any harness wrote."""
@@ -90,11 +101,7 @@ def _of_space(connection: Connection, key: Key, name: str, rows: Sequence[Row]) 
     query = (
         select(schema.spaces.c.name, schema.spaces.c.parameters, schema.inputs.c.features)
         .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
-        .where(
-            schema.spaces.c.program_sha256 == key.program_sha256,
-            schema.environments.c.fingerprint == key.fingerprint,
-            schema.runs.c.campaign == key.campaign,
-        )
+        .where(*of_campaign(schema.runs, key))
     )
     runs = connection.execute(query).all()
     if all(run.name == name for run in runs):
@@ -208,9 +215,7 @@ def _selection(key: Key, stages: Iterable[str]) -> Select[Any]:
         .outerjoin(schema.builds, schema.measurements.c.build_id == schema.builds.c.id)
     )
     conditions = [
-        schema.spaces.c.program_sha256 == key.program_sha256,
-        schema.environments.c.fingerprint == key.fingerprint,
-        schema.runs.c.campaign == key.campaign,
+        *of_campaign(schema.runs, key),
         schema.measurements.c.stage.in_(list(stages)),
     ]
     if key.given is not None:
@@ -238,11 +243,7 @@ def _requestors(connection: Connection, key: Key) -> dict[int, str]:
     query = (
         select(table.c.measurement_id, table.c.requestor)
         .select_from(tables)
-        .where(
-            schema.spaces.c.program_sha256 == key.program_sha256,
-            schema.environments.c.fingerprint == key.fingerprint,
-            schema.runs.c.campaign == key.campaign,
-        )
+        .where(*of_campaign(schema.runs, key))
         .order_by(table.c.id)
     )
     asked: dict[int, str] = {}

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import Connection, select
 
 from harness.records import Config, Environment, Input, Value
 from harness.results import schema
-from harness.results.read import Key, refusing_damage
-
-CONTINUED = "continued_at"
-"""The note of a run when it was last gone on with."""
-
-EXHAUSTED = "exhausted"
-"""The note of a run whether every legal configuration of its input was measured: yes or no."""
-
-INPUTS = "inputs"
-"""The note of a command's first run of all inputs that it was asked for, as JSON."""
-
-LEFT_OUT = "left_out"
-"""The note of a command's first run, at its end, of what it left out, as `left_out_note` has it."""
-
-LIMITS = "limits"
-"""The note of a run of the device's numbers that constraints and launches may name, as JSON."""
+from harness.results.commands import Command, read_commands
+from harness.results.notes import BASELINES, last_moment, read_notes
+from harness.results.read import Key, Row, of_campaign, read_measurements, refusing_damage
 
 
 @dataclass(frozen=True)
@@ -46,11 +33,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Run:
-    """What one search of one input was asked for, and when; dates are ISO 8601 in UTC.
-
-    `asked`, `left_out` and `notices` are of the whole command, and stand with its first run alone:
-    all of its inputs; those that it did not measure and why; and what else it left out.
-    """
+    """What one search of one input was asked for, and when; dates are ISO 8601 in UTC."""
 
     uuid: str
     given: Input
@@ -62,9 +45,8 @@ class Run:
     """When it was last begun, continued or ended."""
     state: str
     """complete; interrupted, by hand or as its time was up; or running, until it is killed."""
-    asked: tuple[Input, ...] = ()
-    left_out: Mapping[Input, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """By name, texts; some of them JSON (harness.results.notes)."""
 
 
 def campaigns(connection: Connection) -> list[Campaign]:
@@ -85,22 +67,16 @@ def campaigns(connection: Connection) -> list[Campaign]:
     found: dict[tuple[Key, str], Campaign] = {}
     with refusing_damage(connection):
         rows = connection.execute(query).mappings().all()
-        for row in sorted(rows, key=_last_moment, reverse=True):
+        for row in sorted(rows, key=last_moment, reverse=True):
             key = Key(row["program_sha256"], row["fingerprint"], row["campaign"])
             if (key, row["name"]) not in found:
                 found[key, row["name"]] = _campaign(key, row)
     return list(found.values())
 
 
-def _last_moment(row: Mapping[Any, Any]) -> str:
-    """When a run was last begun, continued or ended, ISO 8601 in UTC."""
-    moments = (row["started_at"], row["notes"].get(CONTINUED), row["ended_at"])
-    return max(str(moment) for moment in moments if moment)
-
-
 def _campaign(key: Key, row: Mapping[Any, Any]) -> Campaign:
     told = ("backend", "device", "platform", "driver", "compiler")
-    parameters = row["parameters"]
+    parameters, notes = row["parameters"], read_notes(row["notes"])
     return Campaign(
         key,
         row["name"],
@@ -109,83 +85,50 @@ def _campaign(key: Key, row: Mapping[Any, Any]) -> Campaign:
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
         tuple(row["constraints"]),
-        {
-            str(name): dict(values)
-            for name, values in json.loads(row["notes"].get("baselines", "{}")).items()
-        },
+        json.loads(notes.get(BASELINES, "{}")),
     )
 
 
-def read_runs(connection: Connection, key: Key) -> list[Run]:
-    """The runs of a campaign, the first begun first.
+def read_campaign(
+    connection: Connection, campaign: Campaign
+) -> tuple[tuple[Row, ...], tuple[Run, ...], tuple[Command, ...]]:
+    """All that a database holds of a campaign: measurements, runs and commands, oldest first.
+
+    Raises ResultsError where the database is damaged.
+    """
+    key, name = campaign.key, campaign.space_name
+    return (
+        tuple(read_measurements(connection, key, space=name)),
+        tuple(read_runs(connection, key, name)),
+        tuple(read_commands(connection, key, name)),
+    )
+
+
+def read_runs(connection: Connection, key: Key, space: str) -> list[Run]:
+    """The runs of a campaign of the space of this name, the first begun first.
 
     Raises ResultsError where the database is damaged.
     """
     query = (
         select(schema.runs, schema.inputs.c.features)
         .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
-        .where(*_of_campaign(key))
+        .where(*of_campaign(schema.runs, key, space))
         .order_by(schema.runs.c.id)
     )
     with refusing_damage(connection):
-        return [
-            Run(
-                row["uuid"],
-                Input(row["features"]),
-                row["technique"],
-                row["seed"],
-                row["test_limit"],
-                row["started_at"],
-                _last_moment(row),
-                row["state"],
-                tuple(map(Input, json.loads(row["notes"].get(INPUTS, "[]")))),
-                *_left_out(row["notes"].get(LEFT_OUT)),
-            )
-            for row in connection.execute(query).mappings()
-        ]
+        return [_run(row) for row in connection.execute(query).mappings()]
 
 
-def inputs_note(inputs: Iterable[Input]) -> str:
-    """All inputs that a command was asked for, as `read_runs` reads them again."""
-    return json.dumps([dict(given) for given in inputs])
-
-
-def left_out_note(inputs: Mapping[Input, str], notices: Iterable[str]) -> str:
-    """Inputs that were not measured and why, and what else was left out, as `read_runs` reads
-    them again."""
-    reasons = [[dict(given), why] for given, why in inputs.items()]
-    return json.dumps({"inputs": reasons, "notices": list(notices)})
-
-
-def _left_out(text: str | None) -> tuple[dict[Input, str], tuple[str, ...]]:
-    if text is None:
-        return {}, ()
-    told = json.loads(text)
-    reasons = {Input(features): str(why) for features, why in told["inputs"]}
-    return reasons, tuple(map(str, told["notices"]))
-
-
-def run_notes(connection: Connection, key: Key) -> dict[Input, dict[str, str]]:
-    """What was noted of the runs of each input, the last one's first of equal names.
-
-    Raises ResultsError where the database is damaged.
-    """
-    query = (
-        select(schema.inputs.c.features, schema.runs.c.notes)
-        .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
-        .where(*_of_campaign(key))
-        .order_by(schema.runs.c.id)
-    )
-    found: dict[Input, dict[str, str]] = {}
-    with refusing_damage(connection):
-        for features, notes in connection.execute(query):
-            found.setdefault(Input(features), {}).update(notes)
-    return found
-
-
-def _of_campaign(key: Key) -> tuple[ColumnElement[bool], ...]:
-    return (
-        schema.spaces.c.program_sha256 == key.program_sha256,
-        schema.environments.c.fingerprint == key.fingerprint,
-        schema.runs.c.campaign == key.campaign,
+def _run(row: Mapping[Any, Any]) -> Run:
+    notes = read_notes(row["notes"])
+    return Run(
+        row["uuid"],
+        Input(row["features"]),
+        row["technique"],
+        row["seed"],
+        row["test_limit"],
+        row["started_at"],
+        last_moment(row),
+        row["state"],
+        notes,
     )

@@ -9,6 +9,7 @@ History of the schema, newest last:
     1   first release
     2   observations; older databases gain the empty table when they are next written to
     3   measurements.host_read and .shared_with; older databases likewise gain them, all null
+    4   commands; older databases likewise gain the empty table
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 3
+VERSION = 4
 
-TABLES_SINCE = {"observations": 2}
+TABLES_SINCE = {"observations": 2, "commands": 4}
 """The version that brought a table; the others are of the first."""
 
 COLUMNS_SINCE = {("measurements", "host_read"): 3, ("measurements", "shared_with"): 3}
@@ -98,6 +99,24 @@ configurations = Table(
     _id(),
     Column("digest", String(64), nullable=False, unique=True),
     Column("parameters", JSON, nullable=False),
+)
+
+commands = Table(  # one tuning command of one space in one environment
+    "commands",
+    metadata,
+    _id(),
+    Column("uuid", String(32), nullable=False, unique=True),
+    Column("space_id", ForeignKey("spaces.id"), nullable=False),
+    Column("environment_id", ForeignKey("environments.id"), nullable=False),
+    Column("campaign", Integer, nullable=False),
+    Column("started_at", String(32), nullable=False),
+    Column("ended_at", String(32)),  # null while it goes on, and where it was stopped or killed
+    Column("inputs", JSON, nullable=False),  # all that it was asked for: a list of features
+    # Known when it has ended: inputs that it did not measure, or not to the end, each with the
+    # reason; and by stage after the search what that left out, empty where nothing.
+    Column("left_out", JSON, nullable=False),
+    Column("stages", JSON, nullable=False),
+    Index("ix_commands_campaign", "space_id", "environment_id", "campaign"),
 )
 
 runs = Table(  # one search of one space on one input in one environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -23,26 +23,15 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
-from harness.records import Build, Config, Environment, Input, Measurement
+from harness.records import Config, Environment, Input, Measurement
 from harness.results import schema
+from harness.results.commands import end_told, inputs_told
 from harness.results.connect import now
-from harness.results.inserting import (
-    NATURAL_KEYS,
-    NaturalKey,
-    find_rows,
-    insert_keyed,
-    insert_rows,
-)
+from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows
+from harness.results.notes import BASELINES, CONTINUED
 from harness.results.read import SEARCHED, Key, Turns, last_turn, read_measurements, turns
-from harness.results.rows import (
-    build_row,
-    environment_row,
-    measurement_row,
-    observation_rows,
-    sample_rows,
-    space_row,
-)
-from harness.results.runs import CONTINUED, INPUTS, LEFT_OUT, inputs_note
+from harness.results.rows import measurement_row, observation_rows, sample_rows
+from harness.results.shared import SharedRows
 from harness.spec import Spec
 
 
@@ -96,8 +85,8 @@ class Store:
         self.engine = engine
         factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
         self.sessions: scoped_session[Session] = scoped_session(factory)
-        self._ids: dict[tuple[str, NaturalKey], int] = {}
-        event.listen(factory, "after_rollback", lambda _session: self._ids.clear())
+        self._shared = SharedRows(lambda: self._connection)
+        event.listen(factory, "after_rollback", lambda _session: self._shared.forget())
 
     @property
     def session(self) -> Session:
@@ -107,6 +96,32 @@ class Store:
     def commit(self) -> None:
         """Everything written so far reaches the disk."""
         self.session.commit()
+
+    # --------------------------------------------------------------- commands
+
+    def begin_command(self, spec: Spec, environment: Environment, campaign: int) -> int:
+        """Keep at once what a command is asked for, whether it comes to its end or not."""
+        row = {
+            "uuid": uuid.uuid4().hex,
+            "space_id": self._shared.space_id(spec),
+            "environment_id": self._shared.environment_id(environment),
+            "campaign": campaign,
+            "started_at": now(),
+            "inputs": inputs_told(spec.inputs),
+            **end_told({}, {}),
+        }
+        (command_id,) = self._insert(schema.commands, [row])
+        self.commit()
+        return command_id
+
+    def end_command(
+        self, command_id: int, left_out: Mapping[Input, str], stages: Mapping[str, str]
+    ) -> None:
+        """Keep what a command that has come to its end left out (harness.results.commands)."""
+        told = end_told(left_out, stages) | {"ended_at": now()}
+        same = schema.commands.c.id == command_id
+        self._connection.execute(update(schema.commands).where(same).values(told))
+        self.commit()
 
     # ------------------------------------------------------------------- runs
 
@@ -145,7 +160,7 @@ class Store:
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
-            noted = {**_still_true(found.notes, plan), **_noted(plan), CONTINUED: now()}
+            noted = {**found.notes, **_noted(plan), CONTINUED: now()}
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found.id, notes=noted, **changed)
             return Begun(found.id, tuple(map(Config, found.seeds)), found.tuning_run_id)
@@ -191,8 +206,8 @@ class Store:
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
         return {
-            "space_id": self._space(plan.spec),
-            "environment_id": self._environment(plan.environment),
+            "space_id": self._shared.space_id(plan.spec),
+            "environment_id": self._shared.environment_id(plan.environment),
             "input_id": self.input_id(plan.spec.name, plan.given),
         }
 
@@ -206,10 +221,10 @@ class Store:
         self.commit()
 
     def note_run(self, run_id: int, name: str, text: str) -> None:
-        """Keep a text with a run; commit() makes it durable."""
+        """Keep a text with a run, which is so gone on with; commit() makes it durable."""
         chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
         notes = self._connection.execute(chosen).scalar_one()
-        self._update_run(run_id, notes={**notes, name: text})
+        self._update_run(run_id, notes={**notes, name: text, CONTINUED: now()})
 
     def _update_run(self, run_id: int, **values: object) -> None:
         self._connection.execute(
@@ -257,14 +272,14 @@ class Store:
 
         Returns their rows, in order.
         """
-        configuration_ids = self._configurations([m.config for m in found])
+        configuration_ids = self._shared.configuration_ids([m.config for m in found])
         rows = [
             {
                 "uuid": uuid.uuid4().hex,
                 "run_id": run_id,
                 "input_id": self.input_id(plan.spec.name, m.input),
                 "configuration_id": configuration_id,
-                "build_id": self._build(m.build, plan, configuration_id) if m.build else None,
+                "build_id": self._build_id(m, plan, configuration_id),
                 "stage": stage,
                 "measured_at": now(),
                 "turn": turn,
@@ -278,6 +293,11 @@ class Store:
         observations = chain.from_iterable(map(observation_rows, ids, found))
         insert_rows(self._connection, schema.observations, observations)
         return ids
+
+    def _build_id(self, m: Measurement, plan: RunPlan, configuration_id: int) -> int | None:
+        if m.build is None:
+            return None
+        return self._shared.build_id(m.build, plan.environment, configuration_id)
 
     def add_tests(
         self,
@@ -308,60 +328,9 @@ class Store:
         last = self._connection.execute(query).scalar()
         return 0 if last is None else last + 1
 
-    # ------------------------------------------------------------ shared rows
-
     def input_id(self, space_name: str, given: Input) -> int:
         """The row of an input."""
-        key = (space_name, given.digest)
-        return self._shared(schema.inputs, key, lambda: {"features": dict(given)})
-
-    def _space(self, spec: Spec) -> int:
-        return self._shared(schema.spaces, (spec.space_sha256,), lambda: space_row(spec))
-
-    def _environment(self, environment: Environment) -> int:
-        key = (environment.fingerprint,)
-        return self._shared(schema.environments, key, lambda: environment_row(environment))
-
-    def _configurations(self, configs: Sequence[Config]) -> list[int]:
-        keys = [(config.digest,) for config in configs]
-        return self._all_shared(
-            schema.configurations, keys, lambda place: {"parameters": dict(configs[place])}
-        )
-
-    def _build(self, build: Build, plan: RunPlan, configuration_id: int) -> int:
-        key = (self._environment(plan.environment), build.key)
-        return self._shared(
-            schema.builds,
-            key,
-            lambda: {"configuration_id": configuration_id} | build_row(build),
-        )
-
-    def _shared(
-        self, table: Table, key: NaturalKey, others: Callable[[], dict[str, object]]
-    ) -> int:
-        """The id of the row with this key, which is added once."""
-        (row_id,) = self._all_shared(table, [key], lambda _: others())
-        return row_id
-
-    def _all_shared(
-        self,
-        table: Table,
-        keys: Sequence[NaturalKey],
-        others: Callable[[int], dict[str, object]],
-    ) -> list[int]:
-        """The ids of the rows with these keys; each is added once, with the other values of the
-        key at its place."""
-        names, known = NATURAL_KEYS[table], self._ids
-        asked = {key: place for place, key in enumerate(keys) if (table.name, key) not in known}
-        if asked:
-            found = find_rows(self._connection, table, names, asked)
-            new = {key: place for key, place in asked.items() if key not in found}
-            rows = [
-                dict(zip(names, key, strict=True)) | others(place) for key, place in new.items()
-            ]
-            found |= zip(new, self._insert(table, rows), strict=True)
-            known |= {(table.name, key): row_id for key, row_id in found.items()}
-        return [known[table.name, key] for key in keys]
+        return self._shared.input_id(space_name, given)
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         return insert_keyed(self._connection, table, rows, NATURAL_KEYS[table])
@@ -372,17 +341,6 @@ class Store:
 
 
 def _noted(plan: RunPlan) -> dict[str, str]:
-    """Notes of a run, so that a report can tell of the command: the named baselines, and with the
-    first input all that it was asked for."""
-    spec, noted = plan.spec, {}
-    if spec.baselines:
-        noted["baselines"] = json.dumps({b.name: dict(b.values) for b in spec.baselines})
-    if plan.given == spec.inputs[0]:
-        noted[INPUTS] = inputs_note(spec.inputs)
-    return noted
-
-
-def _still_true(notes: Mapping[str, str], plan: RunPlan) -> dict[str, str]:
-    """The notes of a run that is continued: what was left out is found anew."""
-    is_first = plan.given == plan.spec.inputs[0]
-    return {name: text for name, text in notes.items() if name != LEFT_OUT or not is_first}
+    """What a report tells of a run: the named baselines."""
+    named = {b.name: dict(b.values) for b in plan.spec.baselines}
+    return {BASELINES: json.dumps(named)} if named else {}

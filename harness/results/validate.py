@@ -11,6 +11,8 @@ from sqlalchemy import JSON, Column, Float, Integer, String, Table
 
 from harness.records import Config, Environment, Input, Measurement, Outcome, Value, WorstElement
 from harness.results import schema
+from harness.results.commands import command_of
+from harness.results.notes import REDUCED, read_notes
 from harness.results.read import STAGES, names_read, timing_of, worst_element_of
 
 RUN_STATES = ("running", "complete", "interrupted")
@@ -101,9 +103,20 @@ def _check_configuration(row: Row) -> None:
     _same("digest", row["digest"], Config(_plain(row["parameters"])).digest)
 
 
+def _check_command(row: Row) -> None:
+    _must_match(_UUID, row, "uuid")
+    command_of(row)
+
+
 def _check_run(row: Row) -> None:
     _must_match(_UUID, row, "uuid")
     _must_be_one_of(RUN_STATES, row, "state")
+    notes = read_notes(row["notes"])
+    if REDUCED in notes:
+        # Here, since effects stand above results, which they are computed from.
+        from harness.effects.minimal import Reduction
+
+        Reduction.from_json(notes[REDUCED])
 
 
 def _check_build(row: Row) -> None:
@@ -143,6 +156,7 @@ _CHECKS: Mapping[str, Callable[[Row], None]] = {
     schema.spaces.name: _check_space,
     schema.inputs.name: _check_input,
     schema.configurations.name: _check_configuration,
+    schema.commands.name: _check_command,
     schema.runs.name: _check_run,
     schema.builds.name: _check_build,
     schema.measurements.name: _check_measurement,

@@ -1,0 +1,142 @@
+"""What is noted of runs and commands comes back as it was, and is refused where it is foreign."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ResultsError
+from harness.results import Campaign, Command, campaigns, merge_database, reading, writing
+from harness.results.runs import read_campaign
+from harness.tables import read_results
+from tests.results_examples import (
+    ENVIRONMENT,
+    SPEC,
+    begin_search,
+    count,
+    make_ok,
+    make_plan,
+    opened,
+    tamper,
+    write,
+)
+
+FIRST, SECOND = SPEC.inputs[:2]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "r.db"
+
+
+def read(place: Path) -> tuple[Campaign, tuple[Command, ...], dict[str, str]]:
+    with reading(str(place)) as engine, engine.connect() as connection:
+        (campaign,) = campaigns(connection)
+        _, (run,), commands = read_campaign(connection, campaign)
+        return campaign, commands, dict(run.notes)
+
+
+def merge(out: Path, place: Path) -> None:
+    with writing(str(out)) as engine:
+        merge_database(engine, str(place))
+
+
+def test_what_a_host_module_raised_is_kept_as_a_printable_line(place: Path) -> None:
+    with opened(place) as store:
+        begin_search(store)
+        command = store.begin_command(SPEC, ENVIRONMENT, 1)
+        _, (going_on,), _ = read(place)
+        assert (going_on.ended_at, going_on.inputs) == (None, SPEC.inputs)
+        store.end_command(command, {FIRST: "it said\n  \x1b[2J\udc80"}, {"cross": "cut"})
+    _, (ended,), _ = read(place)
+    assert ended.ended_at is not None
+    assert ended.left_out == {FIRST: "it said \\x1b[2J\\udc80"}
+    assert ended.stages == {"cross": "cut"}
+
+
+def test_a_database_without_commands_is_read_and_gains_them(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "DROP TABLE commands; UPDATE schema_version SET version = 3")
+    assert read(place)[1] == ()
+    merge(place.with_name("out.db"), place)
+    write(place, plan=make_plan())
+    assert count(place, "commands") == 1
+
+
+def test_merging_again_brings_runs_and_commands_up_to_date_and_never_back(
+    tmp_path: Path, place: Path
+) -> None:
+    out, early = tmp_path / "out.db", tmp_path / "early.db"
+    with opened(place) as store:
+        command = store.begin_command(SPEC, ENVIRONMENT, 1)
+        search = begin_search(store)
+        search.test(make_ok(1))
+    early.write_bytes(place.read_bytes())
+    merge(out, early)
+    assert (read(out)[1][0].ended_at, read(out)[2].get("exhausted")) == (None, None)
+    with opened(place) as store:
+        store.end_run(search.run_id, "complete")
+        store.note_run(search.run_id, "exhausted", "yes")
+        store.end_command(command, {SECOND: "no data"}, {})
+    late = read(place)[1:]
+    assert late[0][0].left_out == {SECOND: "no data"}
+    assert late[1]["exhausted"] == "yes"
+    for source in (place, early):
+        merge(out, source)
+        assert read(out)[1:] == late
+
+
+ODD = json.dumps([{"m": 1, "n": "\x1b[2J"}])
+DAMAGES = [
+    "UPDATE commands SET inputs = '5'",
+    "UPDATE commands SET inputs = '{'",
+    "UPDATE commands SET inputs = '[5]'",
+    "UPDATE commands SET inputs = '\"abc\"'",
+    "UPDATE commands SET inputs = '[{\"m\": [1]}]'",
+    "UPDATE commands SET inputs = '[{\"m\": NaN}]'",
+    f"UPDATE commands SET inputs = '{ODD}'",
+    f"UPDATE commands SET inputs = '{'[' * 100_000}'",
+    "UPDATE commands SET left_out = '[[{}, 1]]'",
+    'UPDATE commands SET left_out = \'[[{}, "a", "b"]]\'',
+    "UPDATE commands SET left_out = '[[{}, \"\\ud800\"]]'",
+    "UPDATE commands SET stages = '\"abc\"'",
+    "UPDATE commands SET stages = '[\"abc\"]'",
+    "UPDATE commands SET stages = '{\"cross\": null}'",
+    'UPDATE commands SET stages = \'{"cross": "\\u001b[2J"}\'',
+    "UPDATE commands SET started_at = x'00'",
+    "UPDATE runs SET notes = '[]'",
+    "UPDATE runs SET notes = '{\"reduced\": 5}'",
+    *(
+        f"UPDATE runs SET notes = '{json.dumps({name: text})}'"
+        for name, text in [
+            ("baselines", "5"),
+            ("baselines", '{"fast": 1}'),
+            ("baselines", '{"\\u001b": {}}'),
+            ("limits", '{"warp": 1.5}'),
+            ("limits", '["warp"]'),
+            ("reduced", "{}"),
+        ]
+    ),
+]
+
+
+def read_all(place: Path) -> None:
+    (results,) = read_results([str(place)])
+    assert not results.reductions  # what a winner needs is read only when it is told
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
+def test_a_malformed_note_is_one_clear_error_and_is_not_merged(place: Path, damage: str) -> None:
+    write(place, make_ok(1))
+    read_all(place)
+    tamper(place, damage)
+    with pytest.raises(ResultsError) as error:
+        read_all(place)
+    assert f"{place} is damaged: " in str(error.value)
+    assert "\x1b" not in str(error.value)
+    out = place.with_name("out.db")
+    with pytest.raises(ResultsError, match="damaged"):
+        merge(out, place)
+    assert count(out, "commands") == count(out, "runs") == 0
