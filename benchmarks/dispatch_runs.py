@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -154,5 +155,7 @@ def oracle_leaves(matrix: Matrix) -> int:
     values = column_values(columns, matrix.features)
     if not columns:
         return 1
-    tree = DecisionTreeClassifier(random_state=0).fit(values, matrix.best)
+    with warnings.catch_warnings():  # of candidates that may be as many as the inputs
+        warnings.filterwarnings("ignore", message="The number of unique classes")
+        tree = DecisionTreeClassifier(random_state=0).fit(values, matrix.best)
     return int(tree.get_n_leaves())

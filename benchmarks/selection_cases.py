@@ -148,5 +148,7 @@ def learnt_cases(path: Path, seed: int) -> dict[str, Case]:
 def written(program: Program, features: tuple[Feature, ...]) -> Dispatcher:
     """The program as it is written, from nowhere."""
     environment = Environment("none", "none", "none", "none", "none")
-    provenance = Provenance(environment, "none", (), 0, "none", ("a program of a benchmark",))
+    provenance = Provenance(
+        environment, "none", (), 0, "none", "none", ("a program of a benchmark",)
+    )
     return Dispatcher("timed", "", ("timed",), features, program, provenance)

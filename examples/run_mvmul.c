@@ -40,13 +40,16 @@ static char *read_file(const char *folder, const char *name) {
 }
 
 /* Whether this is the device that was tuned on: only there is what was learnt true. */
-static int is_tuned(cl_device_id device) {
-    char name[1024], told[1100];
+static int is_tuned(cl_platform_id platform, cl_device_id device) {
+    char platform_name[1024], name[1024], told[1100];
     cl_uint units;
+    check(clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name, platform_name, NULL),
+          "platform name");
     check(clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name, name, NULL), "device name");
     check(clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL), "units");
     snprintf(told, sizeof told, "%s, %u compute units", name, units);
-    return strncmp(told, MVMUL_DEVICE, strlen(told)) == 0;
+    return strcmp(platform_name, MVMUL_PLATFORM) == 0 &&
+           strncmp(told, MVMUL_DEVICE, strlen(told)) == 0;
 }
 
 static cl_mem buffer(cl_context context, cl_mem_flags flags, size_t count, float *content) {
@@ -70,14 +73,14 @@ int main(int count, char **words) {
     check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), "device");
 
     /* The choice. */
-    const int chosen = is_tuned(device) ? mvmul_select(m, n) : mvmul_fallback(m, n);
+    const int chosen = is_tuned(platform, device) ? mvmul_select(m, n) : mvmul_fallback(m, n);
     size_t group[MVMUL_DIMENSIONS], grid[MVMUL_DIMENSIONS], size[MVMUL_DIMENSIONS];
     if (chosen < 0 || mvmul_launch(chosen, m, n, group, grid) != 0) {
         fprintf(stderr, "no configuration applies to %d x %d\n", m, n);
         return 1;
     }
     for (int i = 0; i < MVMUL_DIMENSIONS; i++) size[i] = group[i] * grid[i];
-    printf("%d x %d: configuration %d%s\n", m, n, chosen, is_tuned(device) ? "" : " (fallback)");
+    printf("%d x %d: configuration %d%s\n", m, n, chosen, is_tuned(platform, device) ? "" : " (fallback)");
 
     /* Its kernel. */
     cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &status);

@@ -14,6 +14,7 @@ from rich.text import Text
 from harness.backends import base
 from harness.backends.nvcc import Nvcc
 from harness.command import run_command
+from harness.current import as_now
 from harness.describe import counted
 from harness.dispatching.dispatcher import KernelFile, Provenance
 from harness.dispatching.kernel_files import cuda_kernels, opencl_kernels
@@ -69,8 +70,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--force", action="store_true", help="write it even if it does not beat the best static one"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default 0)")
+    parser.add_argument(
+        "--seed",
+        type=_seed,
+        default=0,
+        help="of the draws that the trees and what is held out rest on (default 0)",
+    )
     return parser
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^32 - 1, got {text!r}")
+    return int(text)
 
 
 def _dispatch(args: argparse.Namespace) -> int:
@@ -85,7 +97,8 @@ def _dispatch(args: argparse.Namespace) -> int:
     if others:
         learnt_from = f"Learnt from {_told(results)}; left out: {'; '.join(others)}"
         console.print(Text(learnt_from), soft_wrap=True)
-    for line in unfit_told(results):
+    results, notes = as_now(results, spec)
+    for line in (*unfit_told(results), *notes):
         console.print(Text(line), soft_wrap=True)
     matrix = results.matrix()
     check_candidates(matrix, results.constraints, spec, results.limits)
@@ -94,7 +107,8 @@ def _dispatch(args: argparse.Namespace) -> int:
     learnt = {other: found.learnt(other) for other in found.dispatchers}
     console.print(verdict_table(found, learnt))
     console.print(Text(f"\n{sentence(found, name)}"), soft_wrap=True)
-    if not found.gain(name).is_better and not args.force:
+    is_worth_it = found.gain(name).is_better
+    if not is_worth_it and not args.force:
         static = found.matrix.candidates[learnt[name].portfolio[0]]
         stays = " An earlier dispatcher stays there." if args.output.exists() else ""
         console.print(
@@ -120,11 +134,14 @@ def _dispatch(args: argparse.Namespace) -> int:
             style="yellow",
             soft_wrap=True,
         )
+    made = f"{name}, seed {args.seed}"
+    if not is_worth_it:
+        made += "; written by force: it does not surely beat the best static configuration"
     written = write_dispatcher(
         args.output,
         program,
         spec,
-        _provenance(results, count, verdict),
+        _provenance(results, count, made, verdict),
         _kernels(spec, program, results, arch),
         results.limits,
     )
@@ -203,6 +220,8 @@ def _arch(asked: str | None, results: Results) -> str:
     """The architecture of cubins: by default what was measured; nothing but on CUDA."""
     told = results.campaign.environment
     found = asked or next(iter(re.findall(r"\bsm_\w+", told.compiler)), "")
+    if asked and told.backend != "cuda":
+        raise UsageError(f"--arch is of CUDA's cubins; these were measured with {told.backend}")
     if told.backend == "cuda" and not found:
         raise UsageError(
             f"cubins are of one architecture, and `{told.compiler}` tells none; name it, such as "
@@ -225,12 +244,13 @@ def _judged(results: Results, matrix: Matrix, args: argparse.Namespace) -> Study
             ) from None
 
 
-def _provenance(results: Results, inputs: int, verdict: Sequence[str]) -> Provenance:
+def _provenance(results: Results, inputs: int, choice: str, verdict: Sequence[str]) -> Provenance:
     return Provenance(
         environment=results.campaign.environment,
         program_sha256=results.campaign.key.program_sha256,
         databases=tuple(map(shown_place, results.places)),
         inputs=inputs,
+        choice=choice,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         verdict=tuple(verdict),
     )

@@ -71,6 +71,7 @@ PROVENANCE = Provenance(
     program_sha256="ab" * 32,
     databases=("results/one.db",),
     inputs=12,
+    choice="tree, seed 0",
     date="2026-01-31",
     verdict=("| dispatcher  | 1.05 |", "| best static | 1.35 |"),
 )

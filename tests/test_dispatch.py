@@ -145,6 +145,35 @@ def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a
     assert written(space).PROVENANCE["inputs"] == 7
 
 
+def test_a_space_that_was_edited_since_has_the_last_word(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space))
+    text = space.read_text()
+    space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
+    assert run(database, space) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "were others when it was tuned last: 1 measurement that they do not allow" in told
+    module = written(space)
+    assert module.select(n=4096) == {"BLOCK": 16}
+    assert module.select(n=8192) == {"BLOCK": 64}
+    space.write_text(text.replace("[16, 64]", "[16, 32]"))
+    assert run(database, space, "--force") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Left out: 11 measurements with values that" in told
+    assert "no longer has: BLOCK=64." in told
+    assert "written by force" in written(space).PROVENANCE["choice"]
+
+
+@pytest.mark.parametrize("seed", ["-1", "many", str(2**32)])
+def test_a_seed_that_is_none_is_refused(
+    space: Path, capsys: pytest.CaptureFixture[str], seed: str
+) -> None:
+    with pytest.raises(SystemExit):
+        run(space, space, "--seed", seed)
+    assert "must be a whole number from 0 to 2^32 - 1" in capsys.readouterr().err
+
+
 def test_results_of_another_space_are_refused_by_name(
     space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -165,7 +165,7 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path
         guards=((), ()),
     )
     told = Environment("opencl", NASTY, NASTY, NASTY, NASTY)
-    provenance = type(PROVENANCE)(told, NASTY, (NASTY,), 1, NASTY, (NASTY, "??/"))
+    provenance = type(PROVENANCE)(told, NASTY, (NASTY,), 1, NASTY, NASTY, (NASTY, "??/"))
     feature = Feature("t", Type.WORD, (NASTY, "x"))
     dispatcher = Dispatcher("p", NASTY, ("f",), (feature,), program, provenance)
     module = python_of(python_module(dispatcher))
@@ -261,10 +261,10 @@ def test_tree_reads_as_one_would_write_it() -> None:
     real_n = float(n)
     m_over_n = real_m / real_n
     if real_m <= 96.5:
-        return 1  # 4 rows
+        return 1  # 4 inputs
     if m_over_n <= 0.75:
-        return 2  # 5 rows
-    return 0  # 1 row
+        return 2  # 5 inputs
+    return 0  # 1 input
 """
     assert wanted in python_module(dispatcher)
 

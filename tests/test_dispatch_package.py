@@ -38,7 +38,7 @@ HAS_OPENCL_HEADERS = (
 
 
 def provenance(environment: Environment) -> Provenance:
-    return Provenance(environment, "ab" * 32, ("one.db",), 12, "2026-01-31", ("a verdict",))
+    return Provenance(environment, "ab" * 32, ("one.db",), 12, "tree", "2026-01-31", ("a verdict",))
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,12 @@ def test_folder_with_anything_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"mine\.txt is not; move it away"):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path / "out", {"a.h": b"1"}, inputs=12)
+    with pytest.raises(UsageError, match="which a dispatcher was written to"):
+        write_files(tmp_path / "out" / "sub" / "more", {"a.h": b"1"}, inputs=12)
 
 
 def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:

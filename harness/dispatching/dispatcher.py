@@ -34,13 +34,14 @@ class Provenance:
     """Where a dispatcher comes from; the verdict is the text that was printed, in lines.
 
     `program_sha256` is the digest of kernel source, host module and launch that was measured;
-    `inputs` is how many it was learnt from.
+    `inputs` is how many it was learnt from, `choice` which of the dispatchers it is.
     """
 
     environment: Environment
     program_sha256: str
     databases: tuple[str, ...]
     inputs: int
+    choice: str
     date: str
     verdict: tuple[str, ...]
     harness_version: str = __version__

@@ -33,7 +33,9 @@ from harness.spec import Spec
 
 MANIFEST = "dispatch.json"
 
-_NOWHERE = Provenance(Environment("", "", "", "", ""), "", (), 0, "", ())  # of what is not written
+_NOWHERE = Provenance(
+    Environment("", "", "", "", ""), "", (), 0, "", "", ()
+)  # of what is not written
 
 
 def write_dispatcher(
@@ -155,11 +157,18 @@ def _fill(folder: Path, files: Mapping[str, bytes], inputs: int) -> None:
 
 
 def check_folder(out: Path) -> None:
-    """Raise UsageError where a folder holds what a person put there or changed."""
+    """Raise UsageError where a folder holds what a person put there or changed, and for one within
+    a dispatcher's."""
+    outer = next((above for above in out.absolute().parents if (above / MANIFEST).exists()), None)
+    if outer is not None:
+        raise UsageError(f"{out} is in {outer}, which a dispatcher was written to; name another")
     if not out.exists():
         return
     if not out.is_dir():
         raise UsageError(f"{out} is not a folder; name another with -o")
+    if not (out / MANIFEST).exists():  # all of it is foreign, and may be much to walk through
+        for path in out.iterdir():
+            raise _not_ours(out, path.name, "is not")
     found = _written(out).get("dispatcher_files_sha256")
     digests = found if isinstance(found, dict) else {}
     for path in sorted(out.rglob("*")):
@@ -168,10 +177,14 @@ def check_folder(out: Path) -> None:
             own = None if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
             if own is None or digests.get(name) != own:
                 changed = "was changed since it was written" if name in digests else "is not"
-                raise UsageError(
-                    f"{out} is replaced only where all that it holds is a dispatcher's, but "
-                    f"{name} {changed}; move it away, or name another folder with -o"
-                )
+                raise _not_ours(out, name, changed)
+
+
+def _not_ours(out: Path, name: str, why: str) -> UsageError:
+    return UsageError(
+        f"{out} is replaced only where all that it holds is a dispatcher's, but {name} {why}; "
+        "move it away, or name another folder with -o"
+    )
 
 
 def _is_cache(path: Path) -> bool:

@@ -70,6 +70,7 @@ def python_module(dispatcher: Dispatcher) -> str:
                 ("kernel_sha256", provenance.program_sha256),
                 ("databases", provenance.databases),
                 ("inputs", provenance.inputs),
+                ("choice", provenance.choice),
                 ("harness_version", provenance.harness_version),
                 ("date", provenance.date),
             )
@@ -108,10 +109,11 @@ class _Writer:
         self.arguments = ", ".join(f.variable for f in dispatcher.features)
 
     def conversions(self, *types: Type) -> Iterator[str]:
-        """Python's own numbers of others, such as NumPy's, which round and overflow."""
+        """Python's own numbers of others, such as NumPy's, which round and overflow; a fraction
+        where a whole number belongs raises TypeError."""
         for feature in self._dispatcher.features:
             if feature.type in types:
-                kind = "int" if feature.type is Type.WHOLE else "float"
+                kind = "operator.index" if feature.type is Type.WHOLE else "float"
                 yield f"{feature.variable} = {kind}({feature.variable})"
 
     # ---------------------------------------------------------------------------- columns
@@ -204,8 +206,17 @@ class _Writer:
         sizes = [s.python for group, grid in self._dispatcher.sizes for s in (*group, *grid)]
         is_cached = not isinstance(self._dispatcher.program.choice, TreeChoice)
         needs_math = any("math." in text for text in (texts, *sizes))
+        is_exact = bool(self._dispatcher.sizes) or any(
+            g.python != "True" for g in self._dispatcher.guards
+        )
+        needs_index = is_exact and any(f.type is Type.WHOLE for f in self._dispatcher.features)
         needs_sys = bool(self._dispatcher.kernels)
-        return ["functools"] * is_cached + ["math"] * needs_math + ["sys"] * needs_sys
+        return (
+            ["functools"] * is_cached
+            + ["math"] * needs_math
+            + ["operator"] * needs_index
+            + ["sys"] * needs_sys
+        )
 
 
 def _bare_list(sizes: Sequence[Formula]) -> str:

@@ -36,6 +36,7 @@ def told(dispatcher: Dispatcher) -> Iterator[str]:
     title = f": {dispatcher.title}" if dispatcher.title else ""
     yield f"Chooses the configuration of {dispatcher.name} for an input{title}."
     yield ""
+    yield f"Choice: {provenance.choice}."
     yield f"Written by harness {provenance.harness_version} on {provenance.date}; do not edit."
     yield f"    device:   {environment.device}"
     yield f"    platform: {environment.platform}, driver {environment.driver}"
@@ -55,7 +56,7 @@ def _range(tuned: Tuned) -> str:
 
 def counted(rows: int) -> str:
     """How many inputs a leaf was learnt from."""
-    return f"{rows} row" if rows == 1 else f"{rows} rows"
+    return f"{rows} input" if rows == 1 else f"{rows} inputs"
 
 
 def nested(node: Node) -> int:

@@ -30,7 +30,7 @@ _C_WORDS = """
 _OWN_WORDS = """
     INT64_C LookupError NAME PORTFOLIO ValueError abs any applies best cost costs count dict
     enumerate fallback_index functools grid group i index is_tuned least len map math max min more
-    numbers order own place places range root row select_index sizes sqrt tuple zip
+    numbers operator order own place places range root row select_index sizes sqrt tuple zip
 """
 _RESERVED_IN_C = frozenset(_C_WORDS.split())
 _RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split(), *keyword.kwlist}

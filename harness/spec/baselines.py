@@ -104,18 +104,12 @@ def _why_not(name: str, value: Value, by_name: Mapping[str, Sequence[Parameter]]
     tuned = by_name.get(name)
     if tuned is None:
         return f"`{name}` is not a parameter or flag; {nearest(name, by_name)}"
-    if any(_holds(parameter.values, value) for parameter in tuned):
+    if any(parameter.allows(value) for parameter in tuned):
         return None
     first, *rest = tuned[0].values[:12]
     more = ", ..." if len(tuned[0].values) > 12 else ""
     listed = ", ".join(map(shown, (first, *rest)))
     return f"{shown(value)} is not one of its values: {listed}{more}"
-
-
-def _holds(values: Sequence[Value], value: Value) -> bool:
-    if isinstance(values, range):
-        return type(value) is int and value in values
-    return any(type(other) is type(value) and other == value for other in values)
 
 
 def check_baselines(

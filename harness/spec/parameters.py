@@ -46,6 +46,12 @@ class Parameter:
     option: str | None = None
     when: Expression | None = None
 
+    def allows(self, value: Value) -> bool:
+        """Whether it is one of its values; 1, 1.0 and True are three."""
+        if isinstance(self.values, range):
+            return type(value) is int and value in self.values
+        return any(type(other) is type(value) and other == value for other in self.values)
+
     def options(self, value: Value) -> tuple[str, ...]:
         """The compiler options that set a flag to this value; none where it is absent."""
         absent = value is None or (self.kind == "boolean" and value is False)
