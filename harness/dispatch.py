@@ -97,8 +97,9 @@ def _dispatch(args: argparse.Namespace) -> int:
     if others:
         learnt_from = f"Learnt from {_told(results)}; left out: {'; '.join(others)}"
         console.print(Text(learnt_from), soft_wrap=True)
+    unfit = list(unfit_told(results))
     results, notes = as_now(results, spec)
-    for line in (*unfit_told(results), *notes):
+    for line in (*unfit, *notes):
         console.print(Text(line), soft_wrap=True)
     matrix = results.matrix()
     check_candidates(matrix, results.constraints, spec, results.limits)

@@ -64,11 +64,12 @@ def test_candidate_that_lacks_a_measurement_may_not_be_chosen() -> None:
     assert matrix.best_s.tolist() == [1.0, 0.5]
 
 
-def test_groups_are_held_out_whole_and_once() -> None:
-    groups = np.repeat(np.arange(30), 3)
+@pytest.mark.parametrize(("count", "parts"), [(30, 16), (64, 16), (65, 5)])
+def test_groups_are_held_out_whole_and_once(count: int, parts: int) -> None:
+    groups = np.repeat(np.arange(count), 3)
     folds = grouped_folds(groups, fold_count(groups), seed=0)
-    assert len(folds) == 5
-    assert sorted(row for fold in folds for row in fold.test) == list(range(90))
+    assert len(folds) == parts
+    assert sorted(row for fold in folds for row in fold.test) == list(range(3 * count))
     for fold in folds:
         assert not set(groups[fold.fit]) & set(groups[fold.test])
 
