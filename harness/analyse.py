@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -99,16 +100,19 @@ def _depth(text: str) -> int:
 def _limit(text: str) -> tuple[str, float]:
     name, _, limit = text.partition("=")
     try:
-        return name.strip(), float(limit)
+        number = float(limit)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"must be TARGET=LIMIT, such as time_s=0.01, got {text!r}"
-        ) from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"must be TARGET=LIMIT, such as time_s=0.01, got {text!r}")
+    return name.strip(), number
 
 
 def _picture(text: str) -> Path:
     if not text.lower().endswith(_PICTURES):
         raise argparse.ArgumentTypeError(f"must end in {', '.join(_PICTURES)}, got {text!r}")
+    if not Path(text).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {Path(text).parent}: make it first")
     return Path(text)
 
 
@@ -122,12 +126,14 @@ def _analyse(args: argparse.Namespace) -> int:
     explained.check_asked(found, args)
     numbers = [str(number + 1) for number in range(len(found))]
     pictures = explained.pictures(args.picture, numbers + ["platforms"] * args.platforms)
-    for results, title, picture in zip(found, _titles(found), pictures, strict=False):
+    told = [
         _print(console, results, title, args, picture)
+        for results, title, picture in zip(found, _titles(found), pictures, strict=False)
+    ]
     if args.platforms:
         with console.status("one tree for all platforms"):
-            explained.print_platforms(console, found, args, pictures[-1])
-    return 0
+            told.append(explained.print_platforms(console, found, args, pictures[-1]))
+    return 0 if all(told) else 2
 
 
 def _titles(found: Sequence[Results]) -> Iterator[str]:
@@ -146,12 +152,13 @@ def _print(
     title: str,
     args: argparse.Namespace,
     picture: Path | None,
-) -> None:
+) -> bool:
+    """Whether all that was asked for could be told; where not, its place has the reason."""
     measured, default = results.measured, results.default
     if not measured:
         for line in (f"{title}: holds no measurements yet", *reservations(results)):
             console.print(Text(line), soft_wrap=True)
-        return
+        return True
     print_inputs(console, input_reports(results), title, default)
     for lines in (list(reservations(results)), list(describe_failures(measured, default))):
         for line in [*lines, *([""] if lines else [])]:
@@ -164,11 +171,12 @@ def _print(
     with console.status("what each parameter does to the time"):
         explained.print_effects(console, results)
     with console.status("what the times depend on"):
-        explained.print_explained(console, results, args, picture)
+        is_told = explained.print_explained(console, results, args, picture)
     console.print()
     with console.status("which configuration for which input, judged on inputs held out"):
         print_across(console, results.matrix(), choosers())
     console.print()
+    return is_told
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from harness.differences import DEFAULT, difference
+from harness.differences import DEFAULT, difference, differing
 from harness.records import Config, Input, Measurement, Outcome
 from harness.timing import (
     Ratio,
@@ -161,7 +161,8 @@ def _tie(one: Measurement, other: Measurement) -> bool:
 
 def describe_failures(measured: Mapping[Input, Measured], default: Config) -> Iterator[str]:
     """The reasons of failed configurations, the commonest first, each with how often it came
-    and, after it, in what an example differs from the default; nothing where nothing failed."""
+    and, after it, in what an example differs from the default: the one that differs least, so that
+    it names little beside the cause; nothing where nothing failed."""
     failures = [m for known in measured.values() for m in known.values() if not m.timing]
     groups: dict[tuple[Outcome, str], list[Measurement]] = {}
     for m in failures:
@@ -170,7 +171,7 @@ def describe_failures(measured: Mapping[Input, Measured], default: Config) -> It
     if ordered:
         yield "Why configurations failed:"
     for alike in ordered[:MAX_REASONS]:
-        m = alike[0]
+        m = min(alike, key=lambda m: len(differing(m.config, default)))
         yield f"    {len(alike)} {m.outcome}: {headline(m.message)}"
         yield f"        such as {difference(m.config, default)} on ({m.input})"
     if len(ordered) > MAX_REASONS:

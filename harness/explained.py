@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -27,14 +30,19 @@ from harness.starchart import (
     Accuracy,
     Target,
     Tree,
-    condition_over,
+    count_below,
     describe,
     draw,
     importance,
+    rows_inside,
     settings_below,
+    usable,
 )
-from harness.starchart.axes import must_have
+from harness.starchart.axes import numbers
 from harness.tables import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST_LEFT_OUT = 64  # inputs that are left out one by one; of more, several at a time
 _PARTS = 10
@@ -42,16 +50,18 @@ _MOST_SETTINGS = 20
 
 
 def check_asked(found: Sequence[Results], args: argparse.Namespace) -> None:
-    """Raises UsageError for a target, feature or condition that a table of samples has not, and
-    for platforms that cannot be compared."""
+    """Raises UsageError for a target, feature or condition that a table of samples has not or that
+    cannot be used, and for platforms that cannot be compared."""
     tables = [pooled(found)] if args.platforms else []
     if _is_asked(args):
         tables += [samples(results) for results in found if results.measured]
     for known in tables:
-        for name in (args.target, *(name for name, _ in args.below)):
-            _target(name, args.per, known)
+        drawn = known.pick().table
+        usable(drawn, _target(args.target, args.per, known), known.parameters)
+        for name, _ in args.below:
+            _limited(name, known)
         if args.inside:
-            condition_over(known.table, args.inside)
+            rows_inside(drawn, args.inside)
 
 
 def pictures(path: Path | None, names: Sequence[str]) -> list[Path | None]:
@@ -70,22 +80,21 @@ def _is_asked(args: argparse.Namespace) -> bool:
 
 def print_explained(
     console: Console, results: Results, args: argparse.Namespace, picture: Path | None = None
-) -> None:
+) -> bool:
     """Print the parameters' importance, how well the models predict, and what was asked for.
 
-    `args` are the command's; `picture` is where the tree is drawn to. Raises UsageError for an
-    unknown target or condition; where nothing special was asked for and there is too little to
-    explain, that is told instead.
+    `args` are the command's; `picture` is where the tree is drawn to. Whether all that was asked
+    for could be told; where something could not, that is told in its place.
     """
     try:
         found = samples(results)
     except UsageError as error:
-        console.print(Text(f"What the times depend on is not told: {error}"), soft_wrap=True)
-        return
-    _print_samples(console, found, args, picture)
+        _print_lines(console, [f"What the times depend on is not told: {error}"])
+        return not _is_asked(args)
+    is_told = _print_samples(console, found, args, picture)
     if args.target == SLOWDOWN:
-        for line in _gadapt_lines(results):
-            console.print(Text(line), soft_wrap=True)
+        _print_lines(console, _gadapt_lines(results))
+    return is_told
 
 
 def print_effects(console: Console, results: Results) -> None:
@@ -128,56 +137,92 @@ def print_platforms(
     found: Sequence[Results],
     args: argparse.Namespace,
     picture: Path | None = None,
-) -> None:
-    """Print what one tree says of several platforms."""
-    console.print(Text("All platforms together:"), soft_wrap=True)
-    _print_samples(console, pooled(found), args, picture)
+) -> bool:
+    """Print what one tree says of several platforms; whether all that was asked for."""
+    _print_lines(console, ["All platforms together:"])
+    return _print_samples(console, pooled(found), args, picture)
 
 
 def _print_samples(
     console: Console, found: Samples, args: argparse.Namespace, picture: Path | None
-) -> None:
+) -> bool:
     try:
         told = explain(found, _target(args.target, args.per, found))
     except UsageError as error:
-        if _is_asked(args):
-            raise
-        console.print(Text(f"What the times depend on is not told: {error}"), soft_wrap=True)
-        return
-    for line in _lines(told, args):
-        console.print(Text(line), soft_wrap=True)
+        _print_lines(console, [f"What the times depend on is not told: {error}"])
+        return not _is_asked(args)
+    parts: list[Callable[[], None]] = [lambda: _print_lines(console, _importance_lines(told))]
+    if args.inside:
+        parts.append(lambda: _print_lines(console, [_inside_line(told, args.inside)]))
+    parts.append(lambda: _print_lines(console, _lines(told, args)))
     if args.below:
-        console.print(_settings(found, args))
+        parts.append(lambda: _print_settings(console, found, args))
     if picture:
-        _draw(told.tree, picture, args.tree)
-        console.print(Text(f"{picture}: the tree"), soft_wrap=True)
+        parts.append(lambda: _print_picture(console, told.tree, picture, args.tree))
+    told_parts = [_is_told(console, part) for part in parts]  # all, whichever fails
+    return all(told_parts)
+
+
+def _is_told(console: Console, part: Callable[[], None]) -> bool:
+    """Tell a part, or why it cannot be told, so that the others are."""
+    try:
+        part()
+    except UsageError as error:
+        _print_lines(console, [f"error: {error}"])
+        return False
+    return True
 
 
 def _target(name: str, per: Sequence[str], found: Samples) -> Target:
     """A slowdown is a ratio, so that its logarithm is explained."""
     if name not in found.targets:
         raise UsageError(f"no target `{name}`; there are {', '.join(found.targets)}")
-    must_have(found.table, per)
+    for feature in per:
+        if feature not in found.features:
+            raise UsageError(
+                f"--per divides by a feature of the input, and `{feature}` is none; "
+                f"there are {', '.join(found.features)}"
+            )
     return Target(name, tuple(per), log=name == SLOWDOWN)
+
+
+def _limited(name: str, found: Samples) -> Target:
+    """A target with a limit. Of one that is above 0 everywhere the logarithm is explained: with
+    the plain numbers only the largest would count, and the limits are on the least."""
+    target = _target(name, (), found)
+    known = numbers(found.table[name])
+    return replace(target, log=bool((known[np.isfinite(known)] > 0).all()))
 
 
 # ------------------------------------------------------------------------------ models
 
 
-def _lines(told: Explanation, args: argparse.Namespace) -> Iterator[str]:
+def _importance_lines(told: Explanation) -> Iterator[str]:
     tree = told.tree
     yield (
         f"What {tree.target} depends on, by a tree of parameters and inputs (Starchart) over "
-        f"{len(tree.samples):,} samples, {_drawn(told)}:"
+        f"{len(tree.samples):,} samples{_shared(told)}, {_drawn(told)}:"
     )
     yield f"    {_shares(tree)}"
-    if args.inside:
-        yield f"    where {args.inside}: {_shares(tree, args.inside)}"
-    count = len(tree.samples)
+
+
+def _inside_line(told: Explanation, inside: str) -> str:
+    return f"    where {inside}: {_shares(told.tree, inside)}"
+
+
+def _lines(told: Explanation, args: argparse.Namespace) -> Iterator[str]:
+    count = told.measurements
     yield f"    such trees predict held-out samples with {_accuracy(told.accuracy, count)}"
     yield f"    a linear model with interactions (Stargazer) with {_accuracy(told.linear, count)}"
     if args.tree:
-        yield from (f"    {line}" for line in describe(tree, args.tree))
+        yield from (f"    {line}" for line in describe(told.tree, args.tree))
+
+
+def _shared(told: Explanation) -> str:
+    shared = len(told.tree.samples) - told.measurements
+    if not shared:
+        return ""
+    return f" ({told.measurements:,} measured; {shared:,} share the machine code of one of these)"
 
 
 def _drawn(told: Explanation) -> str:
@@ -215,15 +260,24 @@ def _gadapt_lines(results: Results) -> Iterator[str]:
 # ---------------------------------------------------------------------------- settings
 
 
-def _settings(found: Samples, args: argparse.Namespace) -> Table:
-    """The boxes in which each target stays below its limit."""
-    limits = [(grown(found, _target(name, (), found)), limit) for name, limit in args.below]
+def _print_settings(console: Console, found: Samples, args: argparse.Namespace) -> None:
+    limits = [(grown(found, _limited(name, found)), limit) for name, limit in args.below]
     boxes = settings_below(limits)
+    console.print(_settings(limits, boxes))
+    kept = count_below(limits)
+    if kept and not len(boxes):
+        whole = len(limits[0][0].samples)
+        told = f"{kept:,} of {whole:,} samples keep all limits, but no box of the trees does so on "
+        _print_lines(console, [f"{told}average: larger limits, or more samples, may tell one."])
+
+
+def _settings(limits: Sequence[tuple[Tree, float]], boxes: pd.DataFrame) -> Table:
+    """The boxes in which each target stays below its limit."""
     names = [str(tree.target) for tree, _ in limits]
     wanted = " and ".join(
         f"{name} <= {limit:g}" for name, (_, limit) in zip(names, limits, strict=True)
     )
-    title = f"Settings with {wanted}, as the trees predict them: {len(boxes)} boxes"
+    title = f"Settings with {wanted}, as the trees predict them: {_counted(len(boxes), 'box')}"
     table = Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
     table.add_column("settings")
     for name in (*names, "samples", "of these below all limits"):
@@ -235,9 +289,14 @@ def _settings(found: Samples, args: argparse.Namespace) -> Table:
     return table
 
 
-def _draw(tree: Tree, path: Path, depth: int | None) -> None:
+def _counted(count: int, word: str) -> str:
+    return f"1 {word}" if count == 1 else f"{count:,} {word}es"
+
+
+def _print_picture(console: Console, tree: Tree, path: Path, depth: int | None) -> None:
     figure = draw(tree, depth or 4)
     try:
         figure.savefig(path, dpi=120)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    _print_lines(console, [f"{path}: the tree"])

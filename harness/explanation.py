@@ -8,8 +8,8 @@ its trees make for inputs that were left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,15 +18,30 @@ from harness import gadapt
 from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.published import candidate_table
 from harness.dispatching.study import judgeable
+from harness.effects.trials import measurements_made
 from harness.errors import UsageError
+from harness.records import Value
 from harness.results import SEARCHED
-from harness.starchart import Accuracy, Growth, Target, Tree, axes_of, cross_validate, grow, pool
+from harness.starchart import (
+    Accuracy,
+    Growth,
+    Predictor,
+    Target,
+    Tree,
+    axes_of,
+    cross_validate,
+    grow,
+    pool,
+)
 from harness.starchart.axes import is_numeric, must_have, numbers, values_of
 from harness.stargazer import fit_linear
 from harness.tables import Results
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MEASUREMENT = "measurement"
+"""The column of samples that tells the measurements that were really made apart."""
 
 SLOWDOWN = "slowdown"
 """The target by default: the time over the least known one of the same input."""
@@ -42,22 +57,25 @@ _FOLDS = 5
 @dataclass(frozen=True)
 class Samples:
     """Measurements as a table: a row each that worked, columns of features, parameters, `time_s`,
-    `slowdown`, `unbiased` and of what was observed. `parameters` includes features that vary."""
+    `slowdown`, `unbiased`, `measurement` and of what was observed. Samples of one `measurement` are
+    of configurations that share their machine code, of which one was measured. `parameters`
+    includes features that vary; `features` are all."""
 
     table: pd.DataFrame
     parameters: tuple[str, ...]
+    features: tuple[str, ...]
 
     @property
     def targets(self) -> list[str]:
         """The columns that can be explained."""
-        known = {*self.parameters, "unbiased"}
+        known = {*self.parameters, "unbiased", MEASUREMENT}
         return [str(name) for name in self.table.columns if name not in known]
 
     def pick(self, most: int = MOST_SAMPLES, seed: int = 0) -> Samples:
         """At most so many of them, drawn at random."""
         if len(self.table) <= most:
             return self
-        return Samples(self.table.sample(most, random_state=seed), self.parameters)
+        return replace(self, table=self.table.sample(most, random_state=seed))
 
 
 def samples(results: Results) -> Samples:
@@ -66,6 +84,8 @@ def samples(results: Results) -> Samples:
 
     Raises UsageError where a parameter has the name of a column of what is measured.
     """
+    import pandas as pd
+
     table = results.table()
     measured = table["measured"]
     works = measured["stage"].isin(SEARCHED) & (measured["outcome"] == "ok")
@@ -73,22 +93,29 @@ def samples(results: Results) -> Samples:
         columns=["stage", "outcome", "mean_s", "std_s", "samples_s", "requestor", "message"]
     )
     given, config = table["input"][works], table["config"][works]
-    parts = {**_columns(given), **_columns(config)}
+    found = [row.measurement for row, is_kept in zip(results.rows, works, strict=True) if is_kept]
+    parts = {
+        **_columns(given, [m.input for m in found]),
+        **_columns(config, [m.config for m in found]),
+    }
     least = plain["time_s"].groupby([given[name] for name in given.columns]).transform("min")
-    taken = sorted(set(parts) & {SLOWDOWN, *map(str, plain.columns)})
+    made = pd.Series(measurements_made([row.measurement for row in results.rows]))
+    taken = sorted(set(parts) & {SLOWDOWN, MEASUREMENT, *map(str, plain.columns)})
     if taken:
         raise UsageError(f"a parameter or feature has the name of what is measured: {taken[0]}")
-    flat = plain.assign(**{SLOWDOWN: plain["time_s"] / least}, **parts)
+    told = {SLOWDOWN: plain["time_s"] / least, MEASUREMENT: made[works]}
+    flat = plain.assign(**told, **parts)
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
-    return Samples(flat.reset_index(drop=True), varying)
+    return Samples(flat.reset_index(drop=True), varying, tuple(map(str, given.columns)))
 
 
-def _columns(part: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Parameters that some configurations lack are words, of which None is one."""
+def _columns(part: pd.DataFrame, told: Sequence[Mapping[str, Value]]) -> Mapping[str, pd.Series]:
+    """Parameters that some configurations lack are words, of which None is one: as they were
+    `told`, since pandas makes integers floats where one is lacking."""
     import pandas as pd
 
     return {
-        str(name): pd.Series(values_of(column), index=column.index, dtype=object)
+        str(name): pd.Series([one.get(str(name)) for one in told], index=column.index, dtype=object)
         if is_numeric(column) and column.isna().any()
         else column
         for name, column in part.items()
@@ -114,10 +141,13 @@ def pooled(found: Sequence[Results]) -> Samples:
     parameters = tuple(dict.fromkeys(name for one in tables.values() for name in one.parameters))
     kept = set.intersection(*(set(one.table.columns) for one in tables.values())) | {*parameters}
     alike = {
-        name: one.table[[column for column in one.table.columns if column in kept]]
+        name: one.table[[column for column in one.table.columns if column in kept]].assign(
+            **{MEASUREMENT: [f"{name}: {number}" for number in one.table[MEASUREMENT]]}
+        )
         for name, one in tables.items()
     }
-    return Samples(pool(alike), ("platform", *parameters))
+    features = next(iter(tables.values())).features
+    return Samples(pool(alike), ("platform", *parameters), features)
 
 
 @dataclass(frozen=True)
@@ -131,6 +161,8 @@ class Explanation:
     unbiased: int
     """Of the samples, how many were designed, drawn uniformly, or all there is; the others a search
     preferred."""
+    measurements: int
+    """How many were really made; the other samples share their machine code with one of these."""
 
 
 def grown(found: Samples, target: Target) -> Tree:
@@ -139,7 +171,7 @@ def grown(found: Samples, target: Target) -> Tree:
     Raises UsageError for an unknown target, and where there is too little to explain.
     """
     usable = _usable(found, target)
-    return grow(usable, target, axes_of(usable, found.parameters))
+    return grow(usable, target, axes_of(usable, found.parameters), Growth(groups=MEASUREMENT))
 
 
 def explain(found: Samples, target: Target) -> Explanation:
@@ -150,29 +182,32 @@ def explain(found: Samples, target: Target) -> Explanation:
     """
     usable = _usable(found, target)
     axes = axes_of(usable, found.parameters)  # of all, so that a fold may lack a word
+    growth = Growth(folds=_FOLDS, groups=MEASUREMENT)
     return Explanation(
-        grow(usable, target, axes),
-        cross_validate(
-            lambda part: grow(part, target, axes, Growth(folds=_FOLDS)),
-            usable,
-            target.column,
-            _FOLDS,
-        ),
-        cross_validate(
-            lambda part: fit_linear(part, target.column, axes), usable, target.column, _FOLDS
-        ),
+        grow(usable, target, axes, Growth(groups=MEASUREMENT)),
+        _judged(lambda part: grow(part, target, axes, growth), usable, target),
+        _judged(lambda part: fit_linear(part, target.column, axes), usable, target),
         int(usable["unbiased"].sum()),
+        usable[MEASUREMENT].nunique(),
     )
+
+
+def _judged(
+    learn: Callable[[pd.DataFrame], Predictor], usable: pd.DataFrame, target: Target
+) -> Accuracy:
+    return cross_validate(learn, usable, target.column, _FOLDS, groups=MEASUREMENT)
 
 
 def _usable(found: Samples, target: Target) -> pd.DataFrame:
     must_have(found.table, [target.column, *target.per])
     drawn = found.pick()
     usable: pd.DataFrame = drawn.table[np.isfinite(numbers(drawn.table[target.column]))]
-    if len(usable) < FEWEST_SAMPLES or not found.parameters:
+    made = usable[MEASUREMENT].nunique()
+    if made < FEWEST_SAMPLES or not found.parameters:
+        shared = f" ({len(usable):,} samples share them)" if made < len(usable) else ""
         raise UsageError(
-            f"{len(usable)} samples with a {target.column} and {len(found.parameters)} parameters "
-            f"that vary are too few to explain it: {FEWEST_SAMPLES} and 1 are needed"
+            f"{made} measurements with a {target.column}{shared} and {len(found.parameters)} "
+            f"parameters that vary are too few to explain it: {FEWEST_SAMPLES} and 1 are needed"
         )
     return usable
 

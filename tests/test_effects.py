@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import random
 import re
@@ -14,11 +15,13 @@ import pandas as pd
 import pytest
 
 from harness.analyse import main
+from harness.analysis import describe_failures
 from harness.effects import Trials, causes, effects_on_time, reduce
 from harness.effects.conditions import conditions
 from harness.effects.factors import MOST_LEVELS, factors
 from harness.effects.minimal import Verdict
 from harness.effects.regression import fit, within
+from harness.effects.telling import reduction_lines
 from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.search.techniques.designed import _Design
 from harness.space import Space
@@ -38,7 +41,7 @@ VALUES: dict[str, Sequence[Value]] = {
     "layout": ("row", "column", "tile"),
 }
 
-ENDS = ["outcome", "message", "time_s", "unbiased", "input", "configuration"]
+ENDS = ["outcome", "message", "time_s", "unbiased", "input", "configuration", "measurement"]
 Ends = Callable[[dict[str, Value], random.Random], str | float]
 
 
@@ -58,6 +61,7 @@ def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Trial
                 "unbiased": True,
                 "input": given,
                 "configuration": number,
+                "measurement": number * inputs + given,
             }
             rows.append({**config, **told})
     whole = pd.DataFrame({name: pd.Series([row[name] for row in rows]) for name in rows[0]})
@@ -106,6 +110,41 @@ def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_told() -> None:
 
     told = [{str(c) for c in cause.conditions} for cause in causes(tried(end))]
     assert told == [{"unroll >= 4"}, {"f0=true", "f1=true"}]
+
+
+EVERY = {
+    "real": ("double", "float"),
+    "fast": (False, True),
+    "march": (None, "native"),
+    "level": (None, 0, 1, 2, 3),
+}
+
+
+def test_two_causes_that_are_perfect_together_are_both_told() -> None:
+    """All of 40 configurations: each value alone leaves half of the others failing too."""
+    rows = [dict(zip(EVERY, values, strict=True)) for values in itertools.product(*EVERY.values())]
+    failed = [row["real"] == "float" or row["fast"] for row in rows]
+    ends = pd.DataFrame(
+        {"outcome": np.where(failed, "wrong_result", "ok"), "configuration": range(len(rows))}
+    )
+    default = {name: values[0] for name, values in EVERY.items()}
+    told = causes(Trials(pd.DataFrame(rows, dtype=object), ends, (), tuple(EVERY), default))
+    assert {str(c) for cause in told for c in cause.conditions} == {"real=float", "fast=true"}
+    assert [(cause.failed, cause.count, cause.others_failed) for cause in told] == [
+        (20, 20, 10)
+    ] * 2
+    assert all(cause.p_value <= 0.05 for cause in told)
+
+
+def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default() -> None:
+    def wrong(**values: Value) -> Measurement:
+        config = Config({**DEFAULT, **values})
+        return Measurement(config, Input({"n": 1}), Outcome.WRONG_RESULT, message="off by 3")
+
+    failures = [wrong(fast=True, ftz=True), wrong(fast=True), wrong(f1=True), wrong(unroll=2)]
+    measured = {failures[0].input: {m.config: m for m in failures}}
+    lines = list(describe_failures(measured, Config(DEFAULT)))
+    assert lines[1:3] == ["    4 wrong_result: off by 3", "        such as fast=true on (n=1)"]
 
 
 def test_failures_by_chance_have_no_cause() -> None:
@@ -216,6 +255,75 @@ def test_configurations_that_differ_by_chance_on_several_inputs_have_no_effects(
     assert sum(any(e.is_clear for e in one.first) or bool(one.pairs) for one in found) <= 1
 
 
+def shared(code: Callable[[dict[str, Value]], object], seed: int) -> Trials:
+    """300 configurations of pure noise, of which those of one code share one measurement."""
+    own: dict[object, tuple[int, float]] = {}
+    found = tried(lambda config, _: 1e-3, 300, seed=seed)
+    rng = random.Random(seed)
+    made = [
+        own.setdefault(code(config), (len(own), math.exp(rng.gauss(0, 0.1))))
+        for config in found.settings[list(DEFAULT)].to_dict("records")
+    ]
+    numbers, times_s = zip(*made, strict=True)
+    return dataclasses.replace(found, ends=found.ends.assign(measurement=numbers, time_s=times_s))
+
+
+CODES: dict[str, Callable[[dict[str, Value]], object]] = {
+    "parameters that change nothing": lambda c: (c["fast"], c["unroll"], c["cache"], c["layout"]),
+    "most do nothing without one": lambda c: tuple(c.items()) if c["f0"] else (c["f1"], c["f2"]),
+}
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+def test_noise_that_many_configurations_share_has_no_effects(
+    code: Callable[[dict[str, Value]], object],
+) -> None:
+    found = [effects_on_time(shared(code, seed)) for seed in range(12)]
+    assert all(one.is_enough and one.measurements < 0.7 * one.samples for one in found)
+    assert sum(any(e.is_clear for e in one.first) for one in found) <= 2
+    assert sum(bool(one.pairs) for one in found) <= 2
+
+
+def test_few_measurements_of_many_configurations_tell_no_effects() -> None:
+    found = effects_on_time(shared(lambda config: config["unroll"], 0))
+    assert not found.is_enough
+    assert (found.samples, found.measurements, found.independent) == (300, 4, 4)
+    assert found.asked == found.fewest * found.configurations / 4
+
+
+def test_what_one_measurement_alone_tells_is_not_told() -> None:
+    """All with `tile` share one; it is slower by chance, and no interval can say by how much."""
+    found = effects_on_time(
+        shared(lambda c: 0 if c["layout"] == "tile" else tuple(c.items()), seed=1)
+    )
+    assert found.is_enough
+    assert "layout=tile" not in {effect.label for effect in found.first}
+    assert "layout=column" in {effect.label for effect in found.first}
+    assert not any("tile" in pair.label for pair in found.pairs)
+
+
+def test_those_that_fail_are_asked_for_as_well() -> None:
+    found = effects_on_time(tried(lambda c, _: "crashed" if c["fast"] else 1e-3, count=30))
+    assert not found.is_enough
+    assert found.asked == math.ceil(found.fewest * 30 / found.configurations)
+
+
+def test_the_degrees_of_freedom_are_bell_and_mccaffreys() -> None:
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(12), [20, 9, 6, *[2] * 9])
+    columns = within(rng.standard_normal((53, 2)), np.zeros(53, dtype=np.intp))
+    found = fit(columns, rng.standard_normal(53), np.zeros(53, dtype=np.intp), clusters)
+    whole = np.column_stack([np.ones(53), columns])
+    weights = whole @ np.linalg.inv(whole.T @ whole)
+    left = np.eye(53) - weights @ whole.T
+    blocks = (clusters[:, None] == clusters).astype(float)
+    for place, freedom in enumerate(found.freedom, start=1):
+        adjusted = np.linalg.solve(np.eye(53) - blocks * (weights @ whole.T), weights[:, place])
+        sums = (blocks[:, np.unique(clusters, return_index=True)[1]] * adjusted[:, None]).T @ left
+        spread = sums @ blocks @ sums.T
+        assert freedom == pytest.approx(np.trace(spread) ** 2 / np.trace(spread @ spread))
+
+
 def test_the_defaults_level_is_its_own_among_many_words() -> None:
     rng = random.Random(0)
     words = [f"w{number}" for number in range(15)]
@@ -252,10 +360,13 @@ def test_what_a_search_asked_for_is_not_used() -> None:
 def test_the_covariance_is_what_leaving_out_each_cluster_gives() -> None:
     rng = np.random.default_rng(0)
     columns, outputs = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    groups = rng.integers(0, 3, 60)
     clusters = rng.permutation(np.repeat(np.arange(24), [3] * 12 + [2] * 12))
-    found = fit(columns, outputs, 1, clusters)
+    centred = within(np.column_stack([columns, outputs]), groups)
+    found = fit(centred[:, :4], centred[:, 4], groups, clusters)
+    whole = np.column_stack([columns, np.eye(3)[groups]])  # each group has a mean of its own
     changes = [
-        np.linalg.lstsq(columns[clusters != one], outputs[clusters != one], rcond=None)[0]
+        np.linalg.lstsq(whole[clusters != one], outputs[clusters != one], rcond=None)[0][:4]
         - found.coefficients
         for one in range(24)
     ]
@@ -266,7 +377,7 @@ def test_least_squares_tells_what_the_rows_do_not_determine() -> None:
     rng = np.random.default_rng(0)
     columns = rng.integers(0, 2, (60, 3)).astype(float)
     columns = within(np.column_stack([columns, columns[:, 0]]), np.zeros(60, dtype=np.intp))
-    found = fit(columns, columns[:, 1] * 2.0, 1, np.arange(60))
+    found = fit(columns, columns[:, 1] * 2.0, np.zeros(60, dtype=np.intp), np.arange(60))
     assert found.estimable.tolist() == [False, True, True, False]
     assert found.coefficients[1] == pytest.approx(2.0)
 
@@ -344,6 +455,34 @@ def test_a_lucky_drop_is_put_back() -> None:
     found = reduce(one, none, measure, lambda c: c)
     assert found.config == one
     assert [step.verdict for step in found.steps] == [Verdict.DROPPED, Verdict.PUT_BACK]
+
+
+def noisy(config: Config, time_s: float, spread: float) -> Measurement:
+    """In turn, with samples alternately this much above and below."""
+    samples_s = tuple(time_s * math.exp(spread * (-1) ** k * (config == ALL)) for k in range(10))
+    return Measurement(config, Input({}), Outcome.OK, Timing(samples_s, StopReason.INTERLEAVED))
+
+
+@pytest.mark.parametrize(
+    ("cost", "spread", "needed", "told"),
+    [
+        (1.0, 0.01, 0, r" of the winner's time$"),
+        (1.001, 0.3, 0, r"; undecided: up to 1\.[2-9]\d\dx of the winner's time$"),
+        (1.2, 0.5, 8, r"f7=true; undecided: whether f0, f1, .*, f7 matters$"),
+    ],
+)
+def test_what_noise_hides_is_undecided_and_what_seems_slow_is_kept(
+    cost: float, spread: float, needed: int, told: str
+) -> None:
+    def measure(configs: Sequence[Config]) -> list[Measurement]:
+        return [noisy(c, 1e-3 * (1 if c == ALL else cost), spread) for c in configs]
+
+    found = reduce(ALL, PLAIN, measure, lambda c: c)
+    assert len(found.needed) == needed
+    assert re.search(told, str(found))
+    lines = list(reduction_lines({Input({"n": 1}): found}))
+    assert lines[1] == f"    n=1: {found}"
+    assert ("more --repeats" in lines[-1]) == ("undecided" in told)
 
 
 # ------------------------------------------------------------------------------- designed

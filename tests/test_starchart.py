@@ -29,6 +29,7 @@ from harness.starchart import (
     settings_below,
 )
 from harness.starchart.regression import fit
+from harness.starchart.telling import percent
 
 KMEANS = pd.read_csv(Path(__file__).parent / "data/starchart/kmeans.csv", comment="#")
 KMEANS_PARAMETERS = ["ppb", "tpp", "consec"]
@@ -200,9 +201,14 @@ def test_text_has_counts_and_means_with_the_most_important_split_first() -> None
     assert lines[1:] == [
         "all: 1.993 (500, split on tpp: 92.6%)",
         "    tpp = 1: 6.235 (122)",
-        "    tpp >= 2: 0.6246 (378, split on tpp: 5.8%)",
+        "    tpp >= 2: 0.6246 (378, split on tpp: 5.75%)",
         "        ... 6 leaves",
     ]
+
+
+def test_shares_have_three_digits_and_no_exponent() -> None:
+    told = {0.93: "93%", 1.0: "100%", 9.1e-6: "0.00091%", 1.234e-10: "0.0000000123%", 0.0: "0%"}
+    assert [percent(share) for share in told] == list(told.values())
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class Evidence:
 
     @property
     def looks(self) -> int:
-        """How many conditions and pairs of them are looked at in a round."""
+        """How many conditions and pairs of them are looked at in a round over either."""
         return self.tests.looks + self.configurations.looks
 
 

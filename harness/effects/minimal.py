@@ -19,11 +19,17 @@ Legal = Callable[[Config], Config | None]
 illegal one."""
 
 
+TOLERANCE = 0.05
+"""Of the winner's time: nothing is dropped that seems to cost more, though it may be noise; and
+what is left is undecided where its interval reaches beyond."""
+
+
 class Verdict(str, Enum):
     """What came of setting a parameter back."""
 
     DROPPED = "dropped"
     SLOWER = "slower without it"
+    SEEMS_SLOWER = "seems slower without it, within noise"
     FAILED = "fails without it"
     ILLEGAL = "illegal without it"
     PUT_BACK = "put back: the rest was slower, or failed"
@@ -91,13 +97,23 @@ class Reduction:
         """The parameters that are not at their default."""
         return tuple(differing(self.config, self.default))
 
+    @property
+    def doubt(self) -> str:
+        """What the noise leaves undecided; empty for nothing."""
+        doubts = []
+        if self.ratio is not None and self.ratio.high > 1 + TOLERANCE:
+            doubts.append(f"up to {self.ratio.high:.3f}x of the winner's time")
+        kept = [s.name for s in self.steps if s.verdict is Verdict.SEEMS_SLOWER]
+        if kept:
+            doubts.append(f"whether {', '.join(dict.fromkeys(kept))} matters")
+        return f"undecided: {'; '.join(doubts)}" if doubts else ""
+
     def __str__(self) -> str:
         named = settings_told(differing(self.config, self.default)) or "none"
         whole = len(differing(self.winner, self.default))
         told = f"{len(self.needed)} of {whole} settings are needed: {named}"
-        if self.ratio is None:
-            return told
-        return f"{told}; {_interval(self.ratio)} of the winner's time"
+        ratio = f"{_interval(self.ratio)} of the winner's time" if self.ratio else ""
+        return "; ".join(part for part in (told, ratio, self.doubt) if part)
 
 
 def _numbers(ratio: Ratio | None) -> tuple[float, float, float, int] | None:
@@ -116,7 +132,7 @@ def reduce(
     confidence: float = 0.95,
 ) -> Reduction:
     """Set the winner's parameters back to their defaults one by one, as long as the time stays
-    within noise of the winner's.
+    within noise of the winner's and seems no longer by more than TOLERANCE.
 
     Every step is measured beside the winner itself, not beside the step before, so that small
     losses do not add up. Rounds go on until one drops nothing. At the end all that was dropped
@@ -140,7 +156,7 @@ def reduce(
     ratio = None
     while here != winner:
         ratio = attempts.ratio(here)
-        if ratio is not None and not _is_slower(ratio):
+        if ratio is not None and _judged(ratio) is Verdict.DROPPED:
             break
         name, here = dropped.pop()
         steps.append(Step(name, shown(winner[name]), Verdict.PUT_BACK, ratio))
@@ -157,9 +173,11 @@ class WinnerFailed(Exception):
     """The winner fails when it is measured again: there is nothing to compare with."""
 
 
-def _is_slower(ratio: Ratio) -> bool:
-    """Whether the time is longer for certain."""
-    return ratio.value > 1 and ratio.is_clear
+def _judged(ratio: Ratio) -> Verdict:
+    """Of a time beside the winner's."""
+    if ratio.value > 1 and ratio.is_clear:
+        return Verdict.SLOWER
+    return Verdict.SEEMS_SLOWER if ratio.value > 1 + TOLERANCE else Verdict.DROPPED
 
 
 @dataclass(frozen=True)
@@ -180,8 +198,7 @@ class _Attempts:
         ratio = self.ratio(tried)
         if ratio is None:
             return Step(name, value, Verdict.FAILED, None), here
-        verdict = Verdict.SLOWER if _is_slower(ratio) else Verdict.DROPPED
-        return Step(name, value, verdict, ratio), tried
+        return Step(name, value, _judged(ratio), ratio), tried
 
     def ratio(self, tried: Config) -> Ratio | None:
         """Its time over the winner's; None where it fails. Raises WinnerFailed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,19 +11,22 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 _SINGULAR = 1e-9  # of the largest eigenvalue
-_MOST_LEVERAGE = 0.99
+_SOLE = 1 - 1e-7  # the leverage of rows without which what they tell is not known at all
+_FEW = 60.0  # clusters; Student's t hardly depends on more
+_LOST = 1e-4  # of a coefficient's standard error with variances alike: more is no rounding
 
 
 @dataclass(frozen=True)
 class Fit:
     """Coefficients, shape (columns,), with their covariance, shape (columns, columns);
-    `estimable` says which of them the rows determine at all. `freedom` is that of Student's t,
+    `estimable` says which of them the rows determine, whichever cluster is left out: what one
+    cluster alone tells has no interval. `freedom`, shape (columns,), is that of Student's t,
     `residuals` has shape (rows,), `inverse` is that of the columns' products."""
 
     coefficients: Array
     covariance: Array
     estimable: npt.NDArray[np.bool_]
-    freedom: int
+    freedom: Array
     residuals: Array
     inverse: Array
 
@@ -66,51 +70,132 @@ def degrees_of_freedom(clusters: npt.NDArray[np.intp], groups: int) -> int:
     return min(len(np.unique(clusters)), len(clusters) - groups + 1) - 1
 
 
-def fit(columns: Array, outputs: Array, groups: int, clusters: npt.NDArray[np.intp]) -> Fit:
+def fit(
+    columns: Array,
+    outputs: Array,
+    groups: npt.NDArray[np.intp],
+    clusters: npt.NDArray[np.intp],
+) -> Fit:
     """Regress outputs, shape (rows,), on columns, shape (rows, columns), both without the means of
-    `groups` groups; rows of one cluster may depend on each other.
+    their `groups`, shape (rows,); rows of one of the `clusters` may depend on each other.
 
     The covariance is the sandwich of Liang and Zeger, "Longitudinal Data Analysis Using Generalized
     Linear Models" (1986), with each cluster's residuals as if the others alone had been fitted: CR3
     (Bell and McCaffrey, "Bias Reduction in Standard Errors for Linear Regression with Multi-Stage
     Samples", 2002), which errs on the safe side in small samples. With a row a cluster it is HC3.
+    Where few clusters tell a coefficient, as large ones do, the degrees of freedom are those of the
+    same paper (Satterthwaite's, as if the rows of a cluster had one error).
     """
     values, vectors = np.linalg.eigh(columns.T @ columns)
     kept = values > _SINGULAR * max(float(values.max(initial=0.0)), 1e-300)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     coefficients = inverse @ (columns.T @ outputs)
     residuals = outputs - columns @ coefficients
-    whitened = columns @ (vectors[:, kept] / np.sqrt(values[kept]))
-    left_out = _left_out(whitened, residuals, clusters)
-    scores = np.zeros((int(clusters.max()) + 1, columns.shape[1]))
-    np.add.at(scores, clusters, columns * left_out[:, None])
+    scale = vectors[:, kept] / np.sqrt(values[kept])
+    whitened = _whitened(columns @ scale, groups)
+    blocks, sole = _blocks(whitened, clusters)
+    scores = _summed(columns * _left_out(residuals, blocks)[:, None], clusters)
     estimable = (np.abs(vectors[:, ~kept]) < 1e-6).all(axis=1)
-    freedom = degrees_of_freedom(clusters, groups) - int(kept.sum())
+    lost = np.abs(scale @ sole[:, : int(kept.sum())].T).max(axis=1, initial=0.0)
+    estimable &= lost <= _LOST * np.sqrt(np.maximum(inverse.diagonal(), 0.0))
+    freedom = degrees_of_freedom(clusters, len(np.unique(groups))) - int(kept.sum())
+    freedoms = _freedoms(columns @ inverse, whitened, clusters, blocks)
     return Fit(
         coefficients,
         inverse @ (scores.T @ scores) @ inverse,
         estimable,
-        max(1, freedom),
+        np.clip(freedoms, 1, max(1, freedom)),
         residuals,
         inverse,
     )
 
 
-def _left_out(whitened: Array, residuals: Array, clusters: npt.NDArray[np.intp]) -> Array:
-    """The residuals, shape (rows,), of each cluster when the others alone are fitted.
+def _whitened(columns: Array, groups: npt.NDArray[np.intp]) -> Array:
+    """Orthonormal columns and, beside them, those of the groups' means, which are taken from the
+    same rows: leaving out some of them changes these too."""
+    names, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    means = (codes[:, None] == np.arange(len(names))) / np.sqrt(counts)
+    return np.hstack([columns, means])
 
-    They are (I - H)^-1 times its own ones, where H, its part of the hat matrix, is the product of
-    its `whitened` rows, shape (rows, rank), with themselves. Clusters of a size go together.
-    """
+
+@dataclass(frozen=True)
+class _Block:
+    """Clusters of a size: their `rows`, shape (clusters, size), with the `vectors`, shape
+    (clusters, size, rank), of their part H of the hat matrix, and what (I - H)^-1 adds along each,
+    shape (clusters, 1, rank)."""
+
+    rows: npt.NDArray[np.intp]
+    vectors: Array
+    added: Array
+
+
+def _blocks(whitened: Array, clusters: npt.NDArray[np.intp]) -> tuple[list[_Block], Array]:
+    """All clusters; and the directions, shape (directions, columns), that a single cluster
+    determines. H is the product of a cluster's `whitened` rows, shape (size, columns), with
+    themselves."""
     order = np.argsort(clusters, kind="stable")
     sizes = np.bincount(clusters)
     size_of_row = sizes[clusters[order]]
-    found: Array = residuals.copy()
+    found, sole = list[_Block](), [np.empty((0, whitened.shape[1]))]
     for size in np.unique(sizes[sizes > 0]).tolist():
-        rows = order[size_of_row == size].reshape(-1, size)  # shape (clusters, size)
-        own = residuals[rows][:, :, None]
-        vectors, singular, _ = np.linalg.svd(whitened[rows], full_matrices=False)
-        leverage = np.minimum(singular**2, _MOST_LEVERAGE)[:, :, None]
-        part = vectors * (leverage / (1 - leverage)).transpose(0, 2, 1)
-        found[rows] = (own + part @ (vectors.transpose(0, 2, 1) @ own))[:, :, 0]
+        rows = order[size_of_row == size].reshape(-1, size)
+        vectors, singular, directions = np.linalg.svd(whitened[rows], full_matrices=False)
+        is_sole = singular**2 >= _SOLE
+        sole.append(directions[is_sole])
+        leverage = np.where(is_sole, 0.0, singular**2)[:, None, :]
+        found.append(_Block(rows, vectors, leverage / (1 - leverage)))
+    return found, np.vstack(sole)
+
+
+def _left_out(values: Array, blocks: Sequence[_Block]) -> Array:
+    """(I - H)^-1 of each cluster times its own values, shape (rows,): of residuals those when the
+    others alone are fitted."""
+    found: Array = values.copy()
+    for block in blocks:
+        own = values[block.rows][:, :, None]
+        part = block.vectors * block.added
+        found[block.rows] += (part @ (block.vectors.transpose(0, 2, 1) @ own))[:, :, 0]
     return found
+
+
+def _freedoms(
+    weights: Array, whitened: Array, clusters: npt.NDArray[np.intp], blocks: Sequence[_Block]
+) -> Array:
+    """Of each coefficient, whose rows have these `weights`, shape (rows, coefficients): how many
+    clusters of like size would tell as much (Carter, Schnepel, Steigerwald, "Asymptotic Behavior of
+    a t-Test Robust to Cluster Heterogeneity", 2017); of few exactly, see `_satterthwaite`."""
+    told = _summed(weights, clusters) ** 2
+    squares = np.square(told).sum(axis=0)
+    found: Array = np.square(told.sum(axis=0)) / np.where(squares > 0, squares, 1.0)
+    found[squares == 0] = len(told)
+    for place in np.flatnonzero(found < _FEW).tolist():
+        adjusted = _left_out(weights[:, place], blocks)
+        found[place] = _satterthwaite(adjusted, whitened, clusters)
+    return found
+
+
+def _satterthwaite(adjusted: Array, whitened: Array, clusters: npt.NDArray[np.intp]) -> float:
+    """The degrees of freedom of the sum over clusters of (`adjusted` times residuals) squared:
+    the trace of their covariance squared over that of its square.
+
+    The sums are M times the clusters' errors, with M = D - U V^T of a diagonal and few columns.
+    """
+    diagonal = _summed(adjusted[:, None], clusters)
+    own = _summed(whitened * adjusted[:, None], clusters)
+    means = _summed(whitened, clusters)
+    products = own.T @ own
+    # M^T M = D^2 + left right^T
+    left = np.hstack([diagonal * own, means, means])
+    right = np.hstack([-means, -diagonal * own, means @ products])
+    inner = right.T @ left
+    trace = float((diagonal**2).sum() + np.trace(inner))
+    crossed = float((diagonal**2 * (left * right).sum(axis=1, keepdims=True)).sum())
+    squared = float((diagonal**4).sum()) + 2 * crossed + float((inner * inner.T).sum())
+    return trace**2 / squared if squared > 0 else 1.0
+
+
+def _summed(rows: Array, clusters: npt.NDArray[np.intp]) -> Array:
+    """The sums of each cluster, shape (clusters, columns)."""
+    sums = np.zeros((int(clusters.max()) + 1, rows.shape[1]))
+    np.add.at(sums, clusters, rows)
+    return sums

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.analysis import headline, reason
 from harness.effects.failures import Cause
-from harness.effects.minimal import Reduction
+from harness.effects.minimal import TOLERANCE, Reduction
 from harness.effects.times import Effect, Effects
 from harness.effects.trials import Trials
 from harness.records import Input, Outcome
@@ -75,7 +75,7 @@ def effects_lines(found: Effects, results: Results) -> Iterator[str]:
         return
     yield (
         f"What each value does to the time, from {found.samples:,} designed or uniform samples of "
-        f"{found.configurations:,} configurations: a linear model of its logarithm."
+        f"{found.configurations:,} configurations{_shared(found)}: a linear model of its logarithm."
     )
     parameters = {effect.names[0] for effect in found.first}
     clear = {effect.names[0] for effect in found.first if effect.is_clear}
@@ -99,27 +99,47 @@ def pairs_lines(pairs: Sequence[Effect]) -> Iterator[str]:
         yield f"    {effect} of the time"
 
 
+def _shared(found: Effects) -> str:
+    """How many of the samples are those of another configuration."""
+    shared = found.samples - found.measurements
+    if not shared:
+        return ""
+    return f" ({found.measurements:,} measured; {shared:,} share the machine code of one of these)"
+
+
 def _too_few(found: Effects, results: Results) -> Iterator[str]:
     if results.is_exhausted:
         yield (
             "What each value does to the time is not told: every legal configuration was measured, "
-            f"and {found.samples:,} samples that worked are too few for it."
+            f"and {found.samples:,} samples that worked{_shared(found)} are too few for it: "
+            f"they are {found.independent:,} independent ones, and {found.fewest:,} are needed."
         )
         return
     usual = f"spaces/{results.campaign.space_name}.yaml"
     command = ["python", "-m", "harness.tune", usual if Path(usual).is_file() else "SPACE.yaml"]
-    command += ["--technique", "Designed", "--test-limit", str(found.fewest)]
+    command += ["--technique", "Designed", "--test-limit", str(found.asked)]
     if len(results.places) == 1:
         command += ["--database", shown_place(results.places[0])]
     yield (
         f"What each value does to the time is not told: there are {found.configurations:,} "
-        "configurations that a design or uniform draws asked for, and a search's samples are "
-        f"biased. For {found.fewest:,} samples, which are enough:"
+        f"configurations that a design or uniform draws asked for{_shared(found)}, and a search's "
+        f"samples are biased. For {found.fewest:,} samples, which are enough{_of_so_many(found)}:"
     )
     yield f"    {shlex.join(command)}"
 
 
+def _of_so_many(found: Effects) -> str:
+    if found.asked == found.fewest:
+        return ""
+    return f", out of {found.asked:,} where as many fail or share their machine code as here"
+
+
 def reduction_lines(found: Mapping[Input, Reduction]) -> Iterator[str]:
-    """What of each winner's flags is needed."""
-    yield "Flags that the winners need, each dropped as long as the time stays within noise:"
+    """What of each winner's flags is needed, and what would decide what the noise leaves open."""
+    yield (
+        "Flags that the winners need, each dropped as long as the time stays within noise and "
+        f"seems no longer by more than {TOLERANCE:.0%}:"
+    )
     yield from (f"    {given}: {reduction}" for given, reduction in found.items())
+    if any(reduction.doubt for reduction in found.values()):
+        yield "    Where undecided, measure with nothing beside it or with more --repeats."

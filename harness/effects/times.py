@@ -3,7 +3,9 @@
 A linear model of the logarithm of the time with an effect of each level of each parameter, over
 samples that were designed or drawn uniformly; for a Plackett-Burman design it gives that design's
 main effects (Plackett and Burman, "The Design of Optimum Multifactorial Experiments", 1946). Each
-input has a mean of its own. The tests of one configuration on several inputs count as one cluster.
+input has a mean of its own. The tests of one configuration on several inputs count as one cluster,
+and so do those of all configurations that share a measurement, their machine code being equal:
+many that were measured once are one sample.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy.typing as npt
 from harness.corrections import holm
 from harness.effects.factors import MOST_LEVELS, Factor, factors
 from harness.effects.regression import Fit, degrees_of_freedom, fit, within
-from harness.effects.trials import Trials
+from harness.effects.trials import Trials, independent
 
 Array = npt.NDArray[np.float64]
 
@@ -71,9 +73,12 @@ class Effects:
     ones, the clearest first; and `shares`: how much of the variance of the logarithm of the time
     each parameter's first-order effects explain, largest first.
 
-    `samples` were used, of `configurations` distinct configurations. `fewest` would do for the
-    first-order effects; with less there are none. `undetermined` parameters have levels that
-    these samples cannot tell from others'.
+    `samples` were used, of `configurations` distinct configurations, of which `independent` share
+    no measurement with another; `measurements` were really made. `fewest` independent ones would
+    do for the first-order effects; with less there are none. `asked` is how many configurations to
+    ask for so that as many come of them, where as many fail and share a measurement as here.
+    `undetermined` parameters have levels that these samples cannot tell from others', or that one
+    measurement alone tells of.
     """
 
     first: tuple[Effect, ...]
@@ -81,7 +86,10 @@ class Effects:
     shares: dict[str, float]
     samples: int
     configurations: int
+    measurements: int
+    independent: int
     fewest: int
+    asked: int
     undetermined: tuple[str, ...] = ()
 
     @property
@@ -97,21 +105,29 @@ def effects_on_time(found: Trials) -> Effects:
         ends = ends.sample(MOST_SAMPLES, random_state=0)
     ends = ends[ends.groupby("input")["input"].transform("size") > 1]
     made = factors(found.settings.loc[ends.index], found)
-    design = _Design.of(made, ends["input"].to_numpy(), ends["configuration"].to_numpy())
-    configurations = ends["configuration"].nunique()
+    clusters = independent(ends)
+    design = _Design.of(made, ends["input"].to_numpy(), clusters)
     fewest = _fewest(found)
+    counts = (
+        len(ends),
+        ends["configuration"].nunique(),
+        ends["measurement"].nunique(),
+        len(np.unique(clusters)),
+        fewest,
+        _asked(found, fewest),
+    )
     logs = np.log(ends["time_s"].to_numpy(dtype=np.float64))
     if not made or design.spare < _FEWEST_LEFT:
-        return Effects((), (), {}, len(ends), configurations, fewest)
+        return Effects((), (), {}, *counts)
     outputs = within(logs[:, None], design.groups)[:, 0]
-    main = fit(design.columns, outputs, design.inputs, design.clusters)
+    main = fit(design.columns, outputs, design.groups, design.clusters)
     first = _first(design, main)
     shares = _shares(design, main, outputs)
     ordered = sorted(first, key=lambda effect: -shares[effect.names[0]])
     told = {effect.names[0] for effect in first}
     lacking = tuple(factor.name for factor in made if factor.name not in told)
     pairs = tuple(_pairs(design, main, outputs))
-    return Effects(tuple(ordered), pairs, shares, len(ends), configurations, fewest, lacking)
+    return Effects(tuple(ordered), pairs, shares, *counts, lacking)
 
 
 def _fewest(found: Trials) -> int:
@@ -121,10 +137,21 @@ def _fewest(found: Trials) -> int:
     return 2 * sum(min(MOST_LEVELS, count) - 1 for count in values) + 2 * _FEWEST_LEFT
 
 
+def _asked(found: Trials, fewest: int) -> int:
+    """Configurations that give so many independent ones, from those that were tried so far: the
+    unbiased ones, or all where there are none."""
+    ends = found.ends[found.ends["unbiased"]] if found.ends["unbiased"].any() else found.ends
+    worked = ends[ends["time_s"].notna()]
+    if worked.empty:
+        return fewest
+    share = len(np.unique(independent(worked))) / ends["configuration"].nunique()
+    return math.ceil(fewest / share)
+
+
 @dataclass(frozen=True)
 class _Design:
     """Levels as columns: `columns` without the inputs' means, `raw` with; of each column its
-    factor and level. `groups` and `clusters` number the rows' inputs and configurations."""
+    factor and level. `groups` and `clusters` number the rows' inputs and independent parts."""
 
     factors: Sequence[Factor]
     raw: Array
@@ -139,7 +166,7 @@ class _Design:
         cls,
         made: Sequence[Factor],
         inputs: npt.NDArray[np.intp],
-        configurations: npt.NDArray[np.intp],
+        clusters: npt.NDArray[np.intp],
     ) -> _Design:
         raw = np.hstack([np.empty((len(inputs), 0)), *(factor.columns() for factor in made)])
         widths = [len(factor.levels) - 1 for factor in made]
@@ -151,7 +178,7 @@ class _Design:
             np.repeat(np.arange(len(made)), widths),
             np.array([level for width in widths for level in range(1, width + 1)], dtype=np.intp),
             groups,
-            np.unique(configurations, return_inverse=True)[1],
+            np.unique(clusters, return_inverse=True)[1],
         )
 
     @property
@@ -223,7 +250,7 @@ def _pairs(design: _Design, main: Fit, outputs: Array) -> list[Effect]:
         return []
     products = design.raw[:, one] * design.raw[:, other]
     columns = np.hstack([design.columns, within(products, design.groups)])
-    both = fit(columns, outputs, design.inputs, design.clusters)
+    both = fit(columns, outputs, design.groups, design.clusters)
     rest = slice(design.columns.shape[1], None)
     halves, counts = both.half_widths()[rest], products.sum(axis=0).astype(int)
     p_values = holm(both.p_values()[rest], looks)

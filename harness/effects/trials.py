@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.records import Value
+import numpy as np
+import numpy.typing as npt
+
+from harness.records import Measurement, Value
 from harness.results import SEARCHED
 
 if TYPE_CHECKING:  # harness.tables tells reductions, which are of this package
@@ -28,7 +31,8 @@ def key_of(value: Value) -> TypedValue:
 class Trials:
     """Two tables with a row a measurement. `settings` has the features and parameters, as
     Python's own values; `ends` has `outcome`, `message`, `time_s` (NaN for a failure), `unbiased`,
-    and `input` and `configuration`: numbers that tell inputs and configurations apart.
+    and `input`, `configuration` and `measurement`: numbers that tell inputs, configurations and
+    the measurements that were really made apart. Configurations of equal machine code share one.
 
     `defaults` are what the parameters' effects are told against.
     """
@@ -56,6 +60,7 @@ def trials(results: Results) -> Trials:
         "unbiased": [results.is_unbiased(row) for row in rows],
         "input": _numbered([m.input for m in found]),
         "configuration": _numbered([m.config for m in found]),
+        "measurement": measurements_made(found),
     }
     columns = {
         name: pd.Series(values, dtype=object) for name, values in {**features, **parameters}.items()
@@ -69,6 +74,30 @@ def trials(results: Results) -> Trials:
     )
 
 
+def independent(ends: pd.DataFrame) -> npt.NDArray[np.intp]:
+    """Of each row of `Trials.ends` its cluster: rows of one configuration, or of one measurement,
+    are in the same, and so is what these have in common with others."""
+    from scipy.sparse import coo_array  # here: it takes time to load
+    from scipy.sparse.csgraph import connected_components
+
+    configurations, measurements = (
+        np.unique(ends[name].to_numpy(), return_inverse=True)[1]
+        for name in ("configuration", "measurement")
+    )
+    first = int(configurations.max(initial=-1)) + 1
+    size = first + int(measurements.max(initial=-1)) + 1
+    ones = np.ones(len(ends), dtype=np.int8)
+    links = coo_array((ones, (configurations, first + measurements)), shape=(size, size))
+    found: npt.NDArray[np.intp] = connected_components(links, directed=False)[1][configurations]
+    return found
+
+
+def measurements_made(found: Sequence[Measurement]) -> list[int]:
+    """Of each the number of the measurement that was really made: of configurations that share
+    their machine code one was measured on an input, and the others have its samples."""
+    return _numbered([(m.input, m.shared_with or m.config.digest) for m in found])
+
+
 def _columns(told: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
     """Of each name that takes more than one value its values; None where there is none."""
     names = dict.fromkeys(name for values in told for name in values)
@@ -76,6 +105,6 @@ def _columns(told: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
     return {name: values for name, values in columns.items() if len(set(map(key_of, values))) > 1}
 
 
-def _numbered(keys: Sequence[Mapping[str, Value]]) -> list[int]:
-    numbers: dict[Mapping[str, Value], int] = {}
+def _numbered(keys: Sequence[Hashable]) -> list[int]:
+    numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in keys]

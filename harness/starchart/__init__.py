@@ -15,9 +15,9 @@ from harness.starchart.axes import Axis, axes_of, pool
 from harness.starchart.boxes import Box, Range, Words
 from harness.starchart.columns import WordColumns
 from harness.starchart.drawing import Placed, draw, lay_out
-from harness.starchart.growing import Growth, Node, Split, Target, Tree, grow
-from harness.starchart.importance import condition_over, importance
-from harness.starchart.intersection import settings_below
+from harness.starchart.growing import Growth, Node, Split, Target, Tree, grow, usable
+from harness.starchart.importance import importance, rows_inside
+from harness.starchart.intersection import count_below, settings_below
 from harness.starchart.judging import Accuracy, Predictor, cross_validate
 from harness.starchart.regression import Spread
 from harness.starchart.telling import describe, leaves
@@ -38,7 +38,7 @@ __all__ = [
     "WordColumns",
     "Words",
     "axes_of",
-    "condition_over",
+    "count_below",
     "cross_validate",
     "describe",
     "draw",
@@ -47,5 +47,7 @@ __all__ = [
     "lay_out",
     "leaves",
     "pool",
+    "rows_inside",
     "settings_below",
+    "usable",
 ]

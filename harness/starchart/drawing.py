@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.starchart.growing import Node, Tree
+from harness.starchart.telling import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +56,7 @@ def _place(
         x = float(taken[0])
         taken[0] += 1
     else:
-        text += f"\n{split.parameter}: {split.gain:.1%}"
+        text += f"\n{split.parameter}: {percent(split.gain)}"
         ends = [
             _place(
                 side,

@@ -168,7 +168,7 @@ def grow(
     growth = growth or Growth()
     target = Target(target) if isinstance(target, str) else target
     must_have(table, [growth.groups] if growth.groups else [])
-    kept = _usable(table, target, [_name(parameter) for parameter in parameters])
+    kept = usable(table, target, [_name(parameter) for parameter in parameters])
     axes = tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
     codes, values = positions(axes, kept), target.of(kept)
     groups = kept[growth.groups].tolist() if growth.groups else None
@@ -192,7 +192,11 @@ def _name(parameter: str | Axis) -> str:
     return parameter.name if isinstance(parameter, Axis) else parameter
 
 
-def _usable(table: pd.DataFrame, target: Target, parameters: Sequence[str]) -> pd.DataFrame:
+def usable(table: pd.DataFrame, target: Target, parameters: Sequence[str]) -> pd.DataFrame:
+    """The rows that have a target.
+
+    Raises UsageError for columns that are missing or cannot be used, and for too few rows.
+    """
     if not parameters:
         raise UsageError("name one parameter or more to split on")
     must_have(table, [target.column, *target.per, *parameters])

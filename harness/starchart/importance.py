@@ -47,12 +47,7 @@ def importance(tree: Tree, inside: Box | str | None = None) -> pd.Series[float]:
 
 
 def _grown_inside(tree: Tree, inside: Box | str) -> Tree:
-    mask = inside.holds(tree.samples) if isinstance(inside, Box) else _where(tree, inside)
-    if mask.sum() < _FEWEST_SAMPLES:
-        raise UsageError(
-            f"`{inside}` holds for {mask.sum()} of {len(mask)} samples; {_FEWEST_SAMPLES} or more "
-            "are needed"
-        )
+    mask = rows_inside(tree.samples, inside)
     growth = dataclasses.replace(
         tree.growth, relative_threshold=tree.threshold, absolute_threshold=None
     )
@@ -60,7 +55,21 @@ def _grown_inside(tree: Tree, inside: Box | str) -> Tree:
     return grow(tree.samples[mask], tree.target, names, growth)
 
 
-def condition_over(table: pd.DataFrame, text: str) -> Expression:
+def rows_inside(table: pd.DataFrame, inside: Box | str) -> Mask:
+    """Of each sample whether it lies in a part of the space.
+
+    Raises UsageError for a condition that cannot be computed or holds for too few samples.
+    """
+    mask = inside.holds(table) if isinstance(inside, Box) else _where(table, inside)
+    if mask.sum() < _FEWEST_SAMPLES:
+        raise UsageError(
+            f"`{inside}` holds for {mask.sum()} of {len(mask)} samples; {_FEWEST_SAMPLES} or more "
+            "are needed"
+        )
+    return mask
+
+
+def _condition_over(table: pd.DataFrame, text: str) -> Expression:
     """A condition over the columns of a table.
 
     Raises UsageError for what is no condition, and for a column that there is not.
@@ -73,11 +82,11 @@ def condition_over(table: pd.DataFrame, text: str) -> Expression:
     return expression
 
 
-def _where(tree: Tree, condition: str) -> Mask:
+def _where(table: pd.DataFrame, condition: str) -> Mask:
     """Of each sample whether a condition over its parameters holds."""
-    expression = condition_over(tree.samples, condition)
+    expression = _condition_over(table, condition)
     try:
-        rows = tree.samples[sorted(expression.names)].to_dict("records")
+        rows = table[sorted(expression.names)].to_dict("records")
         return np.array([bool(expression.holds(row)) for row in rows], dtype=bool)
     except ExpressionError as error:
         raise UsageError(str(error)) from None

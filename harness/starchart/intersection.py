@@ -51,6 +51,13 @@ def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
     return table
 
 
+def count_below(limits: Sequence[tuple[Tree, float]]) -> int | None:
+    """How many of the first tree's samples keep all limits themselves; None where its table lacks
+    a target."""
+    kept = _kept(limits, limits[0][0].samples)
+    return None if kept is None else int(kept.sum())
+
+
 def _met(limits: Sequence[tuple[Tree, float]]) -> list[tuple[Box, tuple[Node, ...]]]:
     """The boxes, each with the leaf of every tree that it lies in."""
     known: dict[str, dict[Value, None]] = {}

@@ -27,8 +27,8 @@ class Predictor(Protocol):
 @dataclass(frozen=True)
 class Accuracy:
     """`r2` is 1 - SSE / the SSE of the mean of all; `error` the spread of |predicted - actual| /
-    actual where that is not 0; both over all samples, each predicted by a model that had not seen
-    it."""
+    actual where that is not 0, of which each group counts once; both over all samples, each
+    predicted by a model that had not seen it."""
 
     r2: float
     error: Spread
@@ -53,7 +53,8 @@ def cross_validate(
     rows = table[np.isfinite(numbers(table[target]))]
     if len(rows) < 2:
         raise UsageError(f"two samples with a {target} are needed to judge, there are {len(rows)}")
-    parts = folds_of(len(rows), folds, seed, rows[groups].tolist() if groups else None)
+    members = rows[groups].tolist() if groups else None
+    parts = folds_of(len(rows), folds, seed, members)
     if len(parts) < 2:
         raise UsageError(f"all samples are of one {groups}: none can be held out")
     actual, predicted = numbers(rows[target]), np.empty(len(rows))
@@ -63,4 +64,4 @@ def cross_validate(
         predicted[unseen] = learn(rows.iloc[known]).predict(rows.iloc[unseen])
     errors, deviations = predicted - actual, actual - actual.mean()
     r2 = 1 - float(errors @ errors) / float(deviations @ deviations)
-    return Accuracy(r2, relative_errors(predicted, actual), len(parts))
+    return Accuracy(r2, relative_errors(predicted, actual, members), len(parts))

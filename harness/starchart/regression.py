@@ -134,11 +134,16 @@ def spread(errors: Array) -> Spread:
     )
 
 
-def relative_errors(predicted: Array, actual: Array) -> Spread:
+def relative_errors(predicted: Array, actual: Array, groups: Sequence[Any] | None = None) -> Spread:
     """The spread of |predicted - actual| / actual, of one or more that are not 0: what is 0 has no
-    relative error, and counts not."""
+    relative error, and counts not. Rows of one group count as one, with their mean error."""
     known = actual != 0
-    return spread(np.abs(predicted[known] - actual[known]) / np.abs(actual[known]))
+    errors = np.abs(predicted[known] - actual[known]) / np.abs(actual[known])
+    if groups is not None:
+        inside = [name for name, is_known in zip(groups, known, strict=True) if is_known]
+        _, members = np.unique(np.asarray(inside, dtype=str), return_inverse=True)
+        errors = np.bincount(members, errors) / np.bincount(members)
+    return spread(errors)
 
 
 Fold = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from harness.starchart.growing import Node, Tree
@@ -60,7 +61,13 @@ def _lines(node: Node, indent: str, depth: float) -> Iterator[str]:
         yield from _lines(side, indent + "    ", depth - 1)
 
 
+def percent(share: float) -> str:
+    """A share with three significant digits and no exponent: `92.6%`, `0.00091%`."""
+    rounded = Decimal(f"{100 * share:.3g}").normalize()
+    return f"{rounded:f}%"
+
+
 def _part(node: Node) -> str:
     split = node.split
-    told = f", split on {split.parameter}: {split.gain:.1%}" if split else ""
+    told = f", split on {split.parameter}: {percent(split.gain)}" if split else ""
     return f"{node.mean:.4g} ({node.count}{told})"
