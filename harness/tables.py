@@ -219,15 +219,17 @@ def results_of(store: Store, key: Key, place: str) -> Results | None:
 
 
 def read_results(
-    places: Sequence[str], space: str | None = None, all_campaigns: bool = False
+    places: str | Sequence[str], space: str | None = None, all_campaigns: bool = False
 ) -> list[Results]:
-    """What databases hold, one Results for what may be compared, the last worked on first.
+    """What a database, or several, hold: one Results for what may be compared, the last worked on
+    first.
 
     Measurements of one campaign that stand in several databases are one Results, each counted
     once. Without `all_campaigns` only the last campaign of each space, program and environment.
 
     Raises UsageError where nothing is left.
     """
+    places = [places] if isinstance(places, str) else places
     found: dict[tuple[Key, str], list[Results]] = {}
     held: set[str] = set()
     for place in places:

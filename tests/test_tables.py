@@ -97,7 +97,7 @@ def test_the_devices_numbers_are_kept_with_what_was_measured(
     text = SPACE.replace("NAME", "small").replace("n * 16", "n * 8 * compute_units")
     with opened(make_spec(tmp_path, text), tmp_path / "r.db", measurer) as (campaign, _):
         campaign.run()
-    found = the_one(read_results([str(tmp_path / "r.db")]))
+    found = the_one(read_results(str(tmp_path / "r.db")))
     assert found.limits == limits.names()
     assert found.matrix().applies.tolist() == results.matrix().applies.tolist()
     assert not found.matrix().applies.all()
