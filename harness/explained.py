@@ -201,7 +201,7 @@ def _importance_lines(told: Explanation) -> Iterator[str]:
     tree = told.tree
     yield (
         f"What {tree.target} depends on, by a tree of parameters and inputs (Starchart) over "
-        f"{len(tree.samples):,} samples{_shared(told)}, {_drawn(told)}:"
+        f"{len(tree.samples):,} samples{shared_told(told)}, {_drawn(told)}:"
     )
     yield f"    {_shares(tree)}"
 
@@ -218,7 +218,8 @@ def _lines(told: Explanation, args: argparse.Namespace) -> Iterator[str]:
         yield from (f"    {line}" for line in describe(told.tree, args.tree))
 
 
-def _shared(told: Explanation) -> str:
+def shared_told(told: Explanation) -> str:
+    """How many samples were measured, where some share a measurement, in brackets."""
     shared = len(told.tree.samples) - told.measurements
     if not shared:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -13,7 +13,7 @@ from harness.command import run_command
 from harness.errors import UsageError
 from harness.recordings.mapped_csv import mapping_beside, write_csv, write_mapping
 from harness.recordings.t4 import write_t4
-from harness.records import Measurement
+from harness.records import Measurement, Value
 from harness.results import (
     SEARCHED,
     Campaign,
@@ -52,14 +52,15 @@ def _export(args: argparse.Namespace) -> int:
     if place == sqlite_path(args.database):
         raise UsageError(f"{place} is the database itself; give another --output")
     name, where = campaign.space_name, campaign.environment
+    default = _default(campaign, measurements)
     if args.format == "t4":
-        _write(place, lambda file: write_t4(file, name, where, measurements))
+        _write(place, lambda file: write_t4(file, name, where, default, measurements))
     else:
         mapping = mapping_beside(place)
         if mapping == place:
             raise UsageError(f"{place}: its mapping would be written there as well; end it in .csv")
         _write(place, lambda file: write_csv(file, measurements))
-        _write(mapping, lambda file: write_mapping(file, name, where.device, measurements))
+        _write(mapping, lambda file: write_mapping(file, name, where, default, measurements))
     shared = sum(m.shared_with is not None for m in measurements)
     told = f", {shared:,} of them shared by equal machine code" if shared else ""
     print(f"{place}: {len(measurements):,} measurements of {name} on {where}{told}")
@@ -85,6 +86,13 @@ def _read(database: str, space: str | None) -> tuple[Campaign, list[Measurement]
         last = sorted(rows[-1].measurement.config)
         latest = {key: m for key, m in latest.items() if sorted(key[1]) == last}
     return chosen, list(latest.values())
+
+
+def _default(campaign: Campaign, measurements: Sequence[Measurement]) -> Mapping[str, Value]:
+    """The space's default, without the flags of other compilers; nothing where parameters were
+    measured that the space no longer has."""
+    names, default = list(measurements[0].config), campaign.default
+    return {name: default[name] for name in names} if set(names) <= set(default) else {}
 
 
 def _default_output(database: str, name: str, format_: str) -> Path:

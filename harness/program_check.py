@@ -34,11 +34,21 @@ def try_program(console: Console, spec: Spec, sample: int, seed: int) -> bool:
         print_notices(console, spec)
         given = min(spec.inputs, key=_size)
         space = Space.of(spec, given, measurer.limits, measurer.compiler)
-        print_line(console, f"  built with {measurer.environment.compiler}")
+        print_line(console, f"  built with {measurer.environment.compiler}{_hint(spec)}")
         is_well = _tried(console, measurer, space, given)
         if sample:
             _build_others(console, measurer, space, given, sample, seed)
         return is_well
+
+
+def _hint(spec: Spec) -> str:
+    """What to do where the first word of the build is not the compiler."""
+    if spec.program is None or not spec.program.build or spec.program.version is not None:
+        return ""
+    return (
+        "; when that file or its version changes, all is built anew. Where it starts another "
+        "compiler, as env, a wrapper or a shell does, let `version:` tell of that one"
+    )
 
 
 def _tried(console: Console, measurer: CommandMeasurer, space: Space, given: Input) -> bool:

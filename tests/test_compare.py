@@ -64,21 +64,29 @@ def tuned(
     space: str = SPACE,
     searched: Sequence[int] = (16, 64),
     finals: Sequence[int] = (16, 64),
+    left_out: Mapping[int, str] | None = None,
 ) -> str:
-    """A database with a search and finals; of another function it is another program."""
+    """A database with a search and finals, and the command that asked for all inputs; of another
+    function it is another program."""
     spec = make_spec(folder, space)
     if spec.program is None:
         spec = dataclasses.replace(spec, functions=(function,))
-    device = Device(seed, slower or {})
+    device, left = Device(seed, slower or {}), left_out or {}
+    reasons = {g: left[int(str(g["n"]))] for g in spec.inputs if int(str(g["n"])) in left}
     with opened(folder / name) as store:
+        command = store.begin_command(spec, environment, 1)
         for number, given in enumerate(spec.inputs):
             plan = make_plan(given, spec=spec, environment=environment)
             search = begin_search(store, plan, tuning_run_id=number)
+            if given in reasons:
+                store.end_run(search.run_id, "interrupted")
+                continue
             for block in searched:
                 search.test(device.measure(given, block))
             last = [m for block in finals if (m := device.measure(given, block)).timing]
             store.add_finals(search.run_id, plan, last)
             store.end_run(search.run_id, "complete")
+        store.end_command(command, reasons, {})
     return str(folder / name)
 
 
@@ -200,6 +208,60 @@ def test_an_input_that_works_no_more_is_a_regression(base: str, tmp_path: Path) 
     assert run(broken, base, folder=tmp_path)[0] == 0  # it was mended
 
 
+WHY = "the default configuration (BLOCK=64) does not work: wrong_result: exit status 5"
+
+
+@pytest.mark.parametrize("broken", [(8,), (8, 16, 32, 64)])
+def test_an_input_that_the_last_command_left_out_works_no_more(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: Sequence[int]
+) -> None:
+    left_out = dict.fromkeys(broken, f"left out: {WHY}")
+    place = tuned(tmp_path, "now.db", seed=5, function="edited", left_out=left_out)
+    junit = tmp_path / "j.xml"
+    words = (base, place, "--github", "--junit", str(junit))
+    for more in ((), ("--space", "small")):
+        status, data = run(*words, *more, folder=tmp_path)
+        assert status == 1
+        assert data["counts"]["works no more"] == 2 * len(broken)
+        assert {n for n, verdict in verdicts(data).items() if verdict == "works no more"} == {
+            *broken
+        }
+        assert data["comparisons"][0]["notes"] == [WHY]
+    failures = ET.fromstring(junit.read_text()).findall("testsuite/testcase/failure")
+    assert [WHY in str(failure.text) for failure in failures] == [True] * 2 * len(broken)
+    assert f"::error title=small%3A {2 * len(broken)} regressions::n=8: best works no more" in (
+        capsys.readouterr().out
+    )
+    status, data = run(place, base, folder=tmp_path)
+    assert (status, data["counts"]["works now"]) == (0, 2 * len(broken))
+
+
+def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base: str, tmp_path: Path) -> None:
+    why = "left out: the default does not work: crashed: it died of SIGSEGV"
+    place = tuned(tmp_path, "now.db", seed=5, left_out={8: why})
+    status, data = run(base, place, "--of", "default", folder=tmp_path)
+    told = f"{why.removeprefix('left out: ')} (may be chance)"
+    assert (status, data["comparisons"][0]["notes"]) == (1, [told])
+
+
+def test_what_no_command_asked_for_or_had_time_for_is_not_compared(
+    base: str, tmp_path: Path
+) -> None:
+    left_out = {8: "not measured: the time was up", 16: f"left out: {WHY}"}
+    place = tuned(tmp_path, "now.db", seed=5, left_out=left_out)
+    tamper(Path(place), 'UPDATE commands SET inputs = \'[{"n": 8}, {"n": 64}]\'')
+    status, data = run(base, place, folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"within noise": 4, "not compared": 2})
+
+
+def test_what_a_later_command_measured_again_works(base: str, tmp_path: Path) -> None:
+    tuned(tmp_path, "now.db", seed=5, left_out={8: f"left out: {WHY}"})
+    place = tuned(tmp_path, "now.db", seed=6)
+    tamper(Path(place), "UPDATE commands SET started_at = '2000' WHERE id = 1")
+    status, data = run(base, place, folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"within noise": 8})
+
+
 def test_annotations_name_the_source_and_escape_what_github_would_read(
     base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -299,12 +361,51 @@ def test_exported_results_are_compared_on_an_assumed_noise(
     assert "do not tell of which sources they are" in capsys.readouterr().err
     both = str(tmp_path / "slower.t4.json")
     assert export([slower, "--output", both]) == 0
-    status, data = run(exported, both, "--run-noise", "4%", folder=tmp_path)
-    assert (status, data["counts"]) == (0, {"within noise": 4})
+    status, data = run(exported, both, "--run-noise", "4%", "--github", folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"within noise": 8})
     text = " ".join(capsys.readouterr().out.split())
     assert "noise of 1.040x between runs is assumed" in text
     assert data["upper_limit"] > 1.1
     assert "find smaller ones, tune both sides again with --fresh and more --repeats" in text
+    missed = f"slowdowns of up to {data['upper_limit']:.3f}x could have been missed"
+    assert f"::notice title=no performance regression found%2C {missed}::8 within noise" in text
+
+
+@pytest.mark.parametrize("ending", ["t4.json", "csv"])
+def test_exports_tell_their_environment_and_default_and_older_ones_that_they_do_not(
+    base: str, tmp_path: Path, ending: str
+) -> None:
+    def exported(place: str) -> str:
+        made, format_ = place.replace(".db", f".{ending}"), ending.partition(".")[0]
+        assert export([place, "--format", format_, "--output", made]) == 0
+        return made
+
+    one = exported(tuned(tmp_path, "one.db", seed=1))
+    long = dataclasses.replace(ENVIRONMENT, compiler="another compiler" * 20)
+    other = exported(tuned(tmp_path, "other.db", seed=2, environment=long))
+    assert run(base, one, "--of", "default", folder=tmp_path)[1]["counts"] == {"within noise": 4}
+    status, data = run(one, other, folder=tmp_path)
+    assert status == 2
+    assert f"compiler: a compiler -> {long.compiler}" in data["error"]
+
+    told = Path(one.replace(".csv", ".yaml"))
+    text = re.sub(r'"?\bcompiler"?: "[^"]*",?', "", told.read_text())
+    told.write_text(re.sub(r',? ?"?\bdefault"?: \{.*?\}', "", text))
+    status, data = run(one, other, "--of", "both", folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"within noise": 4})
+    assert "small: BASE does not tell its compiler: it may differ" in data["notes"]
+    assert "small: BASE does not tell of its default" in data["notes"]
+    status, data = run(one, other, "--of", "default", folder=tmp_path)
+    assert status == 2
+    assert "export again, or give the databases" in data["error"]
+
+
+def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> None:
+    sides = [tuned(tmp_path, f"{k}.db", k, searched=(64,), finals=(64,)) for k in (1, 2)]
+    for one, other in (sides, sides[:1] * 2):
+        data = run(one, other, folder=tmp_path)[1]
+        told = [(c["of"], c["notes"]) for c in data["comparisons"]]
+        assert told == [("best", ["the default is the best"])] * 4
 
 
 def test_results_of_other_sources_than_the_space_has_now_are_refused(

@@ -24,7 +24,7 @@ from harness.report import figures, plots, write_report
 from harness.report.__main__ import main
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of
-from harness.report.reproducing import commands, when
+from harness.report.reproducing import Origin, commands, when
 from harness.report.sections import sections
 from harness.tables import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
@@ -166,6 +166,11 @@ def test_the_commands_are_those_of_the_runs(results: Results) -> None:
     args = make_parser().parse_args(shlex.split(searches[0])[3:])
     assert (args.technique, args.seed, args.test_limit) == (["AUCBanditMetaTechniqueA"], 0, 40)
     assert (args.backend, args.fresh) == ("opencl", True)
+    assert str(args.space) == "SPACE.yaml", "a database does not know where the file is"
+    origin = Origin("my/base.yaml", "n > 7", frozenset(results.measured))
+    line = next(commands(found, origin))
+    assert shlex.split(line)[3] == "my/base.yaml"
+    assert "--inputs 'n > 7'" in line
     assert [given for given in results.measured if Expression(args.inputs).holds(given)] == list(
         results.measured
     )

@@ -10,7 +10,8 @@ import pytest
 
 from harness.campaign.state import State
 from harness.errors import HostModuleError
-from harness.records import Config, Input
+from harness.records import Config, DeviceLimits, Input
+from harness.report import write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of
 from harness.results import Run
@@ -155,6 +156,18 @@ def test_an_input_with_nothing_legal_is_told_wherever_it_stands_and_not_forgotte
     assert not_measured(read(tmp_path)) == {empty: ILLEGAL}
     tune(spec, tmp_path, empty)
     assert not not_measured(read(tmp_path))
+
+
+def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path: Path) -> None:
+    spec, inputs = three(tmp_path)
+    measurer = FormulaMeasurer()
+    measurer.tell_limits(DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, 1, 1))
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        campaign.run()
+    results = read(tmp_path)
+    assert set(not_measured(results)) == set(inputs)
+    write_report(tmp_path / "r.html", [results])
+    assert "no configuration is legal on this device" in (tmp_path / "r.html").read_text()
 
 
 def test_a_broken_host_module_is_the_reason_that_is_told(tmp_path: Path) -> None:

@@ -137,10 +137,16 @@ def test_two_techniques_take_turns(replayed: list[str]) -> None:
     assert {"PureRandom", "UniformGreedyMutation05"} <= asked
 
 
-def test_stop_after_ends_in_time(replayed: list[str]) -> None:
+def test_what_had_no_time_to_measure_anything_ends_in_time_and_is_no_success(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     started = time.monotonic()
-    assert tune.main([*replayed, "--stop-after", "0.001"]) == 0
+    assert tune.main([*replayed, "--max-time", "0.001"]) == 1
     assert time.monotonic() - started < 10
+    told = capsys.readouterr().out
+    assert "Nothing was measured: the time was up" in told
+    assert told.rstrip().endswith("--test-limit 20 --max-time 60")
+    assert "Mend" not in told
     assert _rows(replayed, "select distinct state from runs") == [("interrupted",)]
 
 
@@ -360,6 +366,34 @@ def test_nothing_is_written_into_the_working_folder(
     monkeypatch.chdir(empty)
     assert tune.main(replayed) == 0
     assert list(empty.iterdir()) == []
+
+
+BROKEN_PROGRAM = """\
+name: broken
+program: {sources: [main.sh], run: [sh, "{source}", "{A}", "{n}"], time: wall}
+parameters: {A: {values: [1, 2], default: 1}}
+inputs: {features: [n], values: [{n: 1}, {n: 2}]}
+"""
+
+
+def test_a_program_that_does_not_work_fails_and_its_page_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "main.sh").write_text("exit 5")
+    space, page = tmp_path / "space.yaml", tmp_path / "r.html"
+    space.write_text(BROKEN_PROGRAM)
+    page.write_text("of another day")
+    words = [str(space), "--database", str(tmp_path / "r.db"), "--inputs", "n > 0"]
+    assert tune.main([*words, "--report", str(page)]) == 1
+    told = page.read_text()
+    assert "Nothing was measured." in told
+    assert "ended with exit status 5" in told
+    assert f"harness.tune {space} --backend" in told
+    assert "--inputs &#39;n &gt; 0&#39;" in told
+    page.unlink()
+    page.mkdir()
+    assert tune.main([*words, "--report", str(page)]) == 1, "that it cannot be written is told"
+    assert f"error: {page} cannot be written" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- as a process of its own

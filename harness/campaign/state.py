@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from harness.analysis import fastest
+from harness.environment import notes
 from harness.errors import HostModuleError
 from harness.progress import Display
 from harness.recordings.recorded import Recorded
 from harness.records import Config, Input, Measurement, Outcome
-from harness.results import RunPlan, Store, Stored
+from harness.results import LEFT_OUT, RunPlan, Store, Stored
 from harness.search import SearchOptions
 from harness.space import Space
 from harness.spec import Spec
@@ -117,14 +118,17 @@ class State:
             yield
         except HostModuleError as error:
             self.store.session.rollback()
-            self.left_out[given] = f"left out: {error}"
+            self.left_out[given] = f"{LEFT_OUT}{error}"
             self.display.warn(f"({given}) is left out: {error}")
 
     def is_empty(self, given: Input) -> bool:
-        """Whether nothing is legal; why is then noted."""
+        """Whether nothing is legal; why is then noted, with a run that nothing was searched in:
+        without one a program that has no legal configuration at all would not be known."""
         space = self.space(given)
         if space.count == 0:
             where = "in the recording" if self.measurer.is_replay else "on this device"
             reason = space.why_illegal(space.default)
             self.left_out[given] = f"no configuration is legal {where}; the default: {reason}"
+            run = self.store.begin_run(self.plan(given), notes(), ())
+            self.store.end_run(run.id, "complete")
         return space.count == 0

@@ -27,6 +27,11 @@ class Ending(str, Enum):
         return self.value
 
 
+BOTH = "the default is the best"
+"""Of a row that stands for both, which are one measurement on each side, and one test."""
+
+_CHANCE = (Outcome.TIMEOUT, Outcome.CRASHED)
+_MOST_REASON = 600  # characters: a default of many parameters stands before what went wrong
 REGRESSIONS = (Verdict.SLOWER, Ending.BROKEN)
 
 
@@ -117,9 +122,10 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
     fresh = {row.kernel for row, _ in drafts if row.verdict not in (Ending.SAME, Ending.MISSING)}
     check_last(base, candidate, matched, fresh)
     if all(row.verdict is Ending.MISSING for row, _ in drafts):
-        raise UsageError(
-            "BASE and CANDIDATE have no input in common that works; tune the same inputs in both"
-        )
+        lost = [note for pair in matched for note in _without_default(*pair, rules.of)]
+        advice = "export again, or give the databases" if lost else "tune the same inputs in both"
+        told = "BASE and CANDIDATE have no input in common that works"
+        raise UsageError("; ".join([told, *lost, advice]))
     rows, notes = list(_judged(drafts, rules)), list(matching_notes(base, candidate, matched))
     spreads = [spread for _, spread in drafts if spread]
     if spreads and not any(spread.freedom for spread in spreads):
@@ -127,7 +133,16 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
             f"nothing was measured at two moments: noise of {1 + rules.run_noise:.3f}x between "
             "runs is assumed (--run-noise)"
         )
+    notes += [note for pair in matched for note in _without_default(*pair, rules.of)]
     return Comparison(rows, rules, tuple(notes))
+
+
+def _without_default(base: Held, candidate: Held, of: Sequence[str]) -> Iterator[str]:
+    """Which side has no default to compare, where it is asked for."""
+    for side, held in (("BASE", base), ("CANDIDATE", candidate)):
+        found = held.inputs.values()
+        if "default" in of and found and not any("default" in one.measured for one in found):
+            yield f"{held.kernel}: {side} does not tell of its default"
 
 
 Draft = tuple[Row, "Spread | None"]
@@ -139,16 +154,55 @@ def _drafts(base: Held, candidate: Held, of: Sequence[str]) -> Iterator[Draft]:
     for given in dict.fromkeys([*base.inputs, *candidate.inputs]):
         row = dataclasses.replace(blank, given=given)
         old, new = base.inputs.get(given), candidate.inputs.get(given)
-        if old is None or new is None:
+        was_broken, is_broken = given in base.broken, given in candidate.broken
+        if old is not None and is_broken and not was_broken:
+            yield from _of_broken(row, old, candidate.broken[given], of)
+        elif old is not None and new is not None:
+            yield from _of_input(row, old, new, of)
+        elif was_broken and new is not None:
+            yield from _of_mended(row, new, base.broken[given], of)
+        else:
             why = f"measured only in {'BASE' if new is None else 'CANDIDATE'}"
             yield dataclasses.replace(row, notes=(why,)), None
-        else:
-            yield from _of_input(row, old, new, of)
+
+
+def _of_broken(row: Row, old: Found, why: str, of: Sequence[str]) -> Iterator[Draft]:
+    """An input that CANDIDATE could not measure."""
+    found = [
+        dataclasses.replace(row, of=what, base=base, verdict=Ending.BROKEN, notes=(_reason(why),))
+        for what, base in _working(old, of)
+    ]
+    missing = dataclasses.replace(row, notes=("works neither in BASE nor in CANDIDATE",))
+    yield from ((one, None) for one in found or [missing])
+
+
+def _of_mended(row: Row, new: Found, why: str, of: Sequence[str]) -> Iterator[Draft]:
+    """An input that BASE could not measure."""
+    for what, measured in _working(new, of):
+        mended = dataclasses.replace(row, of=what, candidate=measured, verdict=Ending.MENDED)
+        yield dataclasses.replace(mended, notes=(_reason(why),)), None
+
+
+def _working(found: Found, of: Sequence[str]) -> Iterator[tuple[str, Measurement]]:
+    """What is looked at of an input and works."""
+    for what in of:
+        measured = found.measured.get(what)
+        if measured is not None and measured.timing:
+            yield what, measured
+
+
+def _reason(why: str) -> str:
+    """Why an input did not work, as a command told it: `outcome: message` at its end."""
+    is_chance = any(f": {outcome}: " in why for outcome in _CHANCE)
+    return f"{why[:_MOST_REASON]}{' (may be chance)' if is_chance else ''}"
 
 
 def _of_input(row: Row, old: Found, new: Found, of: Sequence[str]) -> Iterator[Draft]:
     spread = spread_of([tuple(one.values()) for one in joined([*old.groups, *new.groups])])
     told: set[tuple[int, int]] = set()
+    is_both = len(of) > 1 and all(
+        side.measured.get("best") is side.measured.get("default") for side in (old, new)
+    )
     for what in of:
         base, candidate = old.measured.get(what), new.measured.get(what)
         lacking = [base, candidate].count(None)
@@ -162,6 +216,8 @@ def _of_input(row: Row, old: Found, new: Found, of: Sequence[str]) -> Iterator[D
             verdict = Ending.SAME
         if verdict is Verdict.WITHIN_NOISE:
             notes = tuple(_notes_on(what, old, new))
+        notes = (BOTH, *notes) if is_both else notes
+        if verdict is Verdict.WITHIN_NOISE:
             yield dataclasses.replace(found, verdict=verdict, notes=notes), spread
         else:
             yield dataclasses.replace(found, verdict=verdict, notes=notes), None
@@ -189,7 +245,7 @@ def _ended(
     if base.timing and candidate.timing:
         return Verdict.WITHIN_NOISE, ()
     failed = candidate if candidate.timing is None else base
-    chance = " (may be chance)" if failed.outcome in (Outcome.TIMEOUT, Outcome.CRASHED) else ""
+    chance = " (may be chance)" if failed.outcome in _CHANCE else ""
     why = (f"{failed.outcome}{chance}: {' '.join(failed.message.split())[:200]}",)
     if base.timing:
         return Ending.BROKEN, why
@@ -209,7 +265,8 @@ def _judged(drafts: Sequence[Draft], rules: Rules) -> Iterator[Row]:
             yield row
             continue
         change = next(changes)
-        notes = row.notes if change.verdict is not Verdict.WITHIN_NOISE else ()
+        is_clear = change.verdict is not Verdict.WITHIN_NOISE
+        notes = tuple(note for note in row.notes if is_clear or note == BOTH)
         yield dataclasses.replace(row, verdict=change.verdict, change=change, notes=notes)
 
 

@@ -54,6 +54,15 @@ def _differences(base: Held, candidate: Held) -> Mapping[str, tuple[str, str]]:
     return {n: (a, b) for n, (a, b) in told.items() if a != b and UNKNOWN not in (a, b)}
 
 
+def _unknown(base: Held, candidate: Held) -> Iterator[str]:
+    """What an export does not tell, so that a difference would not show."""
+    names = [f.name for f in dataclasses.fields(Environment) if f.compare]
+    for side, held in (("BASE", base), ("CANDIDATE", candidate)):
+        lacking = [name for name in names if getattr(held.environment, name) == UNKNOWN]
+        if lacking:
+            yield f"{held.kernel}: {side} does not tell its {', '.join(lacking)}: it may differ"
+
+
 def _refusal(base: Held, candidate: Held) -> str:
     told = [f"    {n}: {a} -> {b}" for n, (a, b) in _differences(base, candidate).items()]
     return (
@@ -84,6 +93,7 @@ def matching_notes(
             told = ", ".join(f"{n} {b}" for n, (_, b) in _differences(there[0], held).items())
             yield f"only in CANDIDATE: {held.kernel} with {told}"
     for old, new in matched:
+        yield from _unknown(old, new)
         for name, (a, b) in _differences(old, new).items():
             yield f"{new.kernel}: {name} differs: {a} -> {b}"
         if old.program and new.program and old.program != new.program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,20 +11,22 @@ from pathlib import Path
 from harness.analysis import report_input
 from harness.comparing.statistics import mean_log
 from harness.errors import UsageError
-from harness.recordings.files import decoded, read_bounded
-from harness.recordings.kernel_tuner import parse_cache
 from harness.recordings.read import read_recorded
-from harness.recordings.recorded import Recorded
+from harness.recordings.recorded import FACTS, Recorded
 from harness.records import Config, Environment, Input, Measurement
 from harness.results import (
+    LEFT_OUT,
     Campaign,
+    Command,
     Row,
     campaigns,
+    read_commands,
     read_measurements,
     reading,
     shown_place,
     sqlite_path,
 )
+from harness.summary import NOT_MEASURED
 from harness.tables import Results
 
 UNKNOWN = "unknown"
@@ -55,12 +58,14 @@ class Found:
 @dataclass(frozen=True)
 class Held:
     """What one place holds of a kernel in one environment, as it was last tuned there. `program`
-    is the digest of its sources, None where that is not known."""
+    is the digest of its sources, None where that is not known. `broken` are the inputs that did not
+    work for the last command that asked for them, and why."""
 
     kernel: str
     environment: Environment
     program: str | None
     inputs: Mapping[Input, Found]
+    broken: Mapping[Input, str] = field(default_factory=dict)
 
 
 def read_held(
@@ -78,7 +83,14 @@ def read_held(
     with reading(place) as engine, engine.connect() as connection:
         there = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
         read = partial(read_measurements, connection)
-        held = [_of_campaigns(place, read, same) for same in _versions(there, programs or {})]
+        versions = _versions(there, programs or {})
+        held = [
+            dataclasses.replace(
+                _of_campaigns(place, read, same),
+                broken=_broken(read_commands(connection, same[0].key, same[0].space_name)),
+            )
+            for same in versions
+        ]
     lost = sorted(set(programs or {}) - {one.kernel for one in held})
     if lost:
         raise UsageError(
@@ -124,6 +136,21 @@ def _of_campaigns(place: str, read: Callable[..., list[Row]], same: Sequence[Cam
         for given in results.measured
     }
     return Held(last.space_name, last.environment, last.key.program_sha256, inputs)
+
+
+def _broken(commands: Iterable[Command]) -> dict[Input, str]:
+    """The inputs that the last command that asked for them left out for a reason of their own; one
+    whose turn did not come may work as well as ever."""
+    reasons = {
+        given: command.left_out.get(given, "")
+        for command in sorted(commands, key=lambda command: command.started_at)
+        for given in command.inputs
+    }
+    return {
+        given: why.removeprefix(LEFT_OUT)
+        for given, why in reasons.items()
+        if why and not why.startswith(NOT_MEASURED)
+    }
 
 
 def _occasions(rows: Iterable[Row], default: Config) -> Iterator[Row]:
@@ -174,7 +201,7 @@ def _of_recorded(path: Path, kernel: str | None, programs: Mapping[str, str]) ->
     if kernel not in (None, recorded.title):
         raise UsageError(f"{path}: holds {recorded.title}, nothing of {kernel}")
     inputs = {_named(recorded, given): _read(recorded, given) for given in recorded.tables}
-    return Held(recorded.title, _environment(path, recorded), None, inputs)
+    return Held(recorded.title, _environment(recorded), None, inputs)
 
 
 def _named(recorded: Recorded, given: Input) -> Input:
@@ -185,19 +212,16 @@ def _named(recorded: Recorded, given: Input) -> Input:
 
 def _read(recorded: Recorded, given: Input) -> Found:
     table = recorded.tables[given]
-    best = recorded.optimum(given) or recorded.measurement(given, 0)
+    measured = {"best": recorded.optimum(given) or recorded.measurement(given, 0)}
     tried = frozenset(recorded.config(table, row) for row in range(len(table)))
-    return Found({"best": best}, False, (), tried)
+    if recorded.default in tried:
+        default = recorded.measurements[given, recorded.default]
+        is_best = default.config == measured["best"].config
+        measured["default"] = measured["best"] if is_best else default
+    return Found(measured, False, (), tried)
 
 
-def _environment(path: Path, recorded: Recorded) -> Environment:
-    """As far as the file tells; T4 results, as we write them, tell all of it."""
-    metadata: object = None
-    if path.suffix != ".csv":
-        data, _ = parse_cache(path, decoded(path, read_bounded(path)))
-        metadata = data.get("metadata") if isinstance(data, dict) else None
-    told = metadata if isinstance(metadata, dict) else {}
-    names = ("platform", "driver", "compiler")
-    platform, driver, compiler = (str(told.get(name, UNKNOWN)) for name in names)
-    backend = str(told.get("compute_api", UNKNOWN)).lower()
+def _environment(recorded: Recorded) -> Environment:
+    """As far as the file tells; what we write tells all of it."""
+    backend, platform, driver, compiler = (recorded.facts.get(name, UNKNOWN) for name in FACTS)
     return Environment(backend, recorded.device, platform, driver, compiler)

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from harness.comparing.comparison import Comparison, Ending, Row
-from harness.comparing.telling import sentence, summary
+from harness.comparing.telling import LARGE, missed, sentence, summary
 from harness.records import Measurement
 
 VERSION = 1
@@ -150,7 +150,15 @@ def github(comparison: Comparison, files: Mapping[str, str]) -> Iterator[str]:
         title = f"{kernel}: {len(rows)} regression{'s' if len(rows) > 1 else ''}"
         yield _command("error", "\n".join(map(sentence, rows)), title, files.get(kernel))
     if not comparison.regressions:
-        yield _command("notice", summary(comparison), "no performance regression")
+        yield _command("notice", summary(comparison), _green(comparison))
+
+
+def _green(comparison: Comparison) -> str:
+    """A title that promises no more than was measured."""
+    limit = comparison.least_certain[1] if comparison.least_certain else 0.0
+    if limit <= LARGE:
+        return "no performance regression"
+    return f"no performance regression found, {missed(limit)}"
 
 
 def error_annotation(message: str) -> str:

@@ -113,9 +113,14 @@ def _missed(comparison: Comparison) -> Iterator[str]:
         yield "no slowdown could have been missed"
         return
     where = f"{row.kernel}, {row.given}, {row.of}"
-    yield f"slowdowns of up to {times(limit)} could have been missed ({where})"
+    yield f"{missed(limit)} ({where})"
     if limit > LARGE:
         yield _ADVICE
+
+
+def missed(limit: float) -> str:
+    """What the largest upper confidence limit of a ratio of times says."""
+    return f"slowdowns of up to {times(limit)} could have been missed"
 
 
 def sentence(row: Row) -> str:

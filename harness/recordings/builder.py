@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from harness.errors import RecordingError
-from harness.recordings.files import MAX_SHOWN, printable
+from harness.recordings.files import MAX_SHOWN, printable, printable_lines
 from harness.recordings.recorded import Places, Recorded, Table
-from harness.records import Input, Outcome, Value
+from harness.records import Config, Input, Outcome, Value
 from harness.spec import Parameter
 
 ColumnValues = Callable[[str, Sequence[Any]], Sequence[Value]]
@@ -99,8 +99,11 @@ class Builder:
         notes: Sequence[str] = (),
         warnings: Sequence[str] = (),
         orders: Mapping[str, Sequence[Value]] | None = None,
+        facts: Mapping[str, str] | None = None,
+        default: Mapping[str, Value] | None = None,
     ) -> Recorded:
-        """The recording; `orders` has the values of parameters in the order that was told.
+        """The recording; `orders` has the values of parameters in the order that was told. For
+        `facts` and `default` see Recorded.
 
         Raises RecordingError where nothing was added, or a column cannot be understood.
         """
@@ -126,6 +129,8 @@ class Builder:
             tables=tables,
             notes=tuple(notes),
             warnings=tuple(warnings),
+            facts={name: printable_lines(text) for name, text in (facts or {}).items()},
+            default=Config(default) if default else None,
         )
 
     def _meant(self, values: ColumnValues) -> list[list[Value]]:

@@ -34,8 +34,8 @@ from harness.recordings.files import (
 )
 from harness.recordings.left_out import LeftOut
 from harness.recordings.mapping import Columns, read_mapping
-from harness.recordings.recorded import Recorded
-from harness.records import Measurement, Outcome, Value, shown
+from harness.recordings.recorded import FACTS, Recorded
+from harness.records import Environment, Measurement, Outcome, Value, shown
 from harness.spec import Parameter
 
 KIND = "CSV"
@@ -72,6 +72,8 @@ def read_mapped_csv(path: Path, mapping: Path | None) -> Recorded:
         sha256=digest.hexdigest(),
         warnings=file.warnings(),
         orders=columns.parameters,
+        facts=columns.facts,
+        default=columns.default,
     )
 
 
@@ -238,14 +240,21 @@ def check_cells(measurements: Sequence[Measurement], parameters: Sequence[str]) 
 
 
 def write_mapping(
-    file: TextIO, name: str, device: str, measurements: Sequence[Measurement]
+    file: TextIO,
+    name: str,
+    where: Environment,
+    default: Mapping[str, Value],
+    measurements: Sequence[Measurement],
 ) -> None:
-    """The mapping of what `write_csv` writes; JSON, which YAML 1.2 contains."""
+    """The mapping of what `write_csv` writes; JSON, which YAML 1.2 contains. The `default` is
+    empty where it is not known."""
     parameters = {n: values_of(measurements, n) for n in measurements[0].config}
     told: Mapping[str, Any] = {
         "name": name,
-        "device": device,
+        "device": where.device,
+        **{fact: getattr(where, fact) for fact in FACTS},
         "parameters": parameters,
+        "default": dict(default),
         "features": list(measurements[0].input),
         "times": {"columns": ["time_s"], "unit": "s"},
         "outcome": {"column": "outcome", "message": "message"},

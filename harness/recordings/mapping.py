@@ -1,7 +1,7 @@
 """The file that says what the columns of a CSV recording are, in YAML:
 
 name: sgemm                      # may be left out, as may device, features, outcome and ignore
-device: GTX 680
+device: GTX 680                  # as may backend, platform, driver, compiler and default
 parameters: [MWG, NWG]           # or each with its values: {MWG: [16, 32], NWG: [16]}
 features: [m, n]
 times: {columns: [run 1, run 2], unit: ms}
@@ -12,17 +12,20 @@ ignore: [date]                   # columns that may differ between rows that are
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import SpecError
+from harness.recordings.recorded import FACTS
 from harness.recordings.t4 import UNITS
-from harness.records import Outcome, Value
+from harness.records import Config, Outcome, Value
 from harness.spec import Document, read_document
 
-_KEYS = ("name", "device", "parameters", "features", "times", "outcome", "ignore")
+_KEYS = (
+    *("name", "device", *FACTS, "parameters", "default", "features", "times", "outcome", "ignore"),
+)
 _TIMES_KEYS = ("columns", "unit", "least", "most")
 _OUTCOME_KEYS = ("column", "message", *(outcome.value for outcome in Outcome))
 OWN_WORDS: Mapping[str, Outcome] = {"": Outcome.OK, **{o.value: o for o in Outcome}}
@@ -33,7 +36,8 @@ OWN_WORDS: Mapping[str, Outcome] = {"": Outcome.OK, **{o.value: o for o in Outco
 class Columns:
     """What a mapping says. `parameters` has the values of a column, none where they are those
     that occur; `per_s` is how many of the unit of time make a second; a time that is not
-    between `least` and `most` says that the configuration failed."""
+    between `least` and `most` says that the configuration failed. For `facts` and `default` see
+    Recorded."""
 
     title: str
     device: str
@@ -47,6 +51,8 @@ class Columns:
     message: str | None
     words: Mapping[str, Outcome]
     ignored: tuple[str, ...]
+    facts: Mapping[str, str]
+    default: Mapping[str, Value]
 
     @property
     def used(self) -> list[str]:
@@ -86,10 +92,11 @@ class _Reader:
         unit = times.get("unit", "s")
         if not isinstance(unit, str) or unit not in UNITS:
             self._fault(("times", "unit"), f"the unit {unit!r} is unknown", UNITS)
+        parameters = self._parameters()
         return Columns(
             title=self._text((), self._data, "name") or "",
             device=self._text((), self._data, "device") or "unknown",
-            parameters=self._parameters(),
+            parameters=parameters,
             features=self._names(("features",), self._data.get("features", [])),
             times=self._names(("times", "columns"), times.get("columns", []), needed=True),
             per_s=UNITS.get(str(unit), 1.0),
@@ -99,6 +106,8 @@ class _Reader:
             message=self._text(("outcome",), outcome, "message"),
             words=self._words(outcome),
             ignored=self._names(("ignore",), self._data.get("ignore", [])),
+            facts={n: text for n in FACTS if (text := self._text((), self._data, n))},
+            default=self._default(parameters),
         )
 
     def _fault(self, place: Sequence[str | int], text: str, there: Sequence[str] | Any) -> None:
@@ -152,6 +161,17 @@ class _Reader:
             self._document.fault(("parameters",), "parameters names no column; name one or more")
         return {name: self._values(name, values) for name, values in found.items()}
 
+    def _default(self, parameters: Collection[str]) -> Mapping[str, Value]:
+        """A value of every parameter, or nothing."""
+        default = self._part("default")
+        try:
+            is_whole = set(Config(default)) in (set(), set(parameters))
+        except (TypeError, ValueError):
+            is_whole = False
+        if not is_whole:
+            self._document.fault(("default",), "default must have one value of every parameter")
+        return default if is_whole else {}
+
     def _values(self, name: str, values: Any) -> tuple[Value, ...]:
         kinds = (bool, int, float, str, type(None))
         if isinstance(values, list) and values and all(isinstance(v, kinds) for v in values):
@@ -170,6 +190,7 @@ class _Reader:
 
 
 _SHOWN = {
+    "default": "{MWG: 16, NWG: 16}",
     "times": "{columns: [run 1, run 2], unit: ms}",
     "outcome": "{column: status, ok: [passed], build_failed: [no compile]}",
 }

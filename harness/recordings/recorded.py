@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -53,6 +53,10 @@ class Table:
         return int(self.times_s.argmin()) if np.isfinite(self.times_s).any() else None
 
 
+FACTS = ("backend", "platform", "driver", "compiler")
+"""What a recording may tell of where it was measured, beside the device; as in an Environment."""
+
+
 def index_of(places: Places) -> dict[bytes, int]:
     """The row of each line of positions, by their bytes."""
     data, width = np.ascontiguousarray(places).tobytes(), places.shape[1] * places.itemsize
@@ -64,7 +68,9 @@ class Recorded:
     """A recording: parameters with their values in search order, and of each input a table.
 
     `kind` names the format, `sha256` identifies the content, `notes` say what a person has to
-    know of how it was read, `warnings` what may be wrong with it.
+    know of how it was read, `warnings` what may be wrong with it. `facts` are what else than the
+    device is told of where it was measured (FACTS); `default` is that of the space that was
+    tuned, where it is told.
     """
 
     path: Path
@@ -78,6 +84,8 @@ class Recorded:
     tables: Mapping[Input, Table]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    default: Config | None = None
 
     def config(self, table: Table, row: int) -> Config:
         """The configuration of a row."""

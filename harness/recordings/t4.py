@@ -1,7 +1,8 @@
 """T4, the autotuning community's format of results (JSON, schema versions 1.0.0 and 1.1.0).
 
 The schema has a place for neither inputs nor messages; what `harness.export` writes has them as
-further properties, `input`, `outcome` and `message`, which other readers pass over.
+further properties, `input`, `outcome` and `message`, and in the metadata `backend` and `default`,
+which other readers pass over.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from harness.errors import RecordingError
 from harness.recordings.builder import Builder
 from harness.recordings.files import is_list, kind_of, printable, printable_lines
 from harness.recordings.kernel_tuner import Ended, ended, plain_value, samples_of
-from harness.recordings.recorded import Recorded
+from harness.recordings.recorded import FACTS, Recorded
 from harness.records import Environment, Measurement, Outcome, Value
 
 KIND = "T4 results"
@@ -88,7 +89,27 @@ def read_t4(path: Path, data: Any, sha256: str) -> Recorded:
         kind=KIND,
         device=str(metadata.get("device", "unknown")),
         sha256=sha256,
+        facts=_facts(metadata),
+        default=_default(path, metadata, names),
     )
+
+
+def _facts(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """What is told of where it was measured; the backend of other writers is the interface."""
+    told = {name: metadata.get(name) for name in FACTS}
+    api = metadata.get("compute_api")
+    if told["backend"] is None and isinstance(api, str):
+        told["backend"] = api.lower()
+    return {name: text for name, text in told.items() if isinstance(text, str)}
+
+
+def _default(path: Path, metadata: Mapping[str, Any], names: Sequence[str]) -> dict[str, Value]:
+    """The default that is told; nothing where none is."""
+    try:
+        default = _part(metadata, "default", {})
+        return dict(zip(names, _values(default, names), strict=True)) if default else {}
+    except ValueError as error:
+        raise RecordingError(f"{path}: metadata: default: {error}") from None
 
 
 _NEEDED = object()
@@ -159,11 +180,16 @@ def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def write_t4(
-    file: TextIO, name: str, environment: Environment, measurements: Sequence[Measurement]
+    file: TextIO,
+    name: str,
+    environment: Environment,
+    default: Mapping[str, Value],
+    measurements: Sequence[Measurement],
 ) -> None:
-    """One result a line, times in seconds."""
-    metadata = {
+    """One result a line, times in seconds. The `default` is empty where it is not known."""
+    metadata: dict[str, Any] = {
         "kernel": name,
+        "backend": environment.backend,
         "platform": environment.platform,
         "device": environment.device,
         "driver": environment.driver,
@@ -171,6 +197,7 @@ def write_t4(
         "autotuner": "harness",
         "autotuner_version": __version__,
         "timeunit": "seconds",
+        "default": dict(default),
     }
     if environment.backend in _COMPUTE_API:
         metadata["compute_api"] = _COMPUTE_API[environment.backend]

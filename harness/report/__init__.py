@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
+    from harness.report.reproducing import Origin
     from harness.tables import Results
 
 
-def write_report(path: Path, found: Sequence[Results]) -> None:
-    """Write the page whole or not at all. Raises UsageError where nothing was measured, or that
+def write_report(path: Path, found: Sequence[Results], origin: Origin | None = None) -> None:
+    """Write the page whole or not at all. Raises UsageError where nothing was asked for, or that
     says why it cannot be written."""
     from harness.report.page import page  # here: it takes seconds to load
 
-    text = page(found, datetime.datetime.now(datetime.timezone.utc))
+    text = page(found, datetime.datetime.now(datetime.timezone.utc), origin)
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         aside.write_text(text, encoding="utf-8")

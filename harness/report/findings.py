@@ -11,6 +11,7 @@ from harness.effects import Effects, Trials, effects_on_time, trials
 from harness.errors import UsageError
 from harness.explanation import Explanation, explain, samples
 from harness.records import Config
+from harness.report.reproducing import Origin
 from harness.starchart import Target
 from harness.summary import input_reports
 from harness.tables import Results
@@ -21,11 +22,12 @@ class Findings:
     """What was found; each part is computed when it is first asked for."""
 
     results: Results
+    origin: Origin | None = None
 
     @property
     def default(self) -> Config:
         """What configurations are told beside."""
-        return self.results.default
+        return self.results.default or self.results.campaign.default
 
     @cached_property
     def reports(self) -> list[InputReport]:

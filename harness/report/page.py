@@ -14,6 +14,7 @@ from harness.display import noise_warning
 from harness.errors import UsageError
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
+from harness.report.reproducing import Origin
 from harness.report.sections import sections
 from harness.results import shown_place
 from harness.summary import NOT_MEASURED, not_measured, reservations, unfit_told
@@ -22,25 +23,26 @@ from harness.tables import Results
 _MOST_NAMED = 5  # inputs of a sentence; the first table has them all
 
 
-def page(found: Sequence[Results], when: datetime.datetime) -> str:
-    """The page, a part for each of what must not be mixed. Raises UsageError where nothing was
-    measured."""
-    parts = [_part(results) for results in found if results.measured]
+def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | None = None) -> str:
+    """The page, a part for each of what must not be mixed; of what could not be measured, why.
+    Raises UsageError where nothing was asked for."""
+    shown = [results for results in found if results.measured or not_measured(results)]
+    parts = [_part(Findings(results, origin)) for results in shown]
     if not parts:
         why = [sentence for results in found for sentence in unfit_told(results)]
         raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
     loader = jinja2.PackageLoader("harness.report")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
     return environment.get_template("report.html.j2").render(
-        title=", ".join(dict.fromkeys(results.campaign.space_name for results in found)),
+        title=", ".join(dict.fromkeys(results.campaign.space_name for results in shown)),
         parts=parts,
         when=when.strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
     )
 
 
-def _part(results: Results) -> dict[str, object]:
-    findings = Findings(results)
+def _part(findings: Findings) -> dict[str, object]:
+    results = findings.results
     return {
         "title": results.campaign.title or results.campaign.space_name,
         "verdict": list(_verdict(findings)),
@@ -52,6 +54,9 @@ def _part(results: Results) -> dict[str, object]:
 
 def _verdict(findings: Findings) -> Iterator[str]:
     """What came of it, a sentence each."""
+    if not findings.results.measured:
+        yield "Nothing was measured."
+        return
     gains = figures.speed_ups(findings.reports)
     if len(gains) == 1:
         one = gains[0]
@@ -91,15 +96,18 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
     asked = f" of {len(results.measured) + missing:,} that were asked for"
     # What a program runs with has no name: `command` would tell nothing.
     backend = "" if told.backend == "command" else f" ({told.backend})"
+    tried = [
+        ("configurations measured", counted),
+        ("distinct", figures.distinct_code(results)),
+        ("samples", f"{figures.sample_count(results):,}"),
+    ]
     return [
         ("space", f"{campaign.space_name} (program {campaign.key.program_sha256[:12]})"),
         ("device", f"{told.device}{backend}"),
         ("platform, driver", f"{told.platform}, {told.driver}"),
         ("compiler", told.compiler),
         ("inputs", f"{len(results.measured):,}{asked if missing else ''}"),
-        ("configurations measured", counted),
-        ("distinct", figures.distinct_code(results)),
-        ("samples", f"{figures.sample_count(results):,}"),
+        *(tried if results.measured else []),
         ("measured", reproducing.when(results.runs)),
         ("databases", ", ".join(map(shown_place, results.places))),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from harness.records import Input
 from harness.results import Run, shown_place
@@ -12,6 +13,16 @@ from harness.tables import Results
 from harness.validation import Part
 
 _LONGEST_CONDITION = 200  # characters of --inputs that a person still reads
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where results came from: the space's file, the condition on its inputs that was given, None
+    for all of them, and the inputs that it selects."""
+
+    space: str
+    condition: str | None
+    inputs: frozenset[Input]
 
 
 def when(runs: Sequence[Run]) -> str:
@@ -23,32 +34,36 @@ def when(runs: Sequence[Run]) -> str:
     return f"{first} UTC" if first == last else f"{first} to {last} UTC"
 
 
-def commands(results: Results) -> Iterator[str]:
+def commands(results: Results, origin: Origin | None = None) -> Iterator[str]:
     """The searches in their order, and what tells of them. Of recordings none: the same file
-    gives the same again."""
+    gives the same again. A database does not tell where a space's file is; the `origin` does."""
     name, places = results.campaign.space_name, list(map(shown_place, results.places))
     if results.campaign.environment.backend != "replay":
-        yield from _searches(results, name, places[0])
+        yield from _searches(results, places[0], origin)
     of_space = [*places, "--space", name]
     yield _command("analyse", *of_space)
     yield _command("dispatch", *of_space, "-o", "out/")
     yield _command("report", *of_space, "-o", f"{name}.html")
 
 
-def _searches(results: Results, name: str, place: str) -> Iterator[str]:
+def _searches(results: Results, place: str, origin: Origin | None) -> Iterator[str]:
     """A command for all runs of equal technique, seed and limit; the first begins anew."""
     groups: dict[tuple[str, ...], list[Input]] = {}
     for run in results.runs:
         groups.setdefault(tuple(_asked(run)), []).append(run.given)
-    start = [f"spaces/{name}.yaml", "--backend", results.campaign.environment.backend]
+    space = origin.space if origin else "SPACE.yaml"
+    start = [space, "--backend", results.campaign.environment.backend]
     for number, (words, asked_of) in enumerate(groups.items()):
         inputs = list(dict.fromkeys(asked_of))
         fresh = ["--fresh"] if number == 0 else []
-        condition = _condition(inputs)
-        is_short = len(condition) <= _LONGEST_CONDITION
-        if not is_short:
-            yield f"# on the {len(inputs)} inputs of the first table:"
-        where = ["--inputs", condition] if is_short else []
+        if origin is not None and origin.inputs == set(inputs):
+            condition = origin.condition
+        else:
+            condition = _condition(inputs)
+            if len(condition) > _LONGEST_CONDITION:
+                yield f"# on the {len(inputs)} inputs of the first table:"
+                condition = None
+        where = [] if condition is None else ["--inputs", condition]
         yield _command("tune", *start, *fresh, *words, *where, "--database", place)
 
 

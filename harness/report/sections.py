@@ -23,6 +23,7 @@ from harness.display import (
 )
 from harness.effects import causes, telling
 from harness.effects.telling import reduction_lines
+from harness.explained import shared_told
 from harness.records import Config
 from harness.report import figures, plots
 from harness.report.findings import Findings
@@ -57,15 +58,17 @@ class Section:
 def sections(findings: Findings) -> Iterator[Section | None]:
     """Each part; None for one that there is nothing to say of."""
     yield _winners(findings)
-    yield _boxes(findings)
-    yield _search(findings)
-    yield _distribution(findings)
-    yield from _across(findings)
-    yield _failures(findings)
-    yield _flags(findings)
-    yield from _explained(findings)
-    yield _noise(findings)
-    yield Section("commands", "To reproduce it", lines=tuple(commands(findings.results)))
+    if findings.results.measured:
+        yield _boxes(findings)
+        yield _search(findings)
+        yield _distribution(findings)
+        yield from _across(findings)
+        yield _failures(findings)
+        yield _flags(findings)
+        yield from _explained(findings)
+        yield _noise(findings)
+    lines = tuple(commands(findings.results, findings.origin))
+    yield Section("commands", "To reproduce it", lines=lines)
 
 
 # ---------------------------------------------------------------------------- the winners
@@ -246,7 +249,7 @@ def _explained(findings: Findings) -> Iterator[Section]:
         return
     drawn = "all" if told.unbiased == len(told.tree.samples) else f"{told.unbiased:,}"
     text = (
-        f"From {len(told.tree.samples):,} samples, {drawn} of them designed or drawn uniformly. "
+        f"From {len(told.tree.samples):,} samples{shared_told(told)}, {drawn} of them designed or drawn uniformly. "
         f"Such trees predict held-out samples with R2 {told.accuracy.r2:.3f} and a median error of "
         f"{told.accuracy.error.median:.1%}."
     )

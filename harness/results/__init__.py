@@ -1,6 +1,6 @@
 """The results database: plain tables, and the only SQL on them, beside OpenTuner's own."""
 
-from harness.results.commands import Command
+from harness.results.commands import LEFT_OUT, Command, read_commands
 from harness.results.connect import reading, writing
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
@@ -12,6 +12,7 @@ from harness.results.store import RunPlan, Store, Stored
 
 __all__ = [
     "EXHAUSTED",
+    "LEFT_OUT",
     "LIMITS",
     "REDUCED",
     "SEARCHED",
@@ -31,6 +32,7 @@ __all__ = [
     "last_turn",
     "merge_database",
     "read_campaign",
+    "read_commands",
     "read_measurements",
     "reading",
     "shown_place",

@@ -14,6 +14,10 @@ from harness.results.connect import has_table
 from harness.results.notes import check_printable, one_line
 from harness.results.read import Key, of_campaign, refusing_damage
 
+LEFT_OUT = "left out: "
+"""What the reason of an input whose data cannot be made, or whose default does not work, begins
+with."""
+
 
 @dataclass(frozen=True)
 class Command:

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -14,6 +13,7 @@ from rich.text import Text
 from harness.backends.replay import ReplayMeasurer, read_recording
 from harness.campaign import Campaign, Stages
 from harness.display import ProgressDisplay, make_console
+from harness.errors import HarnessError
 from harness.measurers import fitted_to, open_measurer
 from harness.recordings.campaign import RecordedCampaign, describe_recording
 from harness.recordings.recorded import Recorded
@@ -26,9 +26,12 @@ from harness.tune.asked import PREDICTED, Asked, read_asked
 from harness.tune.telling import campaign_results, next_step, print_across, print_result
 from harness.workers import Measurer
 
+FAILED = 1
+
 
 def tune(args: argparse.Namespace) -> int:
-    """Tune; returns the exit code: 1 where nothing worked on an input that was measured."""
+    """Tune; returns the exit code: FAILED where nothing worked on an input whose turn came, or
+    nothing was measured at all."""
     if args.list_techniques:
         print("\n".join(sorted([*techniques(), "auto", PREDICTED])))
         return 0
@@ -55,15 +58,17 @@ def tune(args: argparse.Namespace) -> int:
             _tell_teachers(campaign, asked, args.quiet, console)
             reports = campaign.run()
         print_result(console, campaign, reports, measurer)
-        if len(asked.spec.inputs) > 1 or asked.recorded is None:
+        is_measured = any(report.measured for report in reports)
+        if is_measured and (len(asked.spec.inputs) > 1 or asked.recorded is None):
             print_across(console, campaign, store, asked.place, args.space)
+        failed = [r for r in reports if not r.best and (r.measured or r.given in campaign.left_out)]
+        status = FAILED if failed or not is_measured else 0
         if args.report is not None:
-            _report(args.report, campaign, store, asked.place, console)
+            _report(args, campaign, store, asked.place, console, status)
         told = next_step(campaign, args, asked.place, reports)
         console.print(Text(told), soft_wrap=True)
         store.sessions.remove()
-    failed = [r for r in reports if r.best is None and (r.measured or r.given in campaign.left_out)]
-    return 1 if failed else 0
+    return status
 
 
 def _default(spec: Spec, measurer: Measurer) -> Config:
@@ -84,14 +89,29 @@ def _predicted(asked: Asked, measurer: Measurer, console: Console) -> tuple[Conf
     return () if order is None else order.configs[: max(1, asked.options.test_limit // 2)]
 
 
-def _report(path: Path, campaign: Campaign, store: Store, place: str, console: Console) -> None:
-    """The report of this campaign as a page."""
+def _report(
+    args: argparse.Namespace,
+    campaign: Campaign,
+    store: Store,
+    place: str,
+    console: Console,
+    status: int,
+) -> None:
+    """The report of this campaign as a page. That it cannot be written is the worst that is to be
+    told only where the tuning itself went well."""
     from harness.report import write_report  # here, since it loads what draws
+    from harness.report.reproducing import Origin
 
     results = campaign_results(campaign, store, place)
-    if results is not None:
-        write_report(path, [results])
-        console.print(Text(f"{path}: the report"), soft_wrap=True)
+    space = args.space and Origin(str(args.space), args.inputs, frozenset(campaign.spec.inputs))
+    try:
+        write_report(args.report, [] if results is None else [results], space)
+    except HarnessError as error:
+        if not status:
+            raise
+        console.print(Text(f"error: {error}"), soft_wrap=True)
+        return
+    console.print(Text(f"{args.report}: the report"), soft_wrap=True)
 
 
 def _tell_teachers(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:

@@ -20,10 +20,13 @@ from harness.options import kept_options
 from harness.recordings.campaign import RecordedCampaign
 from harness.records import Config
 from harness.results import Store, shown_place, sqlite_path
+from harness.search import Ended
 from harness.workers import Measurer
 
 if TYPE_CHECKING:
     from harness.tables import Results
+
+_LEAST_TIME_S = 60
 
 
 def print_result(
@@ -91,16 +94,31 @@ def next_step(
     shown = _shown(place)
     look = shlex.join(["python", "-m", "harness.analyse", shown])
     kept = f"Every sample is in {shown}; look again with: {look}"
+    command = ["python", "-m", "harness.tune"]
+    limit = args.test_limit or campaign.spec.search.test_limit
+    if not any(report.measured for report in reports) and not campaign.left_out:
+        longer = [*kept_options(args), "--test-limit", str(limit), "--max-time", _longer(args)]
+        told = shlex.join([*command, *longer])
+        return f"Nothing was measured: the time was up. With more of it: {told}"
     if not any(report.best for report in reports):
         return f"{kept}\nMend what the messages above name, then run the same command again."
     if all(report.is_exhausted for report in reports):
         return f"{kept}\nEvery legal configuration was measured: nothing is left to search."
-    command = ["python", "-m", "harness.tune"]
     if campaign.has_ended:
         other = [*command, *kept_options(args, with_technique=False), "--technique", "auto"]
         return f"{kept}\nThis sampling has ended. To search on: {shlex.join(other)}"
-    limit = args.test_limit or campaign.spec.search.test_limit
-    if args.stop_after is None:
-        limit *= 2  # the tests ran out, not the time
+    if not _is_time_up(campaign, args):
+        limit *= 2  # the tests ran out
     again = [*command, *kept_options(args), "--test-limit", str(limit)]
     return f"{kept}\nTo search on: {shlex.join(again)}"
+
+
+def _is_time_up(campaign: Campaign, args: argparse.Namespace) -> bool:
+    """Whether the time ran out before the tests did; of a sampling, whether it was bounded."""
+    ends = [found.ended for found in campaign.searched.values()]
+    return Ended.TIME in ends if ends else args.stop_after is not None
+
+
+def _longer(args: argparse.Namespace) -> str:
+    """Seconds in which something is measured."""
+    return f"{max(_LEAST_TIME_S, 10 * (args.stop_after or 0)):g}"

@@ -88,11 +88,10 @@ class Checker:
             )
         if raised is not None:
             raise WrongOutput(
-                f"wrong result: check() of {self._path.name} raised {type(raised).__name__}: "
-                f"{raised}"
+                f"check() of {self._path.name} raised {type(raised).__name__}: {raised}"
             )
         if isinstance(told, str):
-            raise WrongOutput(f"wrong result: {told or 'check() gave an empty text'}")
+            raise WrongOutput(told or "check() gave an empty text")
         if told is not None:
             raise HostModuleError(
                 f"{self._path}: check() must return None where the run is right, or a text that "

@@ -68,6 +68,10 @@ def reported_s(time: TimePattern | TimeField, written: Written) -> float:
         text = written.text(time.read)
     except WrongOutput as error:
         raise LaunchFailed(f"no time can be read: {error}") from None
+    return _told_s(time, text)
+
+
+def _told_s(time: TimePattern | TimeField, text: str) -> float:
     if isinstance(time, TimeField):
         return _number(_field(text, time.json_field), time.json_field) * SECONDS[time.unit]
     found = list(re.finditer(time.pattern, text, re.MULTILINE))
@@ -165,9 +169,13 @@ class Expected:
     time: TimeFrom
 
     def check(self, found: bytes) -> None:
-        """Raises WrongOutput."""
+        """Raises WrongOutput; and LaunchFailed where the output differs and tells no time, though
+        the one that is expected does."""
         if self.verify.dtype is None:
-            self._check_text(self._plain(found), self._plain(self.content))
+            here, there = self._plain(found), self._plain(self.content)
+            if _words(here) != _words(there):
+                self._require_time(found)
+            self._check_text(here, there)
         else:
             self._check_numbers(found, np.dtype(self.verify.dtype))
 
@@ -184,13 +192,23 @@ class Expected:
         """Whether there is nothing to compare."""
         return not (self.content if self.verify.dtype else self._plain(self.content).strip())
 
+    def _require_time(self, found: bytes) -> None:
+        if self.time is None or self.time.read != self.verify.output:
+            return
+        try:
+            _told_s(self.time, self.content.decode(errors="replace"))
+        except LaunchFailed:
+            return  # a file that a person wrote, without times
+        _told_s(self.time, found.decode(errors="replace"))
+
     def _plain(self, content: bytes) -> str:
         """The text without its time and without the lines to be ignored."""
         text = without_time(content.decode(errors="replace"), self.time, self.verify.output)
         if self.verify.ignore is None:
             return text
         ignored = re.compile(self.verify.ignore)
-        return "\n".join(line for line in text.splitlines() if not ignored.search(line))
+        # Blank, so that the others keep their numbers.
+        return "\n".join("" if ignored.search(line) else line for line in text.splitlines())
 
     def _check_text(self, found: str, expected: str) -> None:
         if found == expected:
@@ -198,7 +216,8 @@ class Expected:
         if _words(found) != _words(expected):
             raise WrongOutput(_first_difference(self.verify.output, found, expected))
         rtol, atol = self.verify.rtol or 0.0, self.verify.atol or 0.0
-        pairs = list(zip(_NUMBER.findall(found), _NUMBER.findall(expected), strict=True))
+        numbers = list(_NUMBER.finditer(found))
+        pairs = list(zip((n[0] for n in numbers), _NUMBER.findall(expected), strict=True))
         with localcontext(_UNBOUNDED):
             allowing = (Decimal(rtol), Decimal(atol))
             wrong = [w for k, pair in enumerate(pairs) for w in _wrong(k, *pair, *allowing)]
@@ -206,20 +225,21 @@ class Expected:
             _, place, got, want, allowed = max(wrong)
             name, count = self.verify.output, len(pairs)
             worst = WorstElement(name, (place,), got, want, allowed, len(wrong), count)
-            raise WrongOutput(f"wrong result: number {worst}", worst)
+            told = str(worst).removeprefix(f"{name}[{place}] ")
+            raise WrongOutput(f"{_place(found, numbers[place].end())} of {name} {told}", worst)
 
     def _check_numbers(self, found: bytes, dtype: np.dtype[Any]) -> None:
         name = self.verify.output
         if len(found) != len(self.content) or len(found) % dtype.itemsize:
             raise WrongOutput(
-                f"wrong result: {name} has {len(found):,} bytes, expected {len(self.content):,}, "
+                f"{name} has {len(found):,} bytes, expected {len(self.content):,}, "
                 f"of {dtype.itemsize} for each {dtype}"
             )
         got, want = np.frombuffer(found, dtype), np.frombuffer(self.content, dtype)
         tolerance = Tolerance(self.verify.rtol, self.verify.atol)
         verdict = verify({name: got}, {name: want}, tolerance)
         if verdict.worst is not None:
-            raise WrongOutput(f"wrong result: {verdict.worst}", verdict.worst)
+            raise WrongOutput(str(verdict.worst), verdict.worst)
 
 
 def _words(text: str) -> list[str]:
@@ -262,13 +282,19 @@ def _told(text: str) -> float:
 
 def _first_difference(name: str, found: str, expected: str) -> str:
     here, there = found.split(), expected.split()
-    for place, (got, want) in enumerate(zip(here, there, strict=False)):
-        if _words(got) != _words(want):
+    for got, want in zip(re.finditer(r"\S+", found), there, strict=False):
+        if _words(got[0]) != _words(want):
             return (
-                f"wrong result: word {place + 1:,} of {name} is `{_shortened(got)}`, "
+                f"{_place(found, got.end())} of {name} is `{_shortened(got[0])}`, "
                 f"expected `{_shortened(want)}`"
             )
-    return f"wrong result: {name} has {len(here):,} words, expected {len(there):,}"
+    return f"{name} has {len(here):,} words, expected {len(there):,}"
+
+
+def _place(text: str, end: int) -> str:
+    """Where the word stands that ends there, or has something in it that does."""
+    line = text.rfind("\n", 0, end) + 1
+    return f"line {text.count(chr(10), 0, end) + 1:,}, word {len(text[line:end].split()):,}"
 
 
 def _shortened(text: str) -> str:

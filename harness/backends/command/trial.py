@@ -176,7 +176,7 @@ class Trial:
             raise _Failed(Outcome.CRASHED, f"the program {ended.told}{said}")
         if ended.status != plan.verify.exit_status:
             expected = f", expected {plan.verify.exit_status}"
-            message = f"wrong result: the program {ended.told}{expected}{said}"
+            message = f"the program {ended.told}{expected}{said}"
             raise _Failed(Outcome.WRONG_RESULT, message)
         return ended
 
