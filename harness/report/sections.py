@@ -249,7 +249,8 @@ def _explained(findings: Findings) -> Iterator[Section]:
         return
     drawn = "all" if told.unbiased == len(told.tree.samples) else f"{told.unbiased:,}"
     text = (
-        f"From {len(told.tree.samples):,} samples{shared_told(told)}, {drawn} of them designed or drawn uniformly. "
+        f"From {len(told.tree.samples):,} samples{shared_told(told)}, {drawn} of them designed or "
+        "drawn uniformly. "
         f"Such trees predict held-out samples with R2 {told.accuracy.r2:.3f} and a median error of "
         f"{told.accuracy.error.median:.1%}."
     )
