@@ -111,15 +111,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     is_worth_it = found.gain(name).is_better
     if not is_worth_it and not args.force:
         static = found.matrix.candidates[learnt[name].portfolio[0]]
-        stays = " An earlier dispatcher stays there." if args.output.exists() else ""
-        console.print(
-            Text(
-                f"Nothing is written to {args.output}: what was learnt chooses no better than one "
-                f"configuration for all, ({static}). Tune more inputs, "
-                f"or write it all the same with --force.{stays}"
-            ),
-            soft_wrap=True,
-        )
+        console.print(Text(_refusal(args.output, static)), soft_wrap=True)
         return 1
     texts = results.constraints
     guards: dict[Config, tuple[str, ...]] = dict.fromkeys(found.matrix.candidates, texts)
@@ -127,14 +119,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     verdict = (*verdict_lines(found), "", sentence(found, name))
     count = len(found.matrix.features)
     if earlier is not None and earlier > count:
-        console.print(
-            Text(
-                f"This one has learnt from {counted(count, 'input')}; the one that it replaces in "
-                f"{args.output} had learnt from {earlier}."
-            ),
-            style="yellow",
-            soft_wrap=True,
-        )
+        console.print(Text(_loss(args.output, count, earlier)), style="yellow", soft_wrap=True)
     made = f"{name}, seed {args.seed}"
     if not is_worth_it:
         made += "; written by force: it does not surely beat the best static configuration"
@@ -148,6 +133,21 @@ def _dispatch(args: argparse.Namespace) -> int:
     )
     console.print(Text(f"{args.output}: {', '.join(_shown(written, args.output))}"), soft_wrap=True)
     return 0
+
+
+def _refusal(out: Path, static: Config) -> str:
+    stays = " An earlier dispatcher stays there." if out.exists() else ""
+    return (
+        f"Nothing is written to {out}: what was learnt chooses no better than one configuration "
+        f"for all, ({static}). Tune more inputs, or write it all the same with --force.{stays}"
+    )
+
+
+def _loss(out: Path, count: int, earlier: int) -> str:
+    return (
+        f"This one has learnt from {counted(count, 'input')}; the one that it replaces in {out} "
+        f"had learnt from {earlier}."
+    )
 
 
 def _spec(path: Path | None, found: Sequence[Results]) -> Spec:
