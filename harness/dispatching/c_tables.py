@@ -145,17 +145,20 @@ def _ranked(dispatcher: Dispatcher) -> Ranked:
 
 def _walk_abreast(name: str, upper: str, found: Ranked) -> list[str]:
     """Tables of trees, and the leaf of each that an input reaches."""
+    rank_type = _unsigned(max(1, *map(len, found.thresholds)))
+    return [*_ranked_tables(name, upper, found, rank_type), *_walk_code(name, upper, rank_type)]
+
+
+def _ranked_tables(name: str, upper: str, found: Ranked, rank_type: str) -> list[str]:
     thresholds = [own or (0.0,) for own in found.thresholds]
     starts = [0, *itertools.accumulate(map(len, thresholds))]
     missing = -len(found.roots) % _ABREAST
     deepest = [max(part) for part in _parts(found.depths)]
-    rank_type = _unsigned(max(map(len, thresholds)))
     members = (
         f"{_unsigned(len(thresholds) - 1)} column; {rank_type} rank; "
         f"{_unsigned(max(step for _, _, step in found.nodes))} step;"
     )
     nodes = (f"{{{column}, {rank}, {step}}}" for column, rank, step in found.nodes)
-    at = [f"at_{tree}" for tree in range(_ABREAST)]
     return [
         "",
         "/* Trees over ranks: how many thresholds of its column, which ascend, a number exceeds.",
@@ -170,6 +173,12 @@ def _walk_abreast(name: str, upper: str, found: Ranked) -> list[str]:
         "",
         f"/* The depth of the deepest of each {_ABREAST} trees. */",
         *_array("int", f"{name}_depths", map(str, deepest)),
+    ]
+
+
+def _walk_code(name: str, upper: str, rank_type: str) -> list[str]:
+    at = [f"at_{tree}" for tree in range(_ABREAST)]
+    return [
         "",
         f"static inline int {name}_rank(const double *first, int count, double number) {{",
         "    const double *threshold = first;",
