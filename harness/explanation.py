@@ -17,7 +17,6 @@ import numpy as np
 from harness import gadapt
 from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.published import candidate_table
-from harness.dispatching.study import judgeable
 from harness.effects.trials import measurements_made
 from harness.errors import UsageError
 from harness.records import Value
@@ -215,7 +214,7 @@ def _usable(found: Samples, target: Target) -> pd.DataFrame:
 def gadapt_judgement(matrix: Matrix, folds: int | None = None) -> gadapt.Judgement | None:
     """How well G-ADAPT's model chooses for each input when it is left out, by itself or in so
     many parts; None where there are too few inputs."""
-    known = judgeable(matrix)
+    known = matrix.judgeable()
     if len(known.features) < FEWEST_INPUTS:
         return None
     time_s = np.where(known.tied, known.best_s[:, None], known.time_s)

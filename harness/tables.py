@@ -18,7 +18,9 @@ from harness.errors import ResultsError, UsageError
 from harness.expression import Expression
 from harness.records import Config, Input, Measurement
 from harness.results import (
+    CANDIDATE,
     EXHAUSTED,
+    FINAL,
     LIMITS,
     REDUCED,
     SEARCHED,
@@ -90,9 +92,18 @@ class Results:
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
         """Of each input what was last measured again in turn."""
+        return self._last_turns(FINAL)
+
+    @cached_property
+    def candidates(self) -> Mapping[Input, Sequence[Measurement]]:
+        """Of each input the configurations that a dispatcher may choose from, as they were last
+        measured in turn; nothing where they were not."""
+        return self._last_turns(CANDIDATE)
+
+    def _last_turns(self, stage: str) -> Mapping[Input, Sequence[Measurement]]:
         rows: dict[Input, list[Row]] = {}
         for row in self.rows:
-            if row.stage == "final":
+            if row.stage == stage:
                 rows.setdefault(row.measurement.input, []).append(row)
         return {given: last_turn(found) for given, found in rows.items()}
 

@@ -162,7 +162,7 @@ def opened(
     Most tests ask what is kept of a search, not how good it is: the technique is a cheap one.
     """
     names = options.pop("technique", ["AUCBanditMetaTechniqueA"])
-    target = options.pop("target", None)
+    target, stages = options.pop("target", None), options.pop("stages", None)
     chosen = {"test_limit": 40, "seed": 0, "label": "test", "parallelism": 4} | options
     with writing(str(database)) as engine:
         store = Store(engine)
@@ -170,6 +170,7 @@ def opened(
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:
-            yield Campaign(spec, measurer, store, search, tests, fresh, target), tests
+            after = fresh, target, (), stages
+            yield Campaign(spec, measurer, store, search, tests, *after), tests
         finally:
             store.sessions.remove()

@@ -18,6 +18,7 @@ import yaml
 from harness.compare import main
 from harness.export import main as export
 from harness.records import Config, Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.results import FINAL
 from harness.tune import main as tune
 from tests.replays import make_spec
 from tests.results_examples import begin_search, make_plan, opened, tamper
@@ -84,7 +85,7 @@ def tuned(
             for block in searched:
                 search.test(device.measure(given, block))
             last = [m for block in finals if (m := device.measure(given, block)).timing]
-            store.add_finals(search.run_id, plan, last)
+            store.add_turn(search.run_id, plan, FINAL, last)
             store.end_run(search.run_id, "complete")
         store.end_command(command, reasons, {})
     return str(folder / name)

@@ -24,6 +24,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from harness.errors import DatabaseBusy, ResultsError
 from harness.records import Input, Measurement, Outcome, Timing, WorstElement
 from harness.results import (
+    FINAL,
     Key,
     Row,
     campaigns,
@@ -144,7 +145,7 @@ def test_database_of_the_second_version_is_read_and_brought_up_to_date(place: Pa
     shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=make_config(1).digest)
     write(place, shared, plan=make_plan(technique="B"))
     assert [row.measurement for row in read_back(place)] == [make_ok(1), shared]
-    assert query(place, "SELECT version FROM schema_version") == [(4,)]
+    assert query(place, "SELECT version FROM schema_version") == [(schema.VERSION,)]
     assert count(place, "commands") == 1
 
 
@@ -200,7 +201,7 @@ def test_stages_are_read_as_asked_for(place: Path) -> None:
         search = begin_search(store)
         for number, stage in enumerate(("search", "cross", "final")):
             search.test(make_ok(number), stage)
-        known, finals = store.known(search.plan), store.finals(search.plan)
+        known, finals = store.known(search.plan), store.last_turn(search.plan, FINAL)
     assert set(known) == {make_config(0), make_config(1)}
     assert finals == [make_ok(2)]
 
@@ -673,7 +674,7 @@ def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
         plan = make_plan()
         store.begin_run(plan, {})
         store.known(plan)
-        store.finals(plan)
+        store.last_turn(plan, FINAL)
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
         store.next_ordinal(1)
         read_measurements(store.session.connection(), KEY)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis import InputReport
-from harness.campaign.finals import cross_measure, final_reports
+from harness.campaign.crossing import cross_measure, measure_candidates
+from harness.campaign.finals import final_reports
 from harness.campaign.reducing import reduce_winners
 from harness.campaign.sampling import Sampling
 from harness.campaign.searching import Searching
@@ -26,8 +27,9 @@ from harness.workers import Measurer
 
 @dataclass(frozen=True)
 class Stages:
-    """What follows the search: every winner on every input, so many finalists of each beside the
-    default (by default two or three), and what of a winner's flags is needed."""
+    """What follows the search: every winner on every input and few candidates in turn, so many
+    finalists of each beside the default (by default two or three), and what of a winner's flags
+    is needed."""
 
     cross: bool = True
     reduce: bool = True
@@ -101,6 +103,7 @@ class Campaign:
         self._note_limits()
         if self.stages.cross:
             cross_measure(state)
+            measure_candidates(state)
         reports = final_reports(state, self.stages.finalists)
         if self.stages.reduce:
             self.reductions = reduce_winners(state, reports)

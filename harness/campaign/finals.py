@@ -1,4 +1,4 @@
-"""After the search: winners on the other inputs, and finalists once more beside the default."""
+"""The finalists of each input, measured once more beside the default."""
 
 from __future__ import annotations
 
@@ -6,45 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 
 from harness.analysis import InputReport, choose_finalists, one_of_each_code, report_input
+from harness.campaign.in_turn import measured_in_turn
 from harness.campaign.state import State
-from harness.records import Config, Input, Measurement, Outcome, StopReason
-from harness.results import EXHAUSTED, Stored
+from harness.records import Config, Input, Measurement, Outcome
+from harness.results import EXHAUSTED, FINAL
 from harness.space import Space
 
 _BESIDE_BASELINES = 20  # rounds, where winners are told against named baselines
-
-
-def cross_measure(state: State) -> None:
-    """Measure every input's winner on every other input, where it is legal and missing; and the
-    default, where the technique did not start from it."""
-    best = map(state.best, state.spec.inputs)
-    default = state.space(state.spec.inputs[0]).default
-    winners = dict.fromkeys([default, *(m.config for m in best if m is not None)])
-    missing = [
-        (given, config)
-        for given in state.spec.inputs
-        for config in dict.fromkeys(map(state.space(given).canonical, winners))
-        if given in state.runs
-        and config not in state.known(given)
-        and state.space(given).is_legal(config)
-    ]
-    state.display.begin_stage("default and winners on the other inputs", len(missing))
-    state.stages["cross"] = ""
-    for number, (given, config) in enumerate(missing):
-        if state.is_time_up():
-            left = f"{len(missing) - number} of {len(missing)} measurements"
-            state.leave_out("cross", f"{left} of the default and winners on other inputs are")
-            return
-        with state.telling(given):
-            _measure(state, given, config)
-        state.display.step(str(given))
-
-
-def _measure(state: State, given: Input, config: Config) -> None:
-    found = state.measurer.measure(state.space(given), given, config, None)
-    row = state.store.add_measurement(state.runs[given], state.plan(given), "cross", found)
-    state.store.commit()
-    state.known(given)[config] = Stored(row, found)
 
 
 def final_reports(state: State, finalists: int | None = None) -> list[InputReport]:
@@ -111,24 +79,5 @@ def _note(state: State, report: InputReport) -> str:
 def _interleaved(
     state: State, given: Input, space: Space, configs: Sequence[Config]
 ) -> list[Measurement]:
-    """Re-measure in turn, unless these very configurations were the last time."""
-    plan = state.plan(given)
     fewest = _BESIDE_BASELINES if baselines(state, space) else 2
-    rounds = max(fewest, state.spec.measure.repeats)
-    earlier = state.store.finals(plan)
-    same = {measurement.config for measurement in earlier} == set(configs)
-    known = state.known(given)
-    if same and all(_is_whole(final, rounds, final.config in known) for final in earlier):
-        return earlier
-    found = state.measurer.measure_interleaved(space, given, configs, rounds)
-    state.store.add_finals(state.runs[given], plan, found)
-    state.store.commit()
-    return found
-
-
-def _is_whole(final: Measurement, rounds: int, has_worked: bool) -> bool:
-    """Whether a final was measured to its end, and as often as is asked for now. A time-out, or
-    a crash, of what worked in the search may have been chance; other failures stand."""
-    if final.timing is None:
-        return final.outcome.repeats or not has_worked
-    return final.timing.count == rounds or final.timing.stopped is StopReason.RECORDED
+    return measured_in_turn(state, given, configs, FINAL, max(fewest, state.spec.measure.repeats))

@@ -57,7 +57,7 @@ def _reduced(state: State, report: InputReport, flags: Sequence[str]) -> Reducti
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     known = {
         pair: [turn for turn in there if _is_of(turn, rounds)]
-        for pair, there in state.store.reduced(plan).items()
+        for pair, there in state.store.turns(plan, REDUCED).items()
     }
     used = Counter[tuple[Config, ...]]()
     assert report.best is not None
@@ -68,7 +68,7 @@ def _reduced(state: State, report: InputReport, flags: Sequence[str]) -> Reducti
         used[pair] += 1
         if len(there) < used[pair]:  # asked for once more, it is measured once more
             found = state.measurer.measure_interleaved(space, given, configs, rounds)
-            state.store.add_reduced(state.runs[given], plan, found)
+            state.store.add_turn(state.runs[given], plan, REDUCED, found)
             state.store.commit()
             there.append(found)
         return there[used[pair] - 1]

@@ -15,6 +15,7 @@ from harness.recordings.read import read_recorded
 from harness.recordings.recorded import FACTS, Recorded
 from harness.records import Config, Environment, Input, Measurement
 from harness.results import (
+    FINAL,
     LEFT_OUT,
     Campaign,
     Command,
@@ -121,7 +122,7 @@ def _of_campaigns(place: str, read: Callable[..., list[Row]], same: Sequence[Cam
     """The last campaign; what the finals of earlier ones tell is how times scatter."""
     last = same[0]
     results = Results(last, (place,), tuple(read(last.key, space=last.space_name)))
-    earlier = (row for c in same[1:] for row in read(c.key, ["final"], c.space_name))
+    earlier = (row for c in same[1:] for row in read(c.key, [FINAL], c.space_name))
     is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
     for row in _occasions([*results.rows, *earlier], results.default):
@@ -158,7 +159,7 @@ def _occasions(rows: Iterable[Row], default: Config) -> Iterator[Row]:
     they were fast."""
     for row in rows:
         m = row.measurement
-        if m.timing is not None and (row.stage == "final" or m.config == default):
+        if m.timing is not None and (row.stage == FINAL or m.config == default):
             yield row
 
 

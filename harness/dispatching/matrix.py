@@ -6,7 +6,7 @@ It is made from results databases by harness.tables, from recordings by benchmar
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +40,8 @@ class Matrix:
     one tells of the other.
     `tied`: shape (inputs, candidates); where a time differs from the best one by no more than
     noise: its slowdown is 1. `default` is a candidate's place. `choices` are the parameters whose
-    values have no order, though they may be numbers.
+    values have no order, though they may be numbers. `note` is what a reader must know of the
+    times.
     """
 
     features: pd.DataFrame
@@ -52,6 +53,7 @@ class Matrix:
     tied: Flags
     default: int | None = None
     choices: frozenset[str] = frozenset()
+    note: str = ""
 
     def __post_init__(self) -> None:
         shape = (len(self.features), len(self.candidates))
@@ -98,33 +100,26 @@ class Matrix:
 
     def rows(self, rows: Places) -> Matrix:
         """The matrix of some inputs, by their places; nothing of the others."""
-        return Matrix(
-            self.features.iloc[rows].reset_index(drop=True),
-            self.candidates,
-            self.time_s[rows],
-            self.applies[rows],
-            self.best_s[rows],
-            self.groups[rows],
-            self.tied[rows],
-            self.default,
-            self.choices,
+        return replace(
+            self,
+            features=self.features.iloc[rows].reset_index(drop=True),
+            time_s=self.time_s[rows],
+            applies=self.applies[rows],
+            best_s=self.best_s[rows],
+            groups=self.groups[rows],
+            tied=self.tied[rows],
         )
 
     def complete(self) -> Matrix:
         """The same, but candidates that lack a measurement on an input do not apply to any: no
         one may choose what cannot be judged."""
         lacking = (np.isnan(self.time_s) & self.applies).any(axis=0)
-        return Matrix(
-            self.features,
-            self.candidates,
-            self.time_s,
-            self.applies & ~lacking,
-            self.best_s,
-            self.groups,
-            self.tied,
-            self.default,
-            self.choices,
-        )
+        return replace(self, applies=self.applies & ~lacking)
+
+    def judgeable(self) -> Matrix:
+        """The candidates that were measured wherever they apply, and the inputs that have one."""
+        matrix = self.complete()
+        return matrix.rows(np.flatnonzero(matrix.applies.any(axis=1)))
 
 
 def make_matrix(
@@ -138,6 +133,7 @@ def make_matrix(
     tied: Flags | None = None,
     default: int | None = None,
     choices: Iterable[str] = (),
+    note: str = "",
 ) -> Matrix:
     """A matrix of what is known; left out, everything applies, the best are those of the matrix,
     each input is a group of its own, and no two times are ties."""
@@ -154,6 +150,7 @@ def make_matrix(
         np.zeros(time_s.shape, dtype=bool) if tied is None else tied,
         default,
         frozenset(choices),
+        note,
     )
 
 
@@ -161,16 +158,14 @@ def stacked(one: Matrix, other: Matrix) -> Matrix:
     """The inputs of both, of the same candidates; groups of the same number are one."""
     import pandas as pd  # here, since it takes half a second to load
 
-    return Matrix(
-        pd.concat([one.features, other.features], ignore_index=True),
-        one.candidates,
-        np.concatenate([one.time_s, other.time_s]),
-        np.concatenate([one.applies, other.applies]),
-        np.concatenate([one.best_s, other.best_s]),
-        np.concatenate([one.groups, other.groups]),
-        np.concatenate([one.tied, other.tied]),
-        one.default,
-        one.choices,
+    return replace(
+        one,
+        features=pd.concat([one.features, other.features], ignore_index=True),
+        time_s=np.concatenate([one.time_s, other.time_s]),
+        applies=np.concatenate([one.applies, other.applies]),
+        best_s=np.concatenate([one.best_s, other.best_s]),
+        groups=np.concatenate([one.groups, other.groups]),
+        tied=np.concatenate([one.tied, other.tied]),
     )
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from harness.dispatching.baselines import Default, Nearest, Static
 from harness.dispatching.choosers import Chooser
 from harness.dispatching.distill import DistilledChooser
@@ -57,16 +55,20 @@ class Study:
     @property
     def notes(self) -> list[str]:
         """What a reader of the slowdowns must know beside them."""
+        return [note for note in (self._of_default, self.matrix.note) if note]
+
+    @property
+    def _of_default(self) -> str:
         place, count = self.matrix.default, len(self.matrix.features)
         applies = 0 if place is None else int(self.matrix.applies[:, place].sum())
         if place is None or applies == count:
-            return []
+            return ""
         if not applies:
-            return ["The default has no row: it was not measured on every input."]
-        return [
+            return "The default has no row: it was not measured on every input."
+        return (
             f"The default does not apply to {count - applies} of {count} inputs: there its row has "
             "the best static one."
-        ]
+        )
 
     def gain(self, name: str) -> Comparison:
         """A dispatcher beside the best static configuration."""
@@ -108,7 +110,7 @@ def study(
     Of a tree, an ensemble and a tree that is distilled from it, the last is only judged where the
     ensemble is better than the tree.
     """
-    matrix = judgeable(matrix)
+    matrix = matrix.judgeable()
     if len(matrix.features) < FEWEST_INPUTS:
         raise ValueError(
             f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, and "
@@ -125,7 +127,7 @@ def study(
 
 def fits(matrix: Matrix, wanted: Sequence[Chooser]) -> int:
     """How many times `step` of `study` is called at most."""
-    matrix = judgeable(matrix)
+    matrix = matrix.judgeable()
     return len(_judged_of(matrix, wanted)) * fold_count(matrix.groups)
 
 
@@ -146,12 +148,6 @@ def _in_turn(wanted: Sequence[Chooser]) -> tuple[list[Chooser], list[Chooser]]:
     waits = {_DISTILLED.name} if {_TREE.name, _ENSEMBLE.name} <= names else set()
     first = [chooser for chooser in wanted if chooser.name not in waits]
     return first, [chooser for chooser in wanted if chooser.name in waits]
-
-
-def judgeable(matrix: Matrix) -> Matrix:
-    """The candidates that were measured wherever they apply, and the inputs that have one."""
-    matrix = matrix.complete()
-    return matrix.rows(np.flatnonzero(matrix.applies.any(axis=1)))
 
 
 def sentence(study: Study, name: str) -> str:

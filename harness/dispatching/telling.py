@@ -16,7 +16,7 @@ from harness.dispatching.columns import column_values
 from harness.dispatching.learnt import Learnt, leaf_count, splits_passed
 from harness.dispatching.matrix import FEWEST_INPUTS, Matrix
 from harness.dispatching.program import Leaf, Node, Program, Split, TreeChoice
-from harness.dispatching.study import Study, judgeable, sentence, study
+from harness.dispatching.study import Study, sentence, study
 from harness.dispatching.verdict import Judged, Told
 from harness.records import Config
 
@@ -44,7 +44,7 @@ def print_across(console: Console, matrix: Matrix, wanted: Sequence[Chooser]) ->
 
 def _why_nothing(matrix: Matrix) -> str | None:
     """Why nothing is learnt across inputs; None where something may be."""
-    count, left = len(matrix.features), len(judgeable(matrix).features)
+    count, left = len(matrix.features), len(matrix.judgeable().features)
     if not count:
         return "No configuration has worked on any input: there is nothing to choose from."
     if count < FEWEST_INPUTS:

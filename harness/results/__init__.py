@@ -6,12 +6,24 @@ from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
 from harness.results.notes import EXHAUSTED, LIMITS, REDUCED
 from harness.results.place import shown_place, sqlite_path
-from harness.results.read import SEARCHED, Key, Row, Turns, last_turn, read_measurements, turns
+from harness.results.read import (
+    CANDIDATE,
+    FINAL,
+    SEARCHED,
+    Key,
+    Row,
+    Turns,
+    last_turn,
+    read_measurements,
+    turns,
+)
 from harness.results.runs import Campaign, Run, campaigns, read_campaign
 from harness.results.store import RunPlan, Store, Stored
 
 __all__ = [
+    "CANDIDATE",
     "EXHAUSTED",
+    "FINAL",
     "LEFT_OUT",
     "LIMITS",
     "REDUCED",

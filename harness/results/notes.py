@@ -21,7 +21,8 @@ LIMITS = "limits"
 """The note of a run of the device's numbers that constraints and launches may name; JSON."""
 
 REDUCED = "reduced"
-"""The note of a run of what its winner needs, as `harness.effects.Reduction` writes it; JSON."""
+"""The stage of winners beside parts of them, and the note of a run of what its winner needs, as
+`harness.effects.Reduction` writes it; JSON."""
 
 _JSON = (BASELINES, LIMITS, REDUCED)
 

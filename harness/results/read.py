@@ -23,11 +23,15 @@ from harness.records import (
 )
 from harness.results import schema
 from harness.results.connect import has_column, has_table, place_of
+from harness.results.notes import REDUCED
 
 SEARCHED = ("search", "cross")
 """The stages of what was searched, or measured across inputs: each configuration once."""
 
-STAGES = (*SEARCHED, "final", "reduced")
+CANDIDATE, FINAL = "candidate", "final"
+"""The stages of what a dispatcher may choose from, and of finalists; both sampled in turn."""
+
+STAGES = (*SEARCHED, CANDIDATE, FINAL, REDUCED)
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,10 @@ def _known_values(told: Any) -> Container[Value]:
     return list(told)
 
 
-def last_turn(rows: Iterable[Row]) -> list[Measurement]:
-    """Of the finals of one input, oldest first, those that were last sampled in turn: only
+def last_turn(rows: Sequence[Row]) -> list[Measurement]:
+    """Of one stage's rows of one input, oldest first, those that were last sampled in turn: only
     what was measured so may be compared so."""
-    finals = [row for row in rows if row.stage == "final"]
-    return [row.measurement for row in finals if row.turn == finals[-1].turn]
+    return [row.measurement for row in rows if row.turn == rows[-1].turn]
 
 
 Turns = dict[tuple[Config, ...], list[list[Measurement]]]

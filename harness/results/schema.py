@@ -28,7 +28,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 4
+VERSION = 5  # the last but for a stage of measurements is 4
 
 TABLES_SINCE = {"observations": 2, "commands": 4}
 """The version that brought a table; the others are of the first."""
@@ -170,7 +170,7 @@ measurements = Table(
     Column("input_id", ForeignKey("inputs.id"), nullable=False),
     Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
     Column("build_id", ForeignKey("builds.id")),
-    Column("stage", String(16), nullable=False),  # search, cross, final, reduced
+    Column("stage", String(16), nullable=False),  # see harness.results.read
     Column("outcome", String(16), nullable=False),
     Column("median_s", Float),  # null unless the outcome is ok; so are the next four
     Column("mean_s", Float),
@@ -182,7 +182,7 @@ measurements = Table(
     Column("warmup_s", JSON, nullable=False),
     Column("wall_s", Float, nullable=False),
     Column("measured_at", String(32), nullable=False),
-    Column("turn", String(32)),  # finals that were sampled in turn share it; null for the others
+    Column("turn", String(32)),  # what was sampled in turn shares it; null for the others
     # The parameters that the host module asked for; null where that is not known.
     Column("host_read", JSON(none_as_null=True)),
     # The digest of the configuration that was measured in place of this one, since both have the

@@ -239,21 +239,19 @@ class Store:
         rows = read_measurements(self._connection, plan.key, stages=SEARCHED)
         return {row.measurement.config: Stored(row.id, row.measurement) for row in rows}
 
-    def finals(self, plan: RunPlan) -> list[Measurement]:
-        """What was last measured in turn on this input."""
-        return last_turn(read_measurements(self._connection, plan.key, stages=("final",)))
+    def last_turn(self, plan: RunPlan, stage: str) -> list[Measurement]:
+        """What was last sampled in turn in a stage on this input."""
+        return last_turn(read_measurements(self._connection, plan.key, stages=(stage,)))
 
-    def reduced(self, plan: RunPlan) -> Turns:
-        """What was measured in turn to find out what of a winner is needed on this input."""
-        return turns(read_measurements(self._connection, plan.key, stages=("reduced",)))
+    def turns(self, plan: RunPlan, stage: str) -> Turns:
+        """What was sampled in turn in a stage on this input."""
+        return turns(read_measurements(self._connection, plan.key, stages=(stage,)))
 
-    def add_reduced(self, run_id: int, plan: RunPlan, found: Sequence[Measurement]) -> None:
-        """Append measurements that were sampled in turn, of a winner and a part of it."""
-        self.add_measurements(run_id, plan, "reduced", found, turn=uuid.uuid4().hex)
-
-    def add_finals(self, run_id: int, plan: RunPlan, finals: Sequence[Measurement]) -> None:
+    def add_turn(
+        self, run_id: int, plan: RunPlan, stage: str, found: Sequence[Measurement]
+    ) -> None:
         """Append measurements that were sampled in turn; commit() makes them durable."""
-        self.add_measurements(run_id, plan, "final", finals, turn=uuid.uuid4().hex)
+        self.add_measurements(run_id, plan, stage, found, turn=uuid.uuid4().hex)
 
     def add_measurement(self, run_id: int, plan: RunPlan, stage: str, found: Measurement) -> int:
         """Append a measurement; see add_measurements."""

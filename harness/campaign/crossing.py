@@ -1,0 +1,83 @@
+"""What is learnt across inputs from: winners on the other inputs, and few candidates in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.campaign.in_turn import measured_in_turn
+from harness.campaign.state import State
+from harness.candidates import shortlist
+from harness.records import Config, Input, Outcome
+from harness.results import CANDIDATE, Stored
+
+
+def cross_measure(state: State) -> None:
+    """Measure every input's winner on every other input, where it is legal and missing; and the
+    default, where the technique did not start from it."""
+    best = map(state.best, state.spec.inputs)
+    default = state.space(state.spec.inputs[0]).default
+    winners = dict.fromkeys([default, *(m.config for m in best if m is not None)])
+    missing = [
+        (given, config)
+        for given in state.spec.inputs
+        for config in dict.fromkeys(map(state.space(given).canonical, winners))
+        if given in state.runs
+        and config not in state.known(given)
+        and state.space(given).is_legal(config)
+    ]
+    state.display.begin_stage("default and winners on the other inputs", len(missing))
+    state.stages["cross"] = ""
+    for number, (given, config) in enumerate(missing):
+        if state.is_time_up():
+            left = f"{len(missing) - number} of {len(missing)} measurements"
+            state.leave_out("cross", f"{left} of the default and winners on other inputs are")
+            return
+        with state.telling(given):
+            _measure(state, given, config)
+        state.display.step(str(given))
+
+
+def _measure(state: State, given: Input, config: Config) -> None:
+    found = state.measurer.measure(state.space(given), given, config, None)
+    row = state.store.add_measurement(state.runs[given], state.plan(given), "cross", found)
+    state.store.commit()
+    state.known(given)[config] = Stored(row, found)
+
+
+def measure_candidates(state: State) -> None:
+    """Measure the configurations that suit the inputs best once more on every input, beside each
+    other and the input's winner.
+
+    What a search measures minutes apart differs by what the machine does meanwhile, and of many
+    noisy times the least is too low. Nothing is done for recordings, which would answer the same.
+    """
+    searched = [given for given in state.spec.inputs if given in state.runs and state.best(given)]
+    configs = [] if state.measurer.is_replay else _shortlist(state, searched)
+    wanted = searched if configs else []
+    state.display.begin_stage("candidates on every input, in turn", len(wanted))
+    state.stages[CANDIDATE] = ""
+    for number, given in enumerate(wanted):
+        if state.is_time_up():
+            left = f"the candidates' second measurement on {len(wanted) - number} of {len(wanted)}"
+            state.leave_out(CANDIDATE, f"{left} inputs is")
+            return
+        with state.telling(given):
+            _measure_in_turn(state, given, configs)
+        state.display.step(str(given))
+
+
+def _shortlist(state: State, searched: Sequence[Input]) -> list[Config]:
+    known = {given: state.measured(given) for given in searched}
+    default = state.space(state.spec.inputs[0]).default
+    return shortlist(known, default, lambda given, config: state.space(given).is_legal(config))
+
+
+def _measure_in_turn(state: State, given: Input, candidates: Sequence[Config]) -> None:
+    known, best = state.measured(given), state.best(given)
+    beside = [] if best is None else [best.config]
+    configs = [
+        config
+        for config in dict.fromkeys([*candidates, *beside])
+        if config in known and known[config].outcome is Outcome.OK
+    ]
+    measured_in_turn(state, given, configs, CANDIDATE, max(2, state.spec.measure.repeats))
