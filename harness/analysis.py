@@ -145,14 +145,21 @@ def one_of_each_code(measurements: Iterable[Measurement], preferred: Config) -> 
     return list(chosen.values())
 
 
-def choose_finalists(measurements: Iterable[Measurement], count: int | None = None) -> list[Config]:
+def choose_finalists(
+    measurements: Iterable[Measurement],
+    count: int | None = None,
+    in_turn: Iterable[Measurement] = (),
+) -> list[Config]:
     """So many of the fastest; by default two, and a third within the noise of the fastest: the
-    winner of a noisy search is flattered, so that its rivals are measured again beside it."""
+    winner of a noisy search is flattered, so that its rivals are measured again beside it. And the
+    fastest of what was measured `in_turn`, which tells more than times of a search."""
     working = [m for m in measurements if m.outcome is Outcome.OK]
     leading = sorted(working, key=lambda m: m.time_s)[: count or MAX_FINALISTS]
-    if count is not None:
-        return [m.config for m in leading]
-    return [m.config for place, m in enumerate(leading) if place < 2 or _tie(m, leading[0])]
+    if count is None:
+        leading = [m for place, m in enumerate(leading) if place < 2 or _tie(m, leading[0])]
+    known = {m.config for m in working}
+    leader = _fastest_in_turn(m for m in in_turn if m.config in known)
+    return list(dict.fromkeys(m.config for m in [*leading, *([leader] if leader else [])]))
 
 
 def _tie(one: Measurement, other: Measurement) -> bool:

@@ -151,15 +151,16 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--no-cross",
         action="store_true",
-        help="do not measure each winner on the other inputs, from which the choice by input is "
-        "learnt",
+        help="do not measure each winner on the other inputs, nor the best few on all of them in "
+        "turn, from which the choice by input is learnt",
     )
     group.add_argument(
         "--finalists",
         type=_count,
         metavar="N",
-        help="so many of the fastest are measured again beside the default (default: two, and a "
-        "third that cannot be told from the first)",
+        help="so many of the fastest are measured again beside the default, and the best of those "
+        "that all inputs were measured on in turn (default: two, and a third that cannot be told "
+        "from the first)",
     )
     group.add_argument(
         "--no-reduce",

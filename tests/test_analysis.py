@@ -139,6 +139,14 @@ def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_meas
     assert choose_finalists(one_of_each_code([shared(B, one), shared(C, one)], D)) == [B]
 
 
+def test_what_won_in_turn_is_a_finalist_though_the_search_thought_little_of_it() -> None:
+    measured = [ok(A, 1.0), ok(B, 2.0), ok(C, 3.0), ok(D, 4.0)]
+    in_turn = [ok(B, 1.2), ok(D, 1.1), ok(C, 1.3), failed(A)]
+    assert choose_finalists(measured, None, in_turn) == [A, B, D]
+    assert choose_finalists(measured, 1, in_turn[:1]) == [A, B]
+    assert choose_finalists(measured[:3], None, in_turn) == [A, B], "no longer known"
+
+
 def test_there_are_no_more_finalists_than_what_worked() -> None:
     assert choose_finalists([failed(A), ok(B, 1.0)]) == [B]
     assert choose_finalists([failed(A)]) == []

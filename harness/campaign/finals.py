@@ -5,11 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from harness.analysis import InputReport, choose_finalists, one_of_each_code, report_input
+from harness.analysis import (
+    InputReport,
+    choose_finalists,
+    one_of_each_code,
+    report_input,
+)
 from harness.campaign.in_turn import measured_in_turn
 from harness.campaign.state import State
 from harness.records import Config, Input, Measurement, Outcome
-from harness.results import EXHAUSTED, FINAL
+from harness.results import CANDIDATE, EXHAUSTED, FINAL
 from harness.space import Space
 
 _BESIDE_BASELINES = 20  # rounds, where winners are told against named baselines
@@ -39,7 +44,9 @@ def _has_finalists(state: State, given: Input) -> bool:
 
 def _final(state: State, given: Input, count: int | None) -> InputReport:
     measured, space = state.measured(given), state.space(given)
-    finalists = choose_finalists(one_of_each_code(measured.values(), space.default), count)
+    distinct = one_of_each_code(measured.values(), space.default)
+    in_turn = state.store.last_turn(state.plan(given), CANDIDATE)
+    finalists = choose_finalists(distinct, count, in_turn)
     named = baselines(state, space)
     wanted = list(dict.fromkeys([*finalists, space.default]))
     working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]

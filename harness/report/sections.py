@@ -179,7 +179,7 @@ def _across(findings: Findings) -> Iterator[Section]:
     chosen = learnt.places(found.matrix.features, found.matrix.applies)
     shown = figures.heat_map(found.matrix, chosen, findings.default)
     text = (
-        "Slowdown of each configuration on each input. A ring is what the dispatcher chooses, a "
+        "Slowdown of each candidate on each input. A ring is what the dispatcher chooses, a "
         "cross what failed."
     )
     yield Section(
