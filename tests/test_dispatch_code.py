@@ -258,10 +258,10 @@ def test_tree_reads_as_one_would_write_it() -> None:
     dispatcher = Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE)
     wanted = """\
     real_m = float(m)
-    real_n = float(n)
-    m_over_n = real_m / real_n
     if real_m <= 96.5:
         return 1  # 4 inputs
+    real_n = float(n)
+    m_over_n = real_m / real_n
     if m_over_n <= 0.75:
         return 2  # 5 inputs
     return 0  # 1 input
@@ -312,7 +312,7 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
             every = (guards,) * len(program.portfolio)
             guarded = dataclasses.replace(program, guards=every)
             found |= own_names(dispatcher_of(guarded, "p", launch=plan))
-    assert {"i", "best", "numbers", "sqrt", "is_tuned"} < found
+    assert {"i", "best", "numbers", "sqrt", "fallback_index"} < found
     assert sorted(name for name in found if variable(name) == name) == []
     assert len({variable(name) for name in ("int", "int_", "int__")}) == 3
     assert (variable("size"), member("count"), member("class")) == ("size", "count", "class_")

@@ -47,8 +47,8 @@ def python_module(dispatcher: Dispatcher) -> str:
     provenance, program = dispatcher.provenance, dispatcher.program
     environment = provenance.environment
     tables, choice = writer.tables_and_choice()
-    columns = list(writer.columns())
-    ratio = [_RATIO] if any("_ratio(" in line for line in columns) else []
+    columns = [] if isinstance(program.choice, TreeChoice) else list(writer.columns())
+    ratio = [_RATIO] if any("_ratio(" in line for line in (*columns, *choice)) else []
     helpers = [*ratio, *tables]
     texts = "\n".join([*choice, *columns, *helpers, *(g.python for g in dispatcher.guards)])
     return rendered(
@@ -120,13 +120,17 @@ class _Writer:
 
     def columns(self) -> Iterator[str]:
         """A variable for each feature that is computed with, and for each column that is used."""
-        columns = [self._dispatcher.program.columns[place] for place in self._used]
-        computed = [c.features for c in columns if c.kind not in (Kind.EQUALS, Kind.TWOS)]
-        for name in dict.fromkeys(itertools.chain.from_iterable(computed)):
-            yield f"{self._reals[name]} = float({self._dispatcher.feature(name).variable})"
-        for place, column in zip(self._used, columns, strict=True):
-            if column.kind is not Kind.RAW:
-                yield f"{self._names[place]} = {self._column(column)}"
+        computed = [self._computed(place) for place in self._used]
+        yield from dict.fromkeys(itertools.chain.from_iterable(computed))
+
+    def _computed(self, place: int) -> Iterator[str]:
+        """What computes one column."""
+        column = self._dispatcher.program.columns[place]
+        if column.kind not in (Kind.EQUALS, Kind.TWOS):
+            for name in dict.fromkeys(column.features):
+                yield f"{self._reals[name]} = float({self._dispatcher.feature(name).variable})"
+        if column.kind is not Kind.RAW:
+            yield f"{self._names[place]} = {self._column(column)}"
 
     def _column(self, column: Column) -> str:
         if column.kind is Kind.EQUALS:
@@ -154,14 +158,22 @@ class _Writer:
         elif nested(choice.root) > MAX_NESTED:
             tables, lines = python_tables.deep_tree(dispatcher, choice, self.arguments)
         else:
-            return [], list(self._tree(choice.root, ""))
+            return [], list(self._tree(choice.root))
         numbers = "".join(f"{self._names[place]}, " for place in self._used)
-        return tables, [f"numbers = ({numbers})", *lines]
+        first = list(self.columns()) if isinstance(choice, TreeChoice) else []
+        return tables, [*first, f"numbers = ({numbers})", *lines]
 
-    def _tree(self, node: Node, indent: str) -> Iterator[str]:
+    def _tree(
+        self, node: Node, indent: str = "", done: frozenset[str] = frozenset()
+    ) -> Iterator[str]:
+        """Conditions inside each other; a column is computed where it is first asked for, beside
+        what was `done` on the way there, since most of many columns are not on the way."""
         while isinstance(node, Split):
+            lines = [line for line in self._computed(node.column) if line not in done]
+            yield from (indent + line for line in lines)
+            done |= set(lines)
             yield f"{indent}if {self._names[node.column]} <= {float(node.threshold)!r}:"
-            yield from self._tree(node.low, indent + "    ")
+            yield from self._tree(node.low, indent + "    ", done)
             node = node.high
         comment = f"  # {counted(node.rows)}" if node.rows else ""
         yield f"{indent}return {self.first(self._dispatcher.orders(node.order))}{comment}"
