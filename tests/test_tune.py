@@ -19,10 +19,12 @@ import pytest
 from harness import tune
 from harness.errors import UsageError
 from harness.inputs import select_inputs
-from harness.records import Input
+from harness.records import Config, Environment, Input
+from harness.results import Campaign, Key
 from harness.search import techniques
 from harness.space import Space
 from harness.spec import load_spec
+from harness.tune.telling import dispatch_command
 from tests.replays import formula_s, write_space
 
 ROOT = Path(__file__).parent.parent
@@ -488,3 +490,14 @@ def test_a_value_is_no_condition_on_inputs(condition: str) -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with pytest.raises(UsageError, match="is a value, not a condition; compare it, such as"):
         select_inputs(spec, condition)
+
+
+def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:
+    def tuned(device: str, program: str = "a") -> Campaign:
+        environment = Environment("cuda", device, "none", "1", "1")
+        return Campaign(Key(program, device, 1), "mvmul", "", environment, Config({}), {})
+
+    one, other = tuned("A100"), tuned("H200")
+    alone = ["python", "-m", "harness.dispatch", "r.db", "-o", "out"]
+    assert dispatch_command(one, [one, tuned("H200", program="b")], "r.db") == alone
+    assert dispatch_command(one, [one, other], "r.db") == [*alone, "--device", "A100"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,8 @@ from harness.effects.telling import reduction_lines
 from harness.options import kept_options
 from harness.recordings.campaign import RecordedCampaign
 from harness.records import Config
-from harness.results import Store, shown_place, sqlite_path
+from harness.results import Campaign as TunedCampaign
+from harness.results import Store, campaigns, shown_place, sqlite_path
 from harness.search import Ended
 from harness.workers import Measurer
 
@@ -69,10 +70,19 @@ def print_across(
         return
     is_better = print_across(console, results.matrix(), QUICK)
     if is_better and space is not None:
-        command = ["python", "-m", "harness.dispatch", _shown(place), "-o", "out"]
+        command = dispatch_command(results.campaign, campaigns(store.session.connection()), place)
         told = shlex.join([*command, "--spec", str(space)])
         console.print(Text(f"To write the choice by input as code: {told}"), soft_wrap=True)
     console.print()
+
+
+def dispatch_command(tuned: TunedCampaign, held: Iterable[TunedCampaign], place: str) -> list[str]:
+    """What writes the choice by input of a campaign, of those that a database holds."""
+    program = tuned.space_name, tuned.key.program_sha256
+    same = [there for there in held if (there.space_name, there.key.program_sha256) == program]
+    is_alone = len({there.environment.device for there in same}) == 1
+    device = [] if is_alone else ["--device", tuned.environment.device]
+    return ["python", "-m", "harness.dispatch", _shown(place), "-o", "out", *device]
 
 
 def campaign_results(campaign: Campaign, store: Store, place: str) -> Results | None:
