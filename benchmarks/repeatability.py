@@ -103,7 +103,7 @@ def _shared(one: Results, other: Results) -> Iterator[tuple[Logs, Logs]]:
 
 
 def _by_config(run: Results, given: Input) -> tuple[Mapping[Config, Measurement], ...]:
-    return run.measured.get(given, {}), {m.config: m for m in run.candidates[given]}
+    return run.measured.get(given, {}), {m.config: m for m in run.candidates[given][-1]}
 
 
 def _mean_log(measurement: Measurement) -> float:

@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -137,7 +137,7 @@ def one_of_each_code(measurements: Iterable[Measurement], preferred: Config) -> 
     them, else the one that was measured."""
     chosen: dict[str, Measurement] = {}
     for m in measurements:
-        origin = m.shared_with or m.config.digest
+        origin = _code(m)
         there = chosen.get(origin)
         is_better = there and m.shared_with is None and there.config != preferred
         if there is None or is_better or m.config == preferred:
@@ -146,20 +146,32 @@ def one_of_each_code(measurements: Iterable[Measurement], preferred: Config) -> 
 
 
 def choose_finalists(
-    measurements: Iterable[Measurement],
+    measurements: Collection[Measurement],
+    default: Config,
     count: int | None = None,
     in_turn: Iterable[Measurement] = (),
 ) -> list[Config]:
     """So many of the fastest; by default two, and a third within the noise of the fastest: the
     winner of a noisy search is flattered, so that its rivals are measured again beside it. And the
-    fastest of what was measured `in_turn`, which tells more than times of a search."""
-    working = [m for m in measurements if m.outcome is Outcome.OK]
+    fastest of what was measured `in_turn`, which tells more than times of a search.
+
+    Of configurations of equal machine code one, as `one_of_each_code` has it.
+    """
+    distinct = one_of_each_code(measurements, default)
+    working = [m for m in distinct if m.outcome is Outcome.OK]
     leading = sorted(working, key=lambda m: m.time_s)[: count or MAX_FINALISTS]
     if count is None:
         leading = [m for place, m in enumerate(leading) if place < 2 or _tie(m, leading[0])]
-    known = {m.config for m in working}
-    leader = _fastest_in_turn(m for m in in_turn if m.config in known)
-    return list(dict.fromkeys(m.config for m in [*leading, *([leader] if leader else [])]))
+    code_of = {m.config: _code(m) for m in measurements}
+    stands_for = {_code(m): m.config for m in working}
+    leader = _fastest_in_turn(m for m in in_turn if code_of.get(m.config) in stands_for)
+    leaders = [stands_for[code_of[leader.config]]] if leader else []
+    return list(dict.fromkeys([*(m.config for m in leading), *leaders]))
+
+
+def _code(measurement: Measurement) -> str:
+    """What configurations of equal machine code have in common."""
+    return measurement.shared_with or measurement.config.digest
 
 
 def _tie(one: Measurement, other: Measurement) -> bool:

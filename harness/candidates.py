@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +13,9 @@ from harness.dispatching.matrix import FEWEST_INPUTS, Matrix, make_matrix
 from harness.dispatching.portfolio import greedy_portfolio, static_order
 from harness.expression import Expression
 from harness.records import Config, Input, Measurement, StopReason, Timing
+from harness.results import Turn
 from harness.timing import is_within_noise, time_ratio
+from harness.turns import mean_log, on_one_scale
 
 if TYPE_CHECKING:  # harness.tables tells matrices
     from harness.tables import Measured, Results
@@ -25,11 +26,6 @@ MOST_CANDIDATES = 200
 _MOST_MEMBERS = 8  # of a portfolio that is measured in turn
 _MOST_SINGLE = 3  # of the best for all inputs: what choosing by input has to beat
 
-_SEARCHED = (
-    "Times are those of the search, each taken at another moment. `python -m harness.tune`, unless "
-    "with --no-cross, measures the candidates in turn, which tells them apart better."
-)
-
 Applies = Callable[[Input, Config], bool]
 """Whether a configuration may be chosen on an input."""
 
@@ -38,9 +34,9 @@ def matrix_of(results: Results) -> Matrix:
     """Times of the candidates on every input on which anything worked.
 
     Where the same candidates were measured in turn on all of these: the geometric means of their
-    samples. Otherwise the default, every winner, and what was measured on all inputs, as the
-    search and the measurements across inputs timed them; the matrix's note says so. The finals,
-    which only a few were measured for, are at another time.
+    samples, and of each input the best that was measured in turn, finalists among it. Otherwise
+    the default, every winner, and what was measured on all inputs, as the search and the
+    measurements across inputs timed them; the matrix's note says so.
 
     Of candidates with the same times everywhere, as those of equal machine code have, only the
     first stands. A candidate applies where the space's constraints hold.
@@ -49,37 +45,90 @@ def matrix_of(results: Results) -> Matrix:
     those away that only inputs which are held out won.
     """
     known = {given: row for given, row in results.measured.items() if _least(row) < math.inf}
-    constraints = [Expression(text) for text in results.constraints]
-    limits, roles = results.limits, results.campaign.roles
-    choices = [name for name, role in roles.items() if role == "choice"]
+    applies = applies_where(map(Expression, results.constraints), results.limits)
+    choices = [name for name, role in results.campaign.roles.items() if role == "choice"]
+    turns = {given: results.candidates.get(given, ()) for given in known}
+    in_turn = {given: _in_turn(row, results.in_turn.get(given, ())) for given, row in known.items()}
+    if common := _in_turn_everywhere(in_turn, turns, applies):
+        times = _Times(in_turn, _mean_s, _is_tie_in_turn)
+        return _matrix(times, results.default, common, applies, choices)
+    note = "" if _is_recorded(known) else _note(turns)
+    return _matrix(_searched(known), results.default, _candidates(known), applies, choices, note)
+
+
+def applies_where(constraints: Iterable[Expression], limits: Mapping[str, int]) -> Applies:
+    """Where constraints over features, parameters and the device's numbers hold; those that name
+    what is not known are left out."""
+    listed = list(constraints)
 
     def applies(given: Input, config: Config) -> bool:
         values = {**given, **config, **limits}
-        return all(constraint.holds(values) for constraint in constraints)
+        return all(c.holds(values) for c in listed if c.names <= values.keys())
 
-    turns = _turns(results.candidates, known)
-    if common := _in_turn_everywhere(turns, applies):
-        return _matrix(
-            _Times(turns, _mean_s, _is_tie_in_turn), results.default, common, applies, choices
-        )
-    note = "" if _is_recorded(known) else _SEARCHED
-    return _matrix(_searched(known), results.default, _candidates(known), applies, choices, note)
+    return applies
 
 
 def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies) -> list[Config]:
     """What is worth being measured once more on every input, in turn: the default, a portfolio that
     suits the inputs best, and the best for all of them, as the search timed them.
 
-    Nothing where inputs are too few to learn across.
+    Only what was measured wherever it applies; nothing where inputs are too few to learn across.
     """
     if len(known) < FEWEST_INPUTS:
         return []
     matrix = _matrix(_searched(known), default, _candidates(known), applies).judgeable()
     if len(matrix.features) == 0:
         return []
-    single = [place for place in static_order(matrix) if matrix.applies[:, place].any()]
-    places = [*greedy_portfolio(matrix, _MOST_MEMBERS), *single[:_MOST_SINGLE]]
-    return list(dict.fromkeys([default, *(matrix.candidates[place] for place in places)]))
+    places = [*greedy_portfolio(matrix, _MOST_MEMBERS), *static_order(matrix)[:_MOST_SINGLE]]
+    return [
+        matrix.candidates[place]
+        for place in dict.fromkeys([0, *places])
+        if matrix.applies[:, place].any()
+    ]
+
+
+# ------------------------------------------------------------------ what was measured in turn
+
+
+def _in_turn(row: Measured, turns: Sequence[Turn]) -> Measured:
+    """All that was measured in turn on an input; and what had failed there, which is not tried
+    again."""
+    failed = {config: m for config, m in row.items() if m.timing is None}
+    return failed | on_one_scale(turns)
+
+
+def _in_turn_everywhere(
+    in_turn: Mapping[Input, Measured], turns: Mapping[Input, Sequence[Turn]], applies: Applies
+) -> list[Config]:
+    """What was measured in turn on every input where it applies and had worked.
+
+    Nothing where some input was only measured for other candidates: then little is in common.
+    """
+    told = dict.fromkeys(c for row in in_turn.values() for c, m in row.items() if m.timing)
+    common = [c for c in told if all(c in row or not applies(i, c) for i, row in in_turn.items())]
+    names = set(common)
+    is_whole = all(
+        any({m.config for m in turn} <= names for turn in turns[given])
+        or not any(config in row and row[config].timing for config in common)
+        for given, row in in_turn.items()
+    )
+    return common if is_whole and len(common) > 1 else []
+
+
+def _note(turns: Mapping[Input, Sequence[Turn]]) -> str:
+    """Why times are those of the search, and what to do about it."""
+    count = sum(map(bool, turns.values()))
+    if not count:
+        why = "candidates were not measured in turn"
+    elif count < len(turns):
+        why = f"candidates were measured in turn on {count} of {len(turns)} inputs"
+    else:
+        why = "inputs were measured in turn for different candidates"
+    return (
+        f"Times are those of the search, each taken at another moment: {why}. "
+        "`python -m harness.tune` with all inputs, and without --no-cross, measures them in turn, "
+        "which tells them apart better."
+    )
 
 
 # ------------------------------------------------------------------ what times are those of
@@ -121,38 +170,11 @@ def _is_recorded(known: Mapping[Input, Measured]) -> bool:
 
 def _mean_s(measurement: Measurement) -> float:
     """The geometric mean, which is what times in turn are compared by."""
-    timing = measurement.timing
-    return statistics.geometric_mean(timing.samples_s) if timing else math.inf
+    return math.exp(mean_log(measurement.timing)) if measurement.timing else math.inf
 
 
 def _is_tie_in_turn(one: Timing, other: Timing) -> bool:
     return not time_ratio(one, other).is_clear
-
-
-def _turns(
-    candidates: Mapping[Input, Sequence[Measurement]], known: Mapping[Input, Measured]
-) -> dict[Input, Measured]:
-    """What was measured in turn on each input; and what had failed there, which is not tried
-    again."""
-    return {
-        given: {config: m for config, m in row.items() if m.timing is None}
-        | {m.config: m for m in candidates.get(given, ())}
-        for given, row in known.items()
-    }
-
-
-def _in_turn_everywhere(turns: Mapping[Input, Measured], applies: Applies) -> list[Config]:
-    """What was measured in turn on every input where it applies and had worked.
-
-    Nothing where inputs were measured for different candidates: only the winner of its input
-    stands beside them in each turn.
-    """
-    sizes = [sum(m.timing is not None for m in turn.values()) for turn in turns.values()]
-    if not all(sizes):
-        return []
-    told = dict.fromkeys(c for turn in turns.values() for c, m in turn.items() if m.timing)
-    common = [c for c in told if all(c in turns[i] or not applies(i, c) for i in turns)]
-    return common if len(common) >= max([2, *(size - 1 for size in sizes)]) else []
 
 
 # ------------------------------------------------------------------------------ the matrix

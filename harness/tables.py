@@ -30,8 +30,9 @@ from harness.results import (
     Row,
     Run,
     Store,
+    Turn,
     campaigns,
-    last_turn,
+    in_turns,
     read_campaign,
     reading,
     shown_place,
@@ -92,20 +93,24 @@ class Results:
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
         """Of each input what was last measured again in turn."""
-        return self._last_turns(FINAL)
+        return {given: turns[-1] for given, turns in self._turns(FINAL).items()}
 
     @cached_property
-    def candidates(self) -> Mapping[Input, Sequence[Measurement]]:
-        """Of each input the configurations that a dispatcher may choose from, as they were last
-        measured in turn; nothing where they were not."""
-        return self._last_turns(CANDIDATE)
+    def candidates(self) -> Mapping[Input, Sequence[Turn]]:
+        """Of each input the turns of what a dispatcher may choose from, the last in the end."""
+        return self._turns(CANDIDATE)
 
-    def _last_turns(self, stage: str) -> Mapping[Input, Sequence[Measurement]]:
+    @cached_property
+    def in_turn(self) -> Mapping[Input, Sequence[Turn]]:
+        """Of each input the turns of candidates and of finalists, the last in the end."""
+        return self._turns(CANDIDATE, FINAL)
+
+    def _turns(self, *stages: str) -> Mapping[Input, Sequence[Turn]]:
         rows: dict[Input, list[Row]] = {}
         for row in self.rows:
-            if row.stage == stage:
+            if row.stage in stages:
                 rows.setdefault(row.measurement.input, []).append(row)
-        return {given: last_turn(found) for given, found in rows.items()}
+        return {given: in_turns(found) for given, found in rows.items()}
 
     @cached_property
     def default(self) -> Config:

@@ -9,7 +9,6 @@ import pytest
 from harness.analysis import (
     choose_finalists,
     fastest,
-    one_of_each_code,
     report_input,
 )
 from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
@@ -117,40 +116,47 @@ def test_a_baseline_that_failed_is_kept_with_how_it_failed_last() -> None:
 # ----------------------------------------------------------------------------- finalists
 
 
+NONE = Config({"BLOCK": 0})  # a default that was not measured
+
+
 def test_finalists_are_the_two_fastest() -> None:
     measured = [ok(D, 4.0), ok(B, 2.0), failed(C), ok(A, 1.0)]
-    assert choose_finalists(measured) == [A, B]
-    assert choose_finalists(measured, 3) == [A, B, D]
-    assert choose_finalists(measured, 9) == [A, B, D]
+    assert choose_finalists(measured, NONE) == [A, B]
+    assert choose_finalists(measured, NONE, 3) == [A, B, D]
+    assert choose_finalists(measured, NONE, 9) == [A, B, D]
 
 
 def test_a_third_is_a_finalist_where_it_may_be_the_fastest() -> None:
     close = [ok(A, 1.0), ok(B, 1.002), ok(C, 1.003), ok(D, 1.004)]
-    assert choose_finalists(close) == [A, B, C]
-    assert choose_finalists([ok(A, 1.0), ok(B, 1.001), ok(C, 1.5)]) == [A, B]
+    assert choose_finalists(close, NONE) == [A, B, C]
+    assert choose_finalists([ok(A, 1.0), ok(B, 1.001), ok(C, 1.5)], NONE) == [A, B]
 
 
 def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_measured() -> None:
     one, other = ok(A, 1.0), ok(C, 2.0)
     measured = [shared(B, one), other, one, shared(D, other)]
-    assert choose_finalists(one_of_each_code(measured, preferred=D)) == [A, D]
-    assert choose_finalists(one_of_each_code(measured, preferred=B)) == [B, C]
+    assert choose_finalists(measured, D) == [A, D]
+    assert choose_finalists(measured, B) == [B, C]
     # Where the origin is not there any more, one of those that share it stands for it.
-    assert choose_finalists(one_of_each_code([shared(B, one), shared(C, one)], D)) == [B]
+    assert choose_finalists([shared(B, one), shared(C, one)], D) == [B]
 
 
 def test_what_won_in_turn_is_a_finalist_though_the_search_thought_little_of_it() -> None:
     measured = [ok(A, 1.0), ok(B, 2.0), ok(C, 3.0), ok(D, 4.0)]
     in_turn = [ok(B, 1.2), ok(D, 1.1), ok(C, 1.3), failed(A)]
-    assert choose_finalists(measured, None, in_turn) == [A, B, D]
-    assert choose_finalists(measured, 1, in_turn[:1]) == [A, B]
-    assert choose_finalists(measured[:3], None, in_turn) == [A, B], "no longer known"
+    assert choose_finalists(measured, NONE, None, in_turn) == [A, B, D]
+    assert choose_finalists(measured, NONE, 1, in_turn[:1]) == [A, B]
+    assert choose_finalists(measured[:3], NONE, None, in_turn) == [A, B], "no longer known"
+    one = ok(C, 3.0)
+    twins = [ok(A, 1.0), ok(B, 2.0), one, shared(D, one)]
+    assert choose_finalists(twins, NONE, None, in_turn) == [A, B, C], "D is the code of C"
+    assert choose_finalists(twins, D, None, in_turn) == [A, B, D]
 
 
 def test_there_are_no_more_finalists_than_what_worked() -> None:
-    assert choose_finalists([failed(A), ok(B, 1.0)]) == [B]
-    assert choose_finalists([failed(A)]) == []
-    assert choose_finalists([]) == []
+    assert choose_finalists([failed(A), ok(B, 1.0)], NONE) == [B]
+    assert choose_finalists([failed(A)], NONE) == []
+    assert choose_finalists([], NONE) == []
 
 
 def test_best_in_turn_is_never_slower_than_the_default() -> None:

@@ -6,7 +6,8 @@ import dataclasses
 import json
 import math
 import random
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from benchmarks import repeatability
 from harness.campaign import Stages
 from harness.campaign.state import State
 from harness.candidates import shortlist
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.dispatching.study import QUICK, study
+from harness.records import Config, DeviceLimits, Input, Measurement, Outcome, StopReason, Timing
 from harness.results import CANDIDATE
 from harness.tables import Results, read_results, the_one
+from harness.turns import on_one_scale
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 SPACE = """\
@@ -26,33 +29,45 @@ name: small
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
 parameters:
   BLOCK: {values: [16, 32, 64, 128, 256], default: 64}
-constraints: [BLOCK <= n * 16]
+constraints: [BLOCK <= n * 8]
 launch: {group: [BLOCK], grid: [n]}
 inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}]}
 """
+FREE = SPACE.replace("constraints: [BLOCK <= n * 8]\n", "")
 WANTED = {8: 16, 16: 16, 32: 32, 64: 128, 128: 128}
+SEARCHED = "Times are those of the search, each taken at another moment: "
 
 
 def block(value: int) -> Config:
     return Config({"BLOCK": value})
 
 
+def size_of(given: Input) -> int:
+    return int(str(given["n"]))
+
+
 def time_s(given: Input, config: Config) -> float:
     """The further from what an input wants, the slower; 32 fails on the largest."""
-    n, size = int(str(given["n"])), int(str(config["BLOCK"]))
+    n, size = size_of(given), int(str(config["BLOCK"]))
     if (n, size) == (128, 32):
         return math.inf
     return 1e-3 * (1 + abs(math.log2(size / WANTED[n])))
 
 
+Fails = Callable[[Input, Config], bool]
+
+
 class Drifting(FormulaMeasurer):
-    """What it measures alone comes out by up to 40 % too slow, in turn as it is; in turn some
-    configurations fail, and samples of a configuration differ by 1 %."""
+    """What it measures alone comes out by up to 40 % too slow; in turn all are slow in the same
+    rounds, and some fail."""
 
     def __init__(
-        self, fails: Callable[[Input, Config], bool] = lambda given, config: False, seed: int = 0
+        self,
+        fails: Fails = lambda given, config: False,
+        seed: int = 0,
+        times: Callable[[Input, Config], float] = time_s,
     ) -> None:
-        super().__init__(time_s)
+        super().__init__(times)
         self._random = random.Random(seed)
         self.turns: list[tuple[Input, tuple[Config, ...]]] = []
         self._fails = fails
@@ -67,17 +82,18 @@ class Drifting(FormulaMeasurer):
 
     def measure_interleaved(self, space: Any, given: Input, configs: Any, rounds: int) -> Any:
         self.turns.append((given, tuple(configs)))
+        drift = [self._random.uniform(1, 2) for _ in range(rounds)]
         found = super().measure_interleaved(space, given, configs, rounds)
-        return [self._in_turn(measured, rounds) for measured in found]
+        return [self._in_turn(measured, drift) for measured in found]
 
-    def _in_turn(self, measured: Measurement, rounds: int) -> Measurement:
+    def _in_turn(self, measured: Measurement, drift: list[float]) -> Measurement:
         if measured.timing is None or self._fails(measured.input, measured.config):
             return Measurement(measured.config, measured.input, Outcome.CRASHED, message="in turn")
-        samples_s = tuple(measured.time_s * (1 + k % 2 / 100) for k in range(rounds))
+        samples_s = tuple(measured.time_s * slow * self._random.uniform(1, 1.01) for slow in drift)
         return dataclasses.replace(measured, timing=Timing(samples_s, StopReason.INTERLEAVED))
 
 
-def tuned(folder: Path, measurer: Drifting, text: str = SPACE, **options: Any) -> Results:
+def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options: Any) -> Results:
     """What a finished campaign left in a database."""
     spec = make_spec(folder, text)
     with opened(spec, folder / "r.db", measurer, **options) as (campaign, _):
@@ -91,6 +107,9 @@ def in_turn(measurer: Drifting) -> list[tuple[Input, tuple[Config, ...]]]:
     return measurer.turns[: len(inputs) - len(set(inputs))]
 
 
+# ----------------------------------------------------------------------------- the matrix
+
+
 def test_the_matrix_is_of_times_in_turn(tmp_path: Path) -> None:
     measurer = Drifting()
     results = tuned(tmp_path, measurer)
@@ -98,18 +117,44 @@ def test_the_matrix_is_of_times_in_turn(tmp_path: Path) -> None:
     assert len(in_turn(measurer)) == 5
     assert matrix.note == ""
     assert matrix.candidates[0] == block(64)
-    for place, candidate in enumerate(matrix.candidates):
-        for row, n in enumerate(WANTED):
+    assert set(matrix.candidates) == set(map(block, (16, 32, 64, 128)))
+    for row, (n, wanted) in enumerate(WANTED.items()):
+        for place, candidate in enumerate(matrix.candidates):
             given = Input({"n": n})
-            expected = time_s(given, candidate)
-            if int(str(candidate["BLOCK"])) > 16 * n:
+            if int(str(candidate["BLOCK"])) > 8 * n:
                 assert not matrix.applies[row, place]
-            elif math.isinf(expected):
+            elif math.isinf(time_s(given, candidate)):
                 assert math.isinf(matrix.time_s[row, place]), "the search's failure stands"
             else:
-                assert matrix.time_s[row, place] == pytest.approx(expected, rel=0.01)
-    assert matrix.best_s == pytest.approx([1e-3] * 5, rel=0.01)
+                expected = time_s(given, candidate) / time_s(given, block(wanted))
+                assert matrix.slowdown[row, place] == pytest.approx(expected, rel=0.01)
     assert len(matrix.judgeable().features) == 5
+
+
+def test_times_in_turn_are_geometric_means_and_of_all_rounds(tmp_path: Path) -> None:
+    results = tuned(tmp_path, Drifting())
+    matrix, given = results.matrix(), Input({"n": 64})
+    last = {m.config: m.timing for m in results.in_turn[given][-1]}
+    place = matrix.candidates.index(block(128))
+    timing = last[block(128)]
+    assert timing is not None
+    assert timing.count == 20
+    assert matrix.time_s[3, place] == pytest.approx(statistics.geometric_mean(timing.samples_s))
+
+
+def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
+    tmp_path: Path,
+) -> None:
+    """The drift is ten times the difference of 5 %, which only launches in turn can tell."""
+
+    def close(given: Input, config: Config) -> float:
+        factors = {16: 1.0, 32: 1.0, 64: 1.05, 128: 1.3, 256: 2.0}
+        return 1e-3 * size_of(given) * factors[int(str(config["BLOCK"]))]
+
+    matrix = tuned(tmp_path, Drifting(times=close)).matrix()
+    found = {config["BLOCK"]: matrix.tied[:, p] for p, config in enumerate(matrix.candidates)}
+    assert not found[64].any()
+    assert found[16].sum() + found[32].sum() >= 8, "they are alike"
 
 
 def test_what_failed_in_the_search_is_not_tried_in_turn(tmp_path: Path) -> None:
@@ -118,6 +163,31 @@ def test_what_failed_in_the_search_is_not_tried_in_turn(tmp_path: Path) -> None:
     (last,) = (configs for given, configs in in_turn(measurer) if given["n"] == 128)
     assert block(32) not in last
     assert any(block(32) in configs for _, configs in in_turn(measurer))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SPACE.replace("constraints: [BLOCK <= n * 8]\n", "").replace(
+            "[BLOCK], grid: [n]", "[BLOCK, n], grid: [n, 1]"
+        ),
+        FREE.replace(
+            "default: 64}", "default: 64}\n  TILE: {values: [0, 1], default: 0, when: n > 16}"
+        ),
+    ],
+    ids=["the device allows fewer threads", "a parameter has no meaning"],
+)
+def test_what_only_the_device_or_a_condition_rules_out_spoils_no_times_in_turn(
+    tmp_path: Path, text: str
+) -> None:
+    measurer = Drifting()
+    measurer.tell_limits(DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32))
+    results = tuned(tmp_path, measurer, text, test_limit=60)
+    assert len(results.candidates) == 5
+    assert results.matrix().note == ""
+
+
+# ----------------------------------------------------------------- one command after another
 
 
 def test_candidates_are_not_measured_in_turn_again(tmp_path: Path) -> None:
@@ -137,35 +207,88 @@ def test_candidate_that_crashed_in_turn_is_tried_again(tmp_path: Path) -> None:
     place = matrix.candidates.index(block(16))
     assert math.isinf(matrix.time_s[1, place])
     matrix = tuned(tmp_path, Drifting()).matrix()
-    assert matrix.time_s[1, matrix.candidates.index(block(16))] == pytest.approx(1e-3, rel=0.01)
+    assert matrix.slowdown[1, matrix.candidates.index(block(16))] == 1
 
 
-@pytest.mark.parametrize("stages", [Stages(cross=False), Stages()])
-def test_without_times_in_turn_those_of_the_search_are_told_as_such(
-    tmp_path: Path, stages: Stages, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_for_some_inputs_spoils_no_times_in_turn(tmp_path: Path) -> None:
+    measurer = Drifting()
+    whole = tuned(tmp_path, measurer).matrix()
+    fewer = SPACE.replace("{n: 8}, ", "")
+    part = tuned(tmp_path, measurer, fewer)
+    assert part.matrix().note == ""
+    assert set(part.matrix().candidates) == set(whole.candidates)
+    count = len(measurer.turns)
+    for text in (SPACE, fewer):
+        tuned(tmp_path, measurer, text)
+    assert len(in_turn(measurer)) <= count, "no candidates are measured anew"
+
+
+def test_times_in_turn_that_the_search_has_overtaken_do_not_flatter(tmp_path: Path) -> None:
+    """What the search found since was measured beside the default in the finals."""
+
+    def late(given: Input, config: Config) -> float:
+        return time_s(given, config) * (0.2 if config["BLOCK"] == 256 else 1)
+
+    tuned(tmp_path, Drifting(), SPACE.replace(", 256]", "]"))
+    results = tuned(tmp_path, Drifting(times=late), stages=Stages(cross=False))
+    matrix = results.matrix()
+    assert matrix.note == ""
+    place = matrix.candidates.index(block(128))
+    assert matrix.slowdown[3, place] == pytest.approx(1 / 0.4, rel=0.02)
+
+
+def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
+    def only(wanted: int) -> Callable[[Input, Config], float]:
+        return lambda given, config: 1e-3 * (1 if config["BLOCK"] == wanted else 2)
+
+    values = "{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}"
+    for name, wanted, inputs in (
+        ("small", 16, "{n: 20}, {n: 24}, {n: 28}, {n: 32}"),
+        ("large", 256, "{n: 40}, {n: 44}, {n: 48}, {n: 52}"),
+    ):
+        (tmp_path / name).mkdir()
+        sizes = f"[{wanted}, 64]"
+        text = SPACE.replace(values, inputs).replace("[16, 32, 64, 128, 256]", sizes)
+        tuned(tmp_path / name, Drifting(times=only(wanted)), text)
+    places = [str(tmp_path / name / "r.db") for name in ("small", "large")]
+    matrix = the_one(read_results(places)).matrix()
+    assert "measured in turn for different candidates" in matrix.note
+
+
+def test_an_interruption_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = dict[str, str]()
-    if stages.cross:
-        monkeypatch.setattr(State, "is_time_up", lambda _: True)
-        monkeypatch.setattr(State, "leave_out", lambda _, *words: told.update([words]))
-    results = tuned(tmp_path, Drifting(), stages=stages)
-    assert (CANDIDATE in told) == stages.cross
+    monkeypatch.setattr(State, "leave_out", lambda _, *words: told.update([words]))
+    measurer = Drifting()
+    monkeypatch.setattr(State, "is_time_up", lambda _: len(measurer.turns) == 3)
+    results = tuned(tmp_path, measurer)
+    assert told == {CANDIDATE: "the candidates' measurement in turn on 2 of 5 inputs is"}
+    matrix = results.matrix()
+    assert matrix.note.startswith(f"{SEARCHED}candidates were measured in turn on 3 of 5 inputs.")
+    assert matrix.note in study(matrix, QUICK).notes
+
+
+def test_without_times_in_turn_those_of_the_search_are_told_as_such(tmp_path: Path) -> None:
+    results = tuned(tmp_path, Drifting(), stages=Stages(cross=False))
     matrix = results.matrix()
     assert results.candidates == {}
-    assert matrix.note.startswith("Times are those of the search")
+    assert matrix.note.startswith(f"{SEARCHED}candidates were not measured in turn.")
     small = matrix.candidates.index(block(16))
     assert matrix.time_s[1, small] == results.measured[Input({"n": 16})][block(16)].time_s
 
 
-def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
-    """As after a second command for a part of the inputs, once the search had gone on."""
-    results = tuned(tmp_path, Drifting())
-    given = Input({"n": 128})
-    others = [row.measurement for row in results.rows if row.measurement.input == given][:1]
-    mixed = dataclasses.replace(results)
-    mixed.__dict__["candidates"] = {**results.candidates, given: others}
-    assert results.matrix().note == ""
-    assert mixed.matrix().note.startswith("Times are those of the search")
+class Replaying(Drifting):
+    """As a recording, which would answer the same again."""
+
+    @property
+    def is_replay(self) -> bool:
+        return True
+
+
+def test_recordings_are_not_asked_in_turn_and_need_no_note(tmp_path: Path) -> None:
+    assert tuned(tmp_path, Replaying()).candidates == {}
+    (tmp_path / "recorded").mkdir()
+    recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), stages=Stages(cross=False))
+    assert recorded.matrix().note == ""
 
 
 def test_few_inputs_need_no_candidates(tmp_path: Path) -> None:
@@ -175,13 +298,52 @@ def test_few_inputs_need_no_candidates(tmp_path: Path) -> None:
     assert results.candidates == {}
 
 
-def ok(given: Input, size: int, seconds: float) -> Measurement:
-    return Measurement(block(size), given, Outcome.OK, Timing((seconds,)))
+def test_what_won_in_turn_is_measured_among_the_finals(tmp_path: Path) -> None:
+    """The search timed what the largest input wants as the slowest of all."""
+
+    class Unlucky(Drifting):
+        def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
+            found = super().measure(space, given, config, best_s)
+            if (given["n"], config["BLOCK"]) != (128, 128):
+                return found
+            return dataclasses.replace(found, timing=Timing((9e-3,) * 3))
+
+    results = tuned(tmp_path, Unlucky())
+    finals = {m.config for m in results.finals[Input({"n": 128})]}
+    assert block(128) in finals
+
+
+# ------------------------------------------------------------------------ what is chosen
+
+
+def ok(given: Input, size: int, *samples_s: float) -> Measurement:
+    return Measurement(block(size), given, Outcome.OK, Timing(samples_s))
+
+
+GIVEN = Input({"n": 8})
+
+
+def seconds(found: Mapping[Config, Measurement]) -> dict[int, float]:
+    return {int(str(config["BLOCK"])): m.time_s for config, m in found.items()}
+
+
+def test_turns_are_told_on_the_scale_of_the_last_one() -> None:
+    first = [ok(GIVEN, 16, 1.0), ok(GIVEN, 32, 4.0), ok(GIVEN, 64, 8.0)]
+    last = [ok(GIVEN, 32, 2.0), ok(GIVEN, 64, 4.0), ok(GIVEN, 128, 3.0)]
+    other = [ok(GIVEN, 256, 0.1)]
+    expected = {16: 0.5, 32: 2.0, 64: 4.0, 128: 3.0}
+    assert seconds(on_one_scale([first, last])) == pytest.approx(expected)
+    assert seconds(on_one_scale([other, first, last])) == pytest.approx(expected), "none in common"
+    failed = Measurement(block(16), GIVEN, Outcome.CRASHED, message="crashed")
+    found = on_one_scale([first, [failed, *last]])
+    assert found[block(16)] is failed, "as it last ended"
+    assert seconds(on_one_scale([first, [failed]]))[64] == 8.0
+    assert on_one_scale([]) == {}
 
 
 def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -> None:
     """Each odd input wants 1, each even one 2; 3 is nearly as good everywhere; 5 never is."""
-    seconds = {
+    times = {
         1: [1.0, 2.0] * 4,
         2: [2.0, 1.0] * 4,
         3: [1.2] * 8,
@@ -191,7 +353,7 @@ def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -
     }
     known = {
         (given := Input({"n": n})): {
-            block(size): ok(given, size, times[n]) for size, times in seconds.items()
+            block(size): ok(given, size, of_size[n]) for size, of_size in times.items()
         }
         for n in range(8)
     }
@@ -199,6 +361,8 @@ def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -
     assert found == [block(size) for size in (64, 3, 1, 2, 4)]
     few = {given: known[given] for given in list(known)[:3]}
     assert shortlist(few, block(64), lambda given, config: True) == []
+    del known[Input({"n": 5})][block(64)]
+    assert block(64) not in shortlist(known, block(64), lambda given, config: True)
 
 
 def test_how_alike_times_come_out_again_is_told(
@@ -210,7 +374,8 @@ def test_how_alike_times_come_out_again_is_told(
     places = [str(tmp_path / str(seed) / "r.db") for seed in (1, 2, 3)]
     assert repeatability.main(places) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["in turn"] == {"scatter": [0.0] * 3, "regret": [0.0] * 3}
+    assert all(scatter < 0.002 for scatter in found["in turn"]["scatter"])
+    assert found["in turn"]["regret"] == [0.0] * 3
     assert all(0.03 < scatter < 0.2 for scatter in found["one after another"]["scatter"])
     assert repeatability.main(places[:1]) == 2
     assert "two runs or more" in capsys.readouterr().err

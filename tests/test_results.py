@@ -201,9 +201,9 @@ def test_stages_are_read_as_asked_for(place: Path) -> None:
         search = begin_search(store)
         for number, stage in enumerate(("search", "cross", "final")):
             search.test(make_ok(number), stage)
-        known, finals = store.known(search.plan), store.last_turn(search.plan, FINAL)
+        known, finals = store.known(search.plan), store.turns(search.plan, FINAL)
     assert set(known) == {make_config(0), make_config(1)}
-    assert finals == [make_ok(2)]
+    assert finals == [[make_ok(2)]]
 
 
 def test_known_is_what_shares_program_environment_input_and_campaign(place: Path) -> None:
@@ -674,7 +674,7 @@ def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
         plan = make_plan()
         store.begin_run(plan, {})
         store.known(plan)
-        store.last_turn(plan, FINAL)
+        store.turns(plan, FINAL)
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
         store.next_ordinal(1)
         read_measurements(store.session.connection(), KEY)

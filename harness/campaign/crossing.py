@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from harness.campaign.in_turn import measured_in_turn
+from harness.campaign.in_turn import is_whole, measured_in_turn
 from harness.campaign.state import State
-from harness.candidates import shortlist
+from harness.candidates import applies_where, shortlist
 from harness.records import Config, Input, Outcome
 from harness.results import CANDIDATE, Stored
 
@@ -45,39 +45,40 @@ def _measure(state: State, given: Input, config: Config) -> None:
 
 
 def measure_candidates(state: State) -> None:
-    """Measure the configurations that suit the inputs best once more on every input, beside each
-    other and the input's winner.
+    """Measure the configurations that suit the inputs best once more on every input, in turn,
+    unless they were.
 
     What a search measures minutes apart differs by what the machine does meanwhile, and of many
     noisy times the least is too low. Nothing is done for recordings, which would answer the same.
     """
-    searched = [given for given in state.spec.inputs if given in state.runs and state.best(given)]
-    configs = [] if state.measurer.is_replay else _shortlist(state, searched)
-    wanted = searched if configs else []
+    wanted = [] if state.measurer.is_replay else list(_wanted(state))
     state.display.begin_stage("candidates on every input, in turn", len(wanted))
     state.stages[CANDIDATE] = ""
-    for number, given in enumerate(wanted):
+    for number, (given, configs) in enumerate(wanted):
         if state.is_time_up():
-            left = f"the candidates' second measurement on {len(wanted) - number} of {len(wanted)}"
+            left = f"the candidates' measurement in turn on {len(wanted) - number} of {len(wanted)}"
             state.leave_out(CANDIDATE, f"{left} inputs is")
             return
         with state.telling(given):
-            _measure_in_turn(state, given, configs)
+            measured_in_turn(state, given, configs, CANDIDATE, _rounds(state))
         state.display.step(str(given))
 
 
-def _shortlist(state: State, searched: Sequence[Input]) -> list[Config]:
+def _rounds(state: State) -> int:
+    return max(2, state.spec.measure.repeats)
+
+
+def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
+    """Of each input the candidates that work there, where they were not measured in turn."""
+    searched = [given for given in state.spec.inputs if given in state.runs and state.best(given)]
     known = {given: state.measured(given) for given in searched}
     default = state.space(state.spec.inputs[0]).default
-    return shortlist(known, default, lambda given, config: state.space(given).is_legal(config))
-
-
-def _measure_in_turn(state: State, given: Input, candidates: Sequence[Config]) -> None:
-    known, best = state.measured(given), state.best(given)
-    beside = [] if best is None else [best.config]
-    configs = [
-        config
-        for config in dict.fromkeys([*candidates, *beside])
-        if config in known and known[config].outcome is Outcome.OK
-    ]
-    measured_in_turn(state, given, configs, CANDIDATE, max(2, state.spec.measure.repeats))
+    limits = state.measurer.limits
+    constraints = [constraint.expression for constraint in state.spec.constraints]
+    applies = applies_where(constraints, limits.names() if limits else {})
+    candidates = shortlist(known, default, applies)
+    for given, row in known.items():
+        configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
+        turns = state.store.turns(state.plan(given), CANDIDATE)
+        if configs and not any(is_whole(turn, configs, _rounds(state), row) for turn in turns):
+            yield given, configs

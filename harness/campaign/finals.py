@@ -5,13 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from harness.analysis import (
-    InputReport,
-    choose_finalists,
-    one_of_each_code,
-    report_input,
-)
-from harness.campaign.in_turn import measured_in_turn
+from harness.analysis import InputReport, choose_finalists, report_input
+from harness.campaign.in_turn import is_whole, measured_in_turn
 from harness.campaign.state import State
 from harness.records import Config, Input, Measurement, Outcome
 from harness.results import CANDIDATE, EXHAUSTED, FINAL
@@ -44,9 +39,9 @@ def _has_finalists(state: State, given: Input) -> bool:
 
 def _final(state: State, given: Input, count: int | None) -> InputReport:
     measured, space = state.measured(given), state.space(given)
-    distinct = one_of_each_code(measured.values(), space.default)
-    in_turn = state.store.last_turn(state.plan(given), CANDIDATE)
-    finalists = choose_finalists(distinct, count, in_turn)
+    candidates = state.store.turns(state.plan(given), CANDIDATE)
+    last = candidates[-1] if candidates else ()
+    finalists = choose_finalists(measured.values(), space.default, count, last)
     named = baselines(state, space)
     wanted = list(dict.fromkeys([*finalists, space.default]))
     working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
@@ -87,4 +82,8 @@ def _interleaved(
     state: State, given: Input, space: Space, configs: Sequence[Config]
 ) -> list[Measurement]:
     fewest = _BESIDE_BASELINES if baselines(state, space) else 2
-    return measured_in_turn(state, given, configs, FINAL, max(fewest, state.spec.measure.repeats))
+    rounds = max(fewest, state.spec.measure.repeats)
+    turns = state.store.turns(state.plan(given), FINAL)
+    if turns and is_whole(turns[-1], configs, rounds, state.known(given)):
+        return turns[-1]
+    return measured_in_turn(state, given, configs, FINAL, rounds)

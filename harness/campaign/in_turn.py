@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.campaign.state import State
 from harness.records import Config, Input, Measurement, StopReason
+from harness.results import Turn
 
 
 def measured_in_turn(
     state: State, given: Input, configs: Sequence[Config], stage: str, rounds: int
-) -> list[Measurement]:
-    """Measure in turn and keep it, unless these very configurations were the last time."""
-    plan = state.plan(given)
-    earlier = state.store.last_turn(plan, stage)
-    same = {measurement.config for measurement in earlier} == set(configs)
-    known = state.known(given)
-    if same and all(_is_whole(there, rounds, there.config in known) for there in earlier):
-        return earlier
+) -> Turn:
+    """Measure in turn, and keep it."""
     found = state.measurer.measure_interleaved(state.space(given), given, configs, rounds)
-    state.store.add_turn(state.runs[given], plan, stage, found)
+    state.store.add_turn(state.runs[given], state.plan(given), stage, found)
     state.store.commit()
     return found
 
 
-def _is_whole(there: Measurement, rounds: int, has_worked: bool) -> bool:
-    """Whether it was measured to its end, and as often as is asked for now. A time-out, or a
-    crash, of what worked in the search may have been chance; other failures stand."""
-    if there.timing is None:
-        return there.outcome.repeats or not has_worked
-    return there.timing.count == rounds or there.timing.stopped is StopReason.RECORDED
+def is_whole(
+    turn: Turn, configs: Sequence[Config], rounds: int, known: Mapping[Config, object]
+) -> bool:
+    """Whether a turn is of these very configurations, and each was measured to its end, as often
+    as is asked for now; `known` is what the search measured."""
+    same = {measurement.config for measurement in turn} == set(configs)
+    return same and all(_is_whole(found, rounds, found.config in known) for found in turn)
+
+
+def _is_whole(found: Measurement, rounds: int, has_worked: bool) -> bool:
+    """A time-out, or a crash, of what worked in the search may have been chance; other failures
+    stand."""
+    if found.timing is None:
+        return found.outcome.repeats or not has_worked
+    return found.timing.count == rounds or found.timing.stopped is StopReason.RECORDED

@@ -9,7 +9,7 @@ from harness.analysis import InputReport
 from harness.campaign.state import State
 from harness.effects.minimal import Reduction, WinnerFailed, reduce, without_flags
 from harness.records import Config, Input, Measurement
-from harness.results import REDUCED
+from harness.results import REDUCED, by_configs
 
 _ROUNDS = 10  # at least; of the winner and of what may be left of it
 
@@ -57,7 +57,7 @@ def _reduced(state: State, report: InputReport, flags: Sequence[str]) -> Reducti
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     known = {
         pair: [turn for turn in there if _is_of(turn, rounds)]
-        for pair, there in state.store.turns(plan, REDUCED).items()
+        for pair, there in by_configs(state.store.turns(plan, REDUCED)).items()
     }
     used = Counter[tuple[Config, ...]]()
     assert report.best is not None

@@ -12,10 +12,11 @@ from harness.results.read import (
     SEARCHED,
     Key,
     Row,
+    Turn,
     Turns,
-    last_turn,
+    by_configs,
+    in_turns,
     read_measurements,
-    turns,
 )
 from harness.results.runs import Campaign, Run, campaigns, read_campaign
 from harness.results.store import RunPlan, Store, Stored
@@ -37,11 +38,13 @@ __all__ = [
     "RunPlan",
     "Store",
     "Stored",
+    "Turn",
     "Turns",
+    "by_configs",
     "campaigns",
+    "in_turns",
     "insert_keyed",
     "insert_rows",
-    "last_turn",
     "merge_database",
     "read_campaign",
     "read_commands",
@@ -49,6 +52,5 @@ __all__ = [
     "reading",
     "shown_place",
     "sqlite_path",
-    "turns",
     "writing",
 ]

@@ -49,7 +49,7 @@ class Row:
     """A measurement as it was stored.
 
     `uuid` is the same in every copy of it; `requestor` is the technique whose test it answered
-    first, None for what no search asked for.
+    first, None for what no search asked for; `measured_at` is ISO 8601 in UTC.
     """
 
     id: int
@@ -58,6 +58,7 @@ class Row:
     turn: str | None = None
     uuid: str = ""
     requestor: str | None = None
+    measured_at: str = ""
 
 
 def of_campaign(table: Table, key: Key, space: str | None = None) -> list[ColumnElement[bool]]:
@@ -134,23 +135,27 @@ def _known_values(told: Any) -> Container[Value]:
     return list(told)
 
 
-def last_turn(rows: Sequence[Row]) -> list[Measurement]:
-    """Of one stage's rows of one input, oldest first, those that were last sampled in turn: only
-    what was measured so may be compared so."""
-    return [row.measurement for row in rows if row.turn == rows[-1].turn]
+Turn = list[Measurement]
+"""What was sampled in turn: only that may be compared launch by launch."""
+
+Turns = dict[tuple[Config, ...], list[Turn]]
+"""Turns by their configurations; oldest first."""
 
 
-Turns = dict[tuple[Config, ...], list[list[Measurement]]]
-"""Measurements that were sampled in turn, by their configurations; oldest first."""
-
-
-def turns(rows: Iterable[Row]) -> Turns:
-    """Those of one input."""
-    found: dict[str, list[Measurement]] = {}
+def in_turns(rows: Iterable[Row]) -> list[Turn]:
+    """The turns of one input, the one that was measured last in the end: where databases were
+    merged, that is not the one which was stored last."""
+    found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.turn or row.uuid, []).append(row.measurement)
+        found.setdefault(row.turn or row.uuid, []).append(row)
+    ordered = sorted(found.values(), key=lambda turn: max(row.measured_at for row in turn))
+    return [[row.measurement for row in turn] for turn in ordered]
+
+
+def by_configs(turns: Iterable[Turn]) -> Turns:
+    """The turns that were measured of the same configurations, in the same order."""
     grouped: Turns = {}
-    for turn in found.values():
+    for turn in turns:
         grouped.setdefault(tuple(m.config for m in turn), []).append(turn)
     return grouped
 
@@ -163,9 +168,17 @@ def _row(
 ) -> Row:
     row_id = row["measurement_id"]
     try:
-        measurement = _measurement(row, samples.get(row_id, []), observed.get(row_id, {}))
-        requestor = asked.get(row_id)
-        return Row(row_id, row["stage"], measurement, row["turn"], row["uuid"], requestor)
+        if not isinstance(row["measured_at"], str):
+            raise ValueError(f"measured_at is {row['measured_at']!r}")
+        return Row(
+            row_id,
+            row["stage"],
+            _measurement(row, samples.get(row_id, []), observed.get(row_id, {})),
+            row["turn"],
+            row["uuid"],
+            asked.get(row_id),
+            row["measured_at"],
+        )
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"measurement {row_id}: {error}") from None
 
@@ -187,6 +200,7 @@ _COLUMNS = (
     schema.measurements.c.uuid,
     schema.measurements.c.stage,
     schema.measurements.c.turn,
+    schema.measurements.c.measured_at,
     schema.measurements.c.outcome,
     schema.measurements.c.stopped,
     schema.measurements.c.message,

@@ -28,7 +28,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 5  # the last but for a stage of measurements is 4
+VERSION = 5  # 5: the stage `candidate`
 
 TABLES_SINCE = {"observations": 2, "commands": 4}
 """The version that brought a table; the others are of the first."""

@@ -29,7 +29,7 @@ from harness.results.commands import end_told, inputs_told
 from harness.results.connect import now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows
 from harness.results.notes import BASELINES, CONTINUED
-from harness.results.read import SEARCHED, Key, Turns, last_turn, read_measurements, turns
+from harness.results.read import SEARCHED, Key, Turn, in_turns, read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.shared import SharedRows
 from harness.spec import Spec
@@ -239,13 +239,9 @@ class Store:
         rows = read_measurements(self._connection, plan.key, stages=SEARCHED)
         return {row.measurement.config: Stored(row.id, row.measurement) for row in rows}
 
-    def last_turn(self, plan: RunPlan, stage: str) -> list[Measurement]:
-        """What was last sampled in turn in a stage on this input."""
-        return last_turn(read_measurements(self._connection, plan.key, stages=(stage,)))
-
-    def turns(self, plan: RunPlan, stage: str) -> Turns:
-        """What was sampled in turn in a stage on this input."""
-        return turns(read_measurements(self._connection, plan.key, stages=(stage,)))
+    def turns(self, plan: RunPlan, stage: str) -> list[Turn]:
+        """What was sampled in turn in a stage on this input, the last in the end."""
+        return in_turns(read_measurements(self._connection, plan.key, stages=(stage,)))
 
     def add_turn(
         self, run_id: int, plan: RunPlan, stage: str, found: Sequence[Measurement]
