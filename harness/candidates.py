@@ -15,7 +15,7 @@ from harness.expression import Expression
 from harness.records import Config, Input, Measurement, StopReason, Timing
 from harness.results import Turn
 from harness.timing import is_within_noise, time_ratio
-from harness.turns import mean_log, on_one_scale
+from harness.turns import as_one, mean_log
 
 if TYPE_CHECKING:  # harness.tables tells matrices
     from harness.tables import Measured, Results
@@ -94,7 +94,7 @@ def _in_turn(row: Measured, turns: Sequence[Turn]) -> Measured:
     """All that was measured in turn on an input; and what had failed there, which is not tried
     again."""
     failed = {config: m for config, m in row.items() if m.timing is None}
-    return failed | on_one_scale(turns)
+    return failed | as_one(turns)
 
 
 def _in_turn_everywhere(

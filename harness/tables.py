@@ -102,13 +102,15 @@ class Results:
 
     @cached_property
     def in_turn(self) -> Mapping[Input, Sequence[Turn]]:
-        """Of each input the turns of candidates and of finalists, the last in the end."""
-        return self._turns(CANDIDATE, FINAL)
+        """Of each input the turns of finalists, and after them those of candidates."""
+        finals = self._turns(FINAL)
+        inputs = dict.fromkeys([*finals, *self.candidates])
+        return {i: [*finals.get(i, ()), *self.candidates.get(i, ())] for i in inputs}
 
-    def _turns(self, *stages: str) -> Mapping[Input, Sequence[Turn]]:
+    def _turns(self, stage: str) -> Mapping[Input, Sequence[Turn]]:
         rows: dict[Input, list[Row]] = {}
         for row in self.rows:
-            if row.stage in stages:
+            if row.stage == stage:
                 rows.setdefault(row.measurement.input, []).append(row)
         return {given: in_turns(found) for given, found in rows.items()}
 

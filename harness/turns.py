@@ -1,48 +1,59 @@
-"""What was measured in turn on one input, in several turns, on one scale."""
+"""What was measured on one input in several turns, as if it had been one."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import statistics
 from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from harness.records import Config, Measurement, Timing
 from harness.results import Turn
 
+Logs = npt.NDArray[np.float64]
 
-def on_one_scale(turns: Sequence[Turn]) -> dict[Config, Measurement]:
-    """Of each configuration what was measured last, as if all had been in the last turn.
 
-    A turn has its own drift: times of an earlier one, oldest first, are multiplied by the
-    geometric mean of what they differ by on the configurations that it has in common with later
-    ones, such as the default. One that has none in common is left out.
+def as_one(turns: Sequence[Turn]) -> dict[Config, Measurement]:
+    """Of each configuration its measurement of the last turn that has it.
+
+    The machine's drift is taken out: samples of one round are divided by what their geometric
+    mean, over all configurations or over those that later turns have too, such as the default, is
+    above its own mean. Times of earlier turns are then on the scale of later ones. A turn that has
+    nothing in common with later ones is left out.
     """
     found: dict[Config, Measurement] = {}
     for turn in reversed(turns):
-        factor = _factor(turn, found) if any(m.timing for m in found.values()) else 1.0
-        if factor is not None:
-            found = {m.config: _scaled(m, factor) for m in turn} | found
+        factors = _factors(turn, found)
+        if factors is not None:
+            found = {m.config: _multiplied(m, factors) for m in turn} | found
     return found
 
 
 def mean_log(timing: Timing) -> float:
     """The mean of the samples' logarithms, of which differences are ratios."""
-    return statistics.fmean(map(math.log, timing.samples_s))
+    return float(np.log(timing.samples_s).mean())
 
 
-def _factor(turn: Turn, later: Mapping[Config, Measurement]) -> float | None:
-    logs = [
-        mean_log(there.timing) - mean_log(m.timing)
-        for m in turn
-        if m.timing and (there := later.get(m.config)) and there.timing
-    ]
-    return math.exp(statistics.fmean(logs)) if logs else None
+def _factors(turn: Turn, later: Mapping[Config, Measurement]) -> Logs | None:
+    """What the samples of each round are multiplied by; one number where rounds do not match."""
+    known = {m.config: m.timing for m in later.values() if m.timing}
+    timed = {m.config: m.timing for m in turn if m.timing}
+    shared = [config for config in timed if config in known or not known]
+    if not shared:
+        return np.ones(1) if not known else None
+    level = np.mean([mean_log(known.get(config, timed[config])) for config in shared])
+    counts = {timing.count for timing in timed.values()}
+    if len(counts) > 1:
+        return np.array([np.exp(level - np.mean([mean_log(timed[c]) for c in shared]))])
+    of_round: Logs = np.log([timed[config].samples_s for config in shared]).mean(axis=0)
+    factors: Logs = np.exp(level - of_round)
+    return factors
 
 
-def _scaled(measurement: Measurement, factor: float) -> Measurement:
+def _multiplied(measurement: Measurement, factors: Logs) -> Measurement:
     timing = measurement.timing
-    if timing is None or factor == 1:
+    if timing is None:
         return measurement
-    samples_s = tuple(factor * sample for sample in timing.samples_s)
+    samples_s = tuple((np.array(timing.samples_s) * factors).tolist())
     return dataclasses.replace(measurement, timing=Timing(samples_s, timing.stopped))

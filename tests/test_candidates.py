@@ -21,7 +21,7 @@ from harness.dispatching.study import QUICK, study
 from harness.records import Config, DeviceLimits, Input, Measurement, Outcome, StopReason, Timing
 from harness.results import CANDIDATE
 from harness.tables import Results, read_results, the_one
-from harness.turns import on_one_scale
+from harness.turns import as_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 SPACE = """\
@@ -134,12 +134,11 @@ def test_the_matrix_is_of_times_in_turn(tmp_path: Path) -> None:
 def test_times_in_turn_are_geometric_means_and_of_all_rounds(tmp_path: Path) -> None:
     results = tuned(tmp_path, Drifting())
     matrix, given = results.matrix(), Input({"n": 64})
-    last = {m.config: m.timing for m in results.in_turn[given][-1]}
-    place = matrix.candidates.index(block(128))
-    timing = last[block(128)]
-    assert timing is not None
-    assert timing.count == 20
-    assert matrix.time_s[3, place] == pytest.approx(statistics.geometric_mean(timing.samples_s))
+    last = {m.config: m.timing for m in results.candidates[given][-1] if m.timing}
+    assert {timing.count for timing in last.values()} == {20}
+    for config, timing in last.items():
+        told = matrix.time_s[3, matrix.candidates.index(config)]
+        assert told == pytest.approx(statistics.geometric_mean(timing.samples_s))
 
 
 def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
@@ -327,18 +326,28 @@ def seconds(found: Mapping[Config, Measurement]) -> dict[int, float]:
     return {int(str(config["BLOCK"])): m.time_s for config, m in found.items()}
 
 
-def test_turns_are_told_on_the_scale_of_the_last_one() -> None:
+def test_turns_count_as_one_on_the_scale_of_the_last() -> None:
     first = [ok(GIVEN, 16, 1.0), ok(GIVEN, 32, 4.0), ok(GIVEN, 64, 8.0)]
     last = [ok(GIVEN, 32, 2.0), ok(GIVEN, 64, 4.0), ok(GIVEN, 128, 3.0)]
     other = [ok(GIVEN, 256, 0.1)]
     expected = {16: 0.5, 32: 2.0, 64: 4.0, 128: 3.0}
-    assert seconds(on_one_scale([first, last])) == pytest.approx(expected)
-    assert seconds(on_one_scale([other, first, last])) == pytest.approx(expected), "none in common"
+    assert seconds(as_one([first, last])) == pytest.approx(expected)
+    assert seconds(as_one([other, first, last])) == pytest.approx(expected), "none in common"
     failed = Measurement(block(16), GIVEN, Outcome.CRASHED, message="crashed")
-    found = on_one_scale([first, [failed, *last]])
+    found = as_one([first, [failed, *last]])
     assert found[block(16)] is failed, "as it last ended"
-    assert seconds(on_one_scale([first, [failed]]))[64] == 8.0
-    assert on_one_scale([]) == {}
+    assert seconds(as_one([first, [failed]]))[64] == 8.0
+    assert as_one([]) == {}
+
+
+def test_drift_is_taken_out_of_rounds() -> None:
+    first = [ok(GIVEN, 16, 1.0, 3.0), ok(GIVEN, 32, 2.0, 6.0)]
+    last = [ok(GIVEN, 32, 8.0, 2.0), ok(GIVEN, 64, 12.0, 3.0)]
+    found = {m.config: m.timing for m in as_one([first, last]).values() if m.timing}
+    for size, time in ((16, 2.0), (32, 4.0), (64, 6.0)):
+        assert found[block(size)].samples_s == pytest.approx((time, time))
+    odd = [ok(GIVEN, 16, 1.0, 1.0, 1.0), ok(GIVEN, 32, 2.0)]
+    assert seconds(as_one([odd, last]))[16] == pytest.approx(2.0), "rounds that do not match"
 
 
 def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -> None:
