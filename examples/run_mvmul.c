@@ -14,7 +14,8 @@
 
 static void check(cl_int status, const char *what) {
     if (status != CL_SUCCESS) {
-        fprintf(stderr, "%s: OpenCL error %d\n", what, (int)status);
+        const char *why = status == -1001 ? " (no driver was found: see OCL_ICD_VENDORS)" : "";
+        fprintf(stderr, "%s: OpenCL error %d%s\n", what, (int)status, why);
         exit(1);
     }
 }

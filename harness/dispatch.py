@@ -111,7 +111,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     is_worth_it = found.gain(name).is_better
     if not is_worth_it and not args.force:
         static = found.matrix.candidates[learnt[name].portfolio[0]]
-        console.print(Text(_refusal(args.output, static)), soft_wrap=True)
+        console.print(Text(_refusal(args.output, static, args.choice)), soft_wrap=True)
         return 1
     texts = results.constraints
     guards: dict[Config, tuple[str, ...]] = dict.fromkeys(found.matrix.candidates, texts)
@@ -135,11 +135,13 @@ def _dispatch(args: argparse.Namespace) -> int:
     return 0
 
 
-def _refusal(out: Path, static: Config) -> str:
+def _refusal(out: Path, static: Config, choice: str) -> str:
+    others = "" if choice == "auto" else ", try --choice auto"
     stays = " An earlier dispatcher stays there." if out.exists() else ""
     return (
         f"Nothing is written to {out}: what was learnt chooses no better than one configuration "
-        f"for all, ({static}). Tune more inputs, or write it all the same with --force.{stays}"
+        f"for all, ({static}). Tune more inputs{others}, or write it all the same with --force."
+        f"{stays}"
     )
 
 

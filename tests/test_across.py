@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.dispatching.matrix import Matrix, make_matrix
 from harness.dispatching.study import DISPATCHERS, QUICK, STATIC, bound_text, sentence, study
-from harness.dispatching.telling import print_across
+from harness.dispatching.telling import print_across, shown_tree
 from harness.records import Config
 
 SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
@@ -38,7 +38,7 @@ def told(matrix: Matrix) -> list[str]:
 def test_few_inputs_are_told_as_too_few() -> None:
     assert told(shapes(3)) == [
         "Nothing is learnt across inputs: it needs 4 inputs with results, and there are 3. Add "
-        "inputs to the space."
+        "inputs to the space, or give the run the time for those that it has."
     ]
     assert told(shapes(0)) == [
         "No configuration has worked on any input: there is nothing to choose from."
@@ -68,8 +68,9 @@ def test_one_leaf_is_told_as_no_choice_and_no_difference_as_none() -> None:
     time_s = np.array([[1.0, 2.0, 9.0]] * 12 + [[2.0, 1.0, 9.0]] * 4)
     lines = told(make_matrix(features, (SMALL, LARGE, DEFAULT), time_s, default=2))
     assert lines[0].startswith(
-        "No choice by input is learnt: one configuration serves all: BLOCK=16"
+        "No rule by input was found. The best single configuration: BLOCK=16"
     )
+    assert lines[1].startswith("On m=7 the best known one is 2.00x as fast.")
     assert lines[-1] == (
         "Choosing by input (tree) is no faster and no slower than one configuration for all on any "
         "of 16 unseen inputs. The ensemble comes to the same."
@@ -95,6 +96,44 @@ def test_default_that_does_not_apply_everywhere_is_told_as_that() -> None:
     )
     (line,) = (line for line in told(known) if line.startswith("The default"))
     assert line.strip().endswith("2 of 8 inputs: there its row has the best static one.")
+
+
+def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree() -> None:
+    """Where it is none, the heading says that it chooses otherwise."""
+    found = study(shapes(16), QUICK)
+    learnt = {name: found.learnt(name) for name in DISPATCHERS}
+    for best, shown, heading in (
+        ("tree", "tree", "Which configuration for which input"),
+        ("distilled", "distilled", "Which configuration for which input"),
+        ("ensemble", "tree", "which is easier to read than the ensemble"),
+    ):
+        found.__dict__["best"] = best
+        name, told_heading = shown_tree(found, learnt)
+        assert (name, told_heading.endswith(heading)) == (shown, True)
+
+
+def test_a_single_configuration_that_all_inputs_share_is_no_choice() -> None:
+    time_s = np.where(np.eye(8, dtype=bool), 1.0, np.nan)
+    time_s[:, 0] = 2.0
+    configs = tuple(Config({"BLOCK": place}) for place in range(8))
+    (line,) = told(make_matrix(pd.DataFrame({"m": range(8)}), configs, time_s, default=0))
+    assert line.startswith(
+        "Nothing is learnt across inputs: only one configuration was measured on all of them, "
+        "default."
+    )
+
+
+def test_a_static_choice_that_loses_to_the_default_is_told() -> None:
+    """Each input has a configuration of its own, which is slow on all others."""
+    time_s = np.full((8, 9), 3.0)
+    time_s[np.arange(8), np.arange(1, 9)] = 0.1
+    time_s[:, 0] = 2.0
+    configs = tuple(Config({"BLOCK": place}) for place in range(9))
+    matrix = make_matrix(pd.DataFrame({"m": range(8)}), configs, time_s, default=0)
+    found = study(matrix, QUICK)
+    assert any("did worse than the default" in note for note in found.notes)
+    assert not any("did worse" in note for note in study(shapes(16), QUICK).notes)
+    assert found.judged["oracle"].mean.low == 1.0
 
 
 def test_inputs_that_share_no_configuration_are_told_as_that() -> None:

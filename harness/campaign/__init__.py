@@ -1,4 +1,5 @@
-"""A whole tuning command: search every input, try winners everywhere, re-measure finalists."""
+"""A whole tuning command: search every input, try winners everywhere, measure the candidates of a
+dispatcher and the finalists of each input in turn."""
 
 from harness.campaign.campaign import Campaign, Stages
 

@@ -93,7 +93,8 @@ class Campaign:
         return self.state.teachers.describe(self.space(given), given)
 
     def run(self) -> list[InputReport]:
-        """Search, cross-measure, re-measure; every finished measurement is kept at once."""
+        """Search, cross-measure, measure candidates and finalists in turn; every measurement is
+        kept as soon as it is finished."""
         state, store = self.state, self.state.store
         command = store.begin_command(self.spec, self._measurer.environment, state.number)
         if self._target is None:

@@ -55,7 +55,17 @@ class Study:
     @property
     def notes(self) -> list[str]:
         """What a reader of the slowdowns must know beside them."""
-        return [note for note in (self._of_default, self.matrix.note) if note]
+        return [note for note in (self._of_default, self._of_static, self.matrix.note) if note]
+
+    @property
+    def _of_static(self) -> str:
+        default, static = (self.judged.get(chooser.name) for chooser in (Default(), STATIC))
+        if default is None or static is None or compare(static, default).ratio.value <= 1:
+            return ""
+        return (
+            "What is best for the other inputs did worse than the default on those held out: they "
+            "are too few, or too different, to choose one configuration for all."
+        )
 
     @property
     def _of_default(self) -> str:

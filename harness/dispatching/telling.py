@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -50,12 +51,20 @@ def _why_nothing(matrix: Matrix) -> str | None:
     if count < FEWEST_INPUTS:
         return (
             f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs with results, and "
-            f"there are {count}. Add inputs to the space."
+            f"there are {count}. Add inputs to the space, or give the run the time for those that "
+            "it has."
         )
     if left < FEWEST_INPUTS:
         return (
             f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs on which the same "
             f"configurations were measured, and there are {left}. Let the run go on to its end."
+        )
+    measured = matrix.judgeable().applies.any(axis=0)
+    if measured.sum() == 1 and len(matrix.candidates) > 1:
+        lone = difference(matrix.candidates[int(measured.argmax())], _default(matrix))
+        return (
+            f"Nothing is learnt across inputs: only one configuration was measured on all of them, "
+            f"{lone}. `python -m harness.tune` without --no-cross measures winners on the others."
         )
     best = _best_everywhere(matrix)
     if best is not None:
@@ -71,19 +80,40 @@ def _best_everywhere(matrix: Matrix) -> int | None:
 
 
 def _learnt_across(found: Study) -> Iterator[str | Table]:
-    name = found.dispatchers[0]
-    learnt = {other: found.learnt(other) for other in found.dispatchers}
+    learnt = {name: found.learnt(name) for name in found.dispatchers}
+    name, heading = shown_tree(found, learnt)
     program = learnt[name].program(found.matrix.candidates)
     lines = list(tree_lines(program, _default(found.matrix)))
     if len(lines) == 1:
-        yield f"No choice by input is learnt: one configuration serves all: {lines[0]}"
+        yield f"No rule by input was found. The best single configuration: {lines[0]}"
+        yield from _slowest(found.matrix, learnt[name])
     else:
-        yield "Which configuration for which input:"
+        yield f"{heading}:"
         yield from (f"    {line}" for line in lines)
     yield ""
     yield verdict_table(found, learnt)
     yield ""
     yield sentence(found, found.best)
+
+
+def shown_tree(found: Study, learnt: Mapping[str, Learnt]) -> tuple[str, str]:
+    """Which dispatcher is shown as a tree, the one to ship if it is one; and the heading."""
+    heading = "Which configuration for which input"
+    if isinstance(learnt[found.best].choice, TreeChoice):
+        return found.best, heading
+    name = found.dispatchers[0]
+    return name, f"{heading}, by the {name}, which is easier to read than the {found.best}"
+
+
+def _slowest(matrix: Matrix, learnt: Learnt) -> Iterator[str]:
+    """The input on which the one configuration that is chosen for all loses most."""
+    places = learnt.places(matrix.features, matrix.applies)
+    slowdown = matrix.slowdown[np.arange(len(places)), places]
+    row = int(slowdown.argmax())
+    if 1.05 < slowdown[row] < np.inf:
+        given = ", ".join(f"{name}={value}" for name, value in matrix.features.iloc[row].items())
+        told = f"On {given} the best known one is {slowdown[row]:.2f}x as fast."
+        yield f"{told} More inputs like that may tell when to take it."
 
 
 def _default(matrix: Matrix) -> Config:

@@ -10,7 +10,7 @@ import numpy as np
 from harness.analysis import InputReport, describe_failures
 from harness.differences import NOTE, default_told
 from harness.dispatching.study import sentence
-from harness.dispatching.telling import tree_lines, verdict_lines
+from harness.dispatching.telling import shown_tree, tree_lines, verdict_lines
 from harness.display import (
     TIMES_TOLD,
     baselines_rows,
@@ -192,10 +192,11 @@ def _across(findings: Findings) -> Iterator[Section]:
             for label, config in zip(shown.labels, shown.candidates, strict=True)
         ),
     )
-    tree = found.learnt(found.dispatchers[0]).program(found.matrix.candidates)
+    name, heading = shown_tree(found, {found.best: learnt})
+    tree = found.learnt(name).program(found.matrix.candidates)
     yield Section(
         "choice",
-        "Which configuration for which input",
+        heading,
         lines=tuple(tree_lines(tree, findings.default)),
     )
     yield Section(

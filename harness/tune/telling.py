@@ -68,7 +68,12 @@ def print_across(
     results = campaign_results(campaign, store, place)
     if results is None:
         return
-    is_better = print_across(console, results.matrix(), QUICK)
+    there, asked = len(results.measured), len(campaign.spec.inputs)
+    if there > asked:
+        told = f"Across all {there} inputs that the database has, not these {asked} alone:"
+        console.print(Text(told), soft_wrap=True)
+    with console.status("which configuration for which input, judged on inputs held out"):
+        is_better = print_across(console, results.matrix(), QUICK)
     if is_better and space is not None:
         command = dispatch_command(results.campaign, campaigns(store.session.connection()), place)
         told = shlex.join([*command, "--spec", str(space)])
