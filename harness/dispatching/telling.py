@@ -21,6 +21,7 @@ from harness.dispatching.study import Study, sentence, study
 from harness.dispatching.verdict import Judged, Told
 from harness.records import Config
 
+_MOST_SHOWN = 16  # leaves
 TITLE = "Slowdown against the best known configuration, on inputs that were held out"
 
 
@@ -97,9 +98,9 @@ def _learnt_across(found: Study) -> Iterator[str | Table]:
 
 
 def shown_tree(found: Study, learnt: Mapping[str, Learnt]) -> tuple[str, str]:
-    """Which dispatcher is shown as a tree, the one to ship if it is one; and the heading."""
-    heading = "Which configuration for which input"
-    if isinstance(learnt[found.best].choice, TreeChoice):
+    """Which dispatcher is shown as a tree, the one to ship if it is a small one; the heading."""
+    heading, choice = "Which configuration for which input", learnt[found.best].choice
+    if isinstance(choice, TreeChoice) and leaf_count(choice) <= _MOST_SHOWN:
         return found.best, heading
     name = found.dispatchers[0]
     return name, f"{heading}, by the {name}, which is easier to read than the {found.best}"
