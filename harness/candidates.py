@@ -102,17 +102,20 @@ def _in_turn_everywhere(
 ) -> list[Config]:
     """What was measured in turn on every input where it applies and had worked.
 
-    Nothing where some input was only measured for other candidates: then little is in common.
+    Nothing where some input was only measured for other candidates, since then little is in
+    common, or where nothing worked in turn.
     """
+    if any(_least(row) == math.inf for row in in_turn.values()):
+        return []
     told = dict.fromkeys(c for row in in_turn.values() for c, m in row.items() if m.timing)
     common = [c for c in told if all(c in row or not applies(i, c) for i, row in in_turn.items())]
     names = set(common)
     is_whole = all(
         any({m.config for m in turn} <= names for turn in turns[given])
-        or not any(config in row and row[config].timing for config in common)
+        or all(config not in row or not row[config].timing for config in common)
         for given, row in in_turn.items()
     )
-    return common if is_whole and len(common) > 1 else []
+    return common if is_whole else []
 
 
 def _note(turns: Mapping[Input, Sequence[Turn]]) -> str:

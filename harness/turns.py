@@ -20,14 +20,25 @@ def as_one(turns: Sequence[Turn]) -> dict[Config, Measurement]:
     The machine's drift is taken out: samples of one round are divided by what their geometric
     mean, over all configurations or over those that later turns have too, such as the default, is
     above its own mean. Times of earlier turns are then on the scale of later ones. A turn that has
-    nothing in common with later ones is left out.
+    nothing in common with the last one, or with others that have, is left out, and so is one in
+    which nothing worked.
     """
     found: dict[Config, Measurement] = {}
-    for turn in reversed(turns):
+    waiting = [turn for turn in reversed(turns) if any(m.timing for m in turn)]
+    while (place := _linked(waiting, found)) is not None:
+        turn = waiting.pop(place)
         factors = _factors(turn, found)
-        if factors is not None:
-            found = {m.config: _multiplied(m, factors) for m in turn} | found
+        found = {m.config: _multiplied(m, factors) for m in turn} | found
     return found
+
+
+def _linked(turns: Sequence[Turn], found: Mapping[Config, Measurement]) -> int | None:
+    """The first turn that has something in common with what was found, if that is anything."""
+    known = {config for config, m in found.items() if m.timing}
+    for place, turn in enumerate(turns):
+        if not found or any(m.timing and m.config in known for m in turn):
+            return place
+    return None
 
 
 def mean_log(timing: Timing) -> float:
@@ -35,13 +46,11 @@ def mean_log(timing: Timing) -> float:
     return float(np.log(timing.samples_s).mean())
 
 
-def _factors(turn: Turn, later: Mapping[Config, Measurement]) -> Logs | None:
+def _factors(turn: Turn, later: Mapping[Config, Measurement]) -> Logs:
     """What the samples of each round are multiplied by; one number where rounds do not match."""
     known = {m.config: m.timing for m in later.values() if m.timing}
     timed = {m.config: m.timing for m in turn if m.timing}
     shared = [config for config in timed if config in known or not known]
-    if not shared:
-        return np.ones(1) if not known else None
     level = np.mean([mean_log(known.get(config, timed[config])) for config in shared])
     counts = {timing.count for timing in timed.values()}
     if len(counts) > 1:

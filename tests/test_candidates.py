@@ -65,12 +65,14 @@ class Drifting(FormulaMeasurer):
         self,
         fails: Fails = lambda given, config: False,
         seed: int = 0,
+        outcome: Outcome = Outcome.CRASHED,
         times: Callable[[Input, Config], float] = time_s,
     ) -> None:
         super().__init__(times)
         self._random = random.Random(seed)
         self.turns: list[tuple[Input, tuple[Config, ...]]] = []
         self._fails = fails
+        self._outcome = outcome
 
     def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
         found = super().measure(space, given, config, best_s)
@@ -88,7 +90,7 @@ class Drifting(FormulaMeasurer):
 
     def _in_turn(self, measured: Measurement, drift: list[float]) -> Measurement:
         if measured.timing is None or self._fails(measured.input, measured.config):
-            return Measurement(measured.config, measured.input, Outcome.CRASHED, message="in turn")
+            return Measurement(measured.config, measured.input, self._outcome, message="in turn")
         samples_s = tuple(measured.time_s * slow * self._random.uniform(1, 1.01) for slow in drift)
         return dataclasses.replace(measured, timing=Timing(samples_s, StopReason.INTERLEAVED))
 
@@ -209,6 +211,28 @@ def test_candidate_that_crashed_in_turn_is_tried_again(tmp_path: Path) -> None:
     assert matrix.slowdown[1, matrix.candidates.index(block(16))] == 1
 
 
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.LAUNCH_FAILED])
+def test_where_nothing_works_in_turn_the_search_is_told_until_it_does(
+    tmp_path: Path, outcome: Outcome
+) -> None:
+    lost = tuned(tmp_path, Drifting(lambda given, _: given["n"] == 16, outcome=outcome))
+    assert lost.matrix().note.startswith(SEARCHED)
+    whole = tuned(tmp_path, Drifting())
+    assert whole.matrix().note == ""
+    few = SPACE + "measure: {repeats: 10}\n"
+    lost = tuned(tmp_path, Drifting(lambda given, _: given["n"] == 16, outcome=outcome), few)
+    assert lost.matrix().note == "", "the earlier turns still tell"
+
+
+def test_a_chance_crash_is_tried_again_though_an_earlier_turn_was_whole(tmp_path: Path) -> None:
+    few = SPACE + "measure: {repeats: 10}\n"
+    tuned(tmp_path, Drifting())
+    crashed = Drifting(lambda given, config: (given["n"], config["BLOCK"]) == (16, 16))
+    place = tuned(tmp_path, crashed, few).matrix().candidates.index(block(16))
+    matrix = tuned(tmp_path, Drifting()).matrix()
+    assert matrix.slowdown[1, place] == 1
+
+
 def test_a_command_for_some_inputs_spoils_no_times_in_turn(tmp_path: Path) -> None:
     measurer = Drifting()
     whole = tuned(tmp_path, measurer).matrix()
@@ -322,6 +346,10 @@ def ok(given: Input, size: int, *samples_s: float) -> Measurement:
 GIVEN = Input({"n": 8})
 
 
+def failing(size: int) -> Measurement:
+    return Measurement(block(size), GIVEN, Outcome.LAUNCH_FAILED, message="lost")
+
+
 def seconds(found: Mapping[Config, Measurement]) -> dict[int, float]:
     return {int(str(config["BLOCK"])): m.time_s for config, m in found.items()}
 
@@ -333,10 +361,15 @@ def test_turns_count_as_one_on_the_scale_of_the_last() -> None:
     expected = {16: 0.5, 32: 2.0, 64: 4.0, 128: 3.0}
     assert seconds(as_one([first, last])) == pytest.approx(expected)
     assert seconds(as_one([other, first, last])) == pytest.approx(expected), "none in common"
+    assert seconds(as_one([first, [failing(32), failing(16)]])) == {16: 1.0, 32: 4.0, 64: 8.0}
     failed = Measurement(block(16), GIVEN, Outcome.CRASHED, message="crashed")
     found = as_one([first, [failed, *last]])
     assert found[block(16)] is failed, "as it last ended"
     assert seconds(as_one([first, [failed]]))[64] == 8.0
+    chain = [[ok(GIVEN, 1, 1.0), ok(GIVEN, 2, 2.0)], [ok(GIVEN, 2, 4.0), ok(GIVEN, 3, 6.0)]]
+    for turns in (chain, chain[::-1]):
+        linked = seconds(as_one([*turns, [ok(GIVEN, 1, 10.0)]]))
+        assert linked == pytest.approx({1: 10.0, 2: 20.0, 3: 30.0})
     assert as_one([]) == {}
 
 

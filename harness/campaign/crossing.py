@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness.campaign.in_turn import is_whole, measured_in_turn
 from harness.campaign.state import State
 from harness.candidates import applies_where, shortlist
 from harness.records import Config, Input, Outcome
 from harness.results import CANDIDATE, Stored
+from harness.turns import as_one
 
 
 def cross_measure(state: State) -> None:
@@ -79,6 +80,17 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
     candidates = shortlist(known, default, applies)
     for given, row in known.items():
         configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
-        turns = state.store.turns(state.plan(given), CANDIDATE)
-        if configs and not any(is_whole(turn, configs, _rounds(state), row) for turn in turns):
+        if configs and not _is_measured(state, given, configs):
             yield given, configs
+
+
+def _is_measured(state: State, given: Input, configs: Sequence[Config]) -> bool:
+    """Whether these were measured in turn before, and none has failed since by what may be chance
+    or has nothing in common with later turns."""
+    turns = state.store.turns(state.plan(given), CANDIDATE)
+    known, rounds = state.known(given), _rounds(state)
+    found = as_one(turns)
+    return any(is_whole(turn, configs, rounds, known) for turn in turns) and all(
+        config in found and (found[config].timing or found[config].outcome.repeats)
+        for config in configs
+    )

@@ -23,9 +23,11 @@ def is_whole(
     turn: Turn, configs: Sequence[Config], rounds: int, known: Mapping[Config, object]
 ) -> bool:
     """Whether a turn is of these very configurations, and each was measured to its end, as often
-    as is asked for now; `known` is what the search measured."""
+    as is asked for now; `known` is what the search measured. Where nothing worked, that may have
+    been the device's fault."""
     same = {measurement.config for measurement in turn} == set(configs)
-    return same and all(_is_whole(found, rounds, found.config in known) for found in turn)
+    works = any(found.timing for found in turn)
+    return same and works and all(_is_whole(found, rounds, found.config in known) for found in turn)
 
 
 def _is_whole(found: Measurement, rounds: int, has_worked: bool) -> bool:

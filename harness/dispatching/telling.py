@@ -109,7 +109,7 @@ def shown_tree(found: Study, learnt: Mapping[str, Learnt]) -> tuple[str, str]:
 def _slowest(matrix: Matrix, learnt: Learnt) -> Iterator[str]:
     """The input on which the one configuration that is chosen for all loses most."""
     places = learnt.places(matrix.features, matrix.applies)
-    slowdown = matrix.slowdown[np.arange(len(places)), places]
+    slowdown = np.where(places < 0, 1.0, matrix.slowdown[np.arange(len(places)), places])
     row = int(slowdown.argmax())
     if 1.05 < slowdown[row] < np.inf:
         given = ", ".join(f"{name}={value}" for name, value in matrix.features.iloc[row].items())
