@@ -34,6 +34,7 @@ from rich.table import Table
 from harness.errors import HarnessError, UsageError
 from harness.records import Config, Input, Measurement
 from harness.tables import Results, read_results, the_one
+from harness.timing import mean_log
 
 Times = Mapping[Input, Mapping[Config, Measurement]]
 Logs = npt.NDArray[np.float64]
@@ -108,7 +109,7 @@ def _by_config(run: Results, given: Input) -> tuple[Mapping[Config, Measurement]
 
 def _mean_log(measurement: Measurement) -> float:
     assert measurement.timing is not None
-    return float(np.log(measurement.timing.samples_s).mean())
+    return mean_log(measurement.timing.samples_s)
 
 
 def _scatter(inputs: Sequence[Logs]) -> float:

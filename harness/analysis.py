@@ -6,9 +6,7 @@ They need no device and no database; `harness.tune` calls them on what it has ju
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from harness.timing import (
     Ratio,
     count_within_noise,
     is_within_noise,
+    mean_log,
     time_ratio,
 )
 
@@ -128,7 +127,7 @@ def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
 def _fastest_in_turn(finals: Iterable[Measurement]) -> Measurement | None:
     """The one with the least mean logarithm of its samples, which is what speed-ups compare: the
     best is then never told as slower than the default."""
-    timed = [(statistics.fmean(map(math.log, m.timing.samples_s)), m) for m in finals if m.timing]
+    timed = [(mean_log(m.timing.samples_s), m) for m in finals if m.timing]
     return min(timed, key=lambda pair: pair[0])[1] if timed else None
 
 

@@ -14,8 +14,8 @@ from harness.dispatching.portfolio import greedy_portfolio, static_order
 from harness.expression import Expression
 from harness.records import Config, Input, Measurement, StopReason, Timing
 from harness.results import Turn
-from harness.timing import is_within_noise, time_ratio
-from harness.turns import as_one, mean_log
+from harness.timing import is_within_noise, mean_log, time_ratio
+from harness.turns import as_one
 
 if TYPE_CHECKING:  # harness.tables tells matrices
     from harness.tables import Measured, Results
@@ -173,7 +173,8 @@ def _is_recorded(known: Mapping[Input, Measured]) -> bool:
 
 def _mean_s(measurement: Measurement) -> float:
     """The geometric mean, which is what times in turn are compared by."""
-    return math.exp(mean_log(measurement.timing)) if measurement.timing else math.inf
+    timing = measurement.timing
+    return math.exp(mean_log(timing.samples_s)) if timing else math.inf
 
 
 def _is_tie_in_turn(one: Timing, other: Timing) -> bool:

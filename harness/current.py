@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from harness.candidates import applies_where
 from harness.describe import counted
 from harness.expression import Expression
 from harness.records import Config, shown
@@ -46,8 +47,7 @@ def _gone(config: Config, parameters: Mapping[str, Parameter]) -> Iterator[str]:
 
 
 def _legal(results: Results) -> Iterator[Row]:
-    constraints = [Expression(text) for text in results.constraints]
+    applies = applies_where(map(Expression, results.constraints), results.limits)
     for row in results.rows:
-        values = {**results.limits, **row.measurement.input, **row.measurement.config}
-        if all(constraint.holds(values) for constraint in constraints):
+        if applies(row.measurement.input, row.measurement.config):
             yield row

@@ -55,6 +55,11 @@ class Sampling:
         return half_width(samples_s, self.confidence) <= self.precision * mean
 
 
+def mean_log(samples: Sequence[float]) -> float:
+    """The mean of the logarithms, of which differences are ratios of geometric means."""
+    return statistics.fmean(map(math.log, samples))
+
+
 def half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
     """Half the confidence interval of the samples' mean; infinity for a single sample."""
     count = len(samples)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from harness.records import Config, Measurement, Timing
 from harness.results import Turn
+from harness.timing import mean_log
 
 Logs = npt.NDArray[np.float64]
 
@@ -41,20 +42,15 @@ def _linked(turns: Sequence[Turn], found: Mapping[Config, Measurement]) -> int |
     return None
 
 
-def mean_log(timing: Timing) -> float:
-    """The mean of the samples' logarithms, of which differences are ratios."""
-    return float(np.log(timing.samples_s).mean())
-
-
 def _factors(turn: Turn, later: Mapping[Config, Measurement]) -> Logs:
     """What the samples of each round are multiplied by; one number where rounds do not match."""
     known = {m.config: m.timing for m in later.values() if m.timing}
     timed = {m.config: m.timing for m in turn if m.timing}
     shared = [config for config in timed if config in known or not known]
-    level = np.mean([mean_log(known.get(config, timed[config])) for config in shared])
+    level = np.mean([mean_log(known.get(config, timed[config]).samples_s) for config in shared])
     counts = {timing.count for timing in timed.values()}
     if len(counts) > 1:
-        return np.array([np.exp(level - np.mean([mean_log(timed[c]) for c in shared]))])
+        return np.array([np.exp(level - np.mean([mean_log(timed[c].samples_s) for c in shared]))])
     of_round: Logs = np.log([timed[config].samples_s for config in shared]).mean(axis=0)
     factors: Logs = np.exp(level - of_round)
     return factors

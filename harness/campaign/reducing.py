@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.analysis import InputReport
+from harness.campaign.in_turn import measured_in_turn
 from harness.campaign.state import State
 from harness.effects.minimal import Reduction, WinnerFailed, reduce, without_flags
 from harness.records import Config, Input, Measurement
@@ -67,10 +68,7 @@ def _reduced(state: State, report: InputReport, flags: Sequence[str]) -> Reducti
         there = known.setdefault(pair, [])
         used[pair] += 1
         if len(there) < used[pair]:  # asked for once more, it is measured once more
-            found = state.measurer.measure_interleaved(space, given, configs, rounds)
-            state.store.add_turn(state.runs[given], plan, REDUCED, found)
-            state.store.commit()
-            there.append(found)
+            there.append(measured_in_turn(state, given, configs, REDUCED, rounds))
         return there[used[pair] - 1]
 
     def legal(config: Config) -> Config | None:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from harness.analysis import report_input
-from harness.comparing.statistics import mean_log
 from harness.errors import UsageError
 from harness.recordings.read import read_recorded
 from harness.recordings.recorded import FACTS, Recorded
@@ -29,6 +28,7 @@ from harness.results import (
 )
 from harness.summary import NOT_MEASURED
 from harness.tables import Results
+from harness.timing import mean_log
 
 UNKNOWN = "unknown"
 

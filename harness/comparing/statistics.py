@@ -48,6 +48,7 @@ from itertools import pairwise
 import numpy as np
 
 from harness.corrections import holm, holm_levels
+from harness.timing import mean_log
 
 LEVEL = 0.05
 THRESHOLD = 0.01
@@ -100,11 +101,6 @@ class Change:
     high: float
     p_value: float
     verdict: Verdict
-
-
-def mean_log(samples_s: Sequence[float]) -> float:
-    """The mean of the logarithms of an occasion's samples."""
-    return statistics.fmean(map(math.log, samples_s))
 
 
 def _variance_of(values: Sequence[float]) -> float:
