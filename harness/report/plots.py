@@ -7,8 +7,10 @@ and a dark page alike; text stays text.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +34,8 @@ _SHORT_LABEL, _LETTER = 24, 0.065  # letters that _WIDTH has room for; inches of
 _MOST_LINES = 60
 _MOST_DOTS = 30
 _FEW_COLUMNS, _COLUMN = 12, 0.18  # of the heat map that _WIDTH has room for; inches of each beyond
+_MOST_TICKS = 14  # of an axis of logarithms, where the nearest of them have room for their labels
+_STEPS = (tuple(range(1, 10)), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,))  # ticks of a decade
 _CAP = 8.0  # slowdowns above are shown as this
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -138,12 +142,20 @@ def times(found: Distribution) -> str:
 
 
 def _plain_ticks(axis: Any) -> None:
-    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+    """Plain numbers on an axis of logarithms, as many as there is room for."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     low, high = axis.get_view_interval()
-    narrow = high / max(low, 1e-300) < 20
-    axis.set_minor_formatter(StrMethodFormatter("{x:g}") if narrow else NullFormatter())
+    span = math.log(high / max(low, 1e-300))
+    room = span / _MOST_TICKS
+    fitting = (s for s in _STEPS if all(math.log(b / a) >= room for a, b in pairwise((*s, 10))))
+    is_narrow = span < math.log(2)  # which is as good as linear
+    steps = next(fitting, _STEPS[-1])
+    axis.set_major_locator(
+        MaxNLocator(6, steps=[1, 2, 5, 10]) if is_narrow else LogLocator(subs=steps)
+    )
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 # ----------------------------------------------------------------------------- the winners
