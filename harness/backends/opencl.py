@@ -18,6 +18,7 @@ from typing import Any
 from harness.backends.base import Binary, Program
 from harness.backends.inlining import inlined
 from harness.backends.live_text import live_text
+from harness.backends.pocl_cpu import name_processor
 from harness.cachefolder import cache_folder
 from harness.errors import BackendUnavailable, BuildFailed
 from harness.flags.conflicts import require_obeyed
@@ -92,7 +93,10 @@ def find_device() -> DeviceName:
 def device_of(cl: Any, name: DeviceName) -> Any:
     for platform in cl.get_platforms():
         if platform.name == name.platform:
-            return platform.get_devices()[name.index]
+            device = platform.get_devices()[name.index]
+            if "PoCL" in device.version:
+                name_processor(device.version, device.int_ptr)
+            return device
     raise BackendUnavailable(f"the OpenCL platform {name.platform} is gone; run the command again")
 
 

@@ -1,0 +1,71 @@
+"""Give PoCL the name of a processor that its compiler accepts.
+
+PoCL asks its LLVM for the processor's name. An LLVM older than the processor answers `generic`,
+PoCL hands that to clang, and clang refuses every build: "unknown target CPU 'generic'" (PoCL
+3.0, whose LLVM 14 ends with Zen 3; github.com/pocl/pocl/issues/1049). No option or environment
+variable of PoCL sets the name, so it is replaced in PoCL's own record of the device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from pathlib import Path
+
+_REFUSED = b"generic\0"
+_RECORD_BYTES = 2048  # larger than PoCL's record of a device (struct _cl_device_id)
+_POINTER_BYTES = 8
+# The levels of the x86-64 psABI, and a feature that each of them adds to the one before.
+_LEVELS = (("avx512vl", b"x86-64-v4"), ("avx2", b"x86-64-v3"), ("sse4_2", b"x86-64-v2"))
+
+_names: list[ctypes.Array[ctypes.c_char]] = []  # PoCL keeps pointers to them
+
+
+def name_processor(device_version: str, device_address: int) -> None:
+    """Replace the name that clang refuses by the x86-64 level of this processor.
+
+    `device_version` is the OpenCL version text of a device of PoCL, which ends with the
+    processor's name; `device_address` is where PoCL keeps the device. Does nothing where the name
+    is another one, or the machine is not Linux on x86-64: there PoCL's own error stands.
+    """
+    if not device_version.endswith("-generic") or platform.machine() != "x86_64":
+        return
+    maps = Path("/proc/self/maps")
+    level = _level()
+    if level is None or not maps.exists():
+        return
+    found = _name_pointers(device_address, _readable(maps.read_text(encoding="utf-8")))
+    if len(found) == 1:
+        _names.append(ctypes.create_string_buffer(level))
+        found[0].value = ctypes.addressof(_names[-1])
+
+
+def _level() -> bytes | None:
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    flags = next((line for line in text.splitlines() if line.startswith("flags")), "").split()
+    return next((level for feature, level in _LEVELS if feature in flags), None)
+
+
+def _readable(maps: str) -> list[tuple[int, int]]:
+    """The ranges of addresses that this process may read."""
+    lines = [line.split()[:2] for line in maps.splitlines()]
+    ranges = [span.split("-") for span, rights in lines if rights.startswith("r")]
+    return [(int(low, 16), int(high, 16)) for low, high in ranges]
+
+
+def _name_pointers(address: int, readable: list[tuple[int, int]]) -> list[ctypes.c_uint64]:
+    """The pointers in PoCL's record of a device that lead to the refused name."""
+
+    def can_read(start: int, size_bytes: int) -> bool:
+        return any(low <= start and start + size_bytes <= high for low, high in readable)
+
+    found = []
+    for place in range(address, address + _RECORD_BYTES, _POINTER_BYTES):
+        if not can_read(place, _POINTER_BYTES):
+            break
+        pointer = ctypes.c_uint64.from_address(place)
+        if can_read(pointer.value, len(_REFUSED)) and (
+            ctypes.string_at(pointer.value, len(_REFUSED)) == _REFUSED
+        ):
+            found.append(pointer)
+    return found
