@@ -44,13 +44,13 @@ from benchmarks.dispatch_runs import (
     oracle_leaves,
     run,
 )
-from benchmarks.dispatch_told import LEGEND, Result, cases_table, figures, verdict_table
-from benchmarks.search_told import print_whole
-from harness.command import run_command
-from harness.dispatching.verdict import ORACLE, judged
+from benchmarks.dispatch_tables import LEGEND, Result, cases_table, figures, verdict_table
+from benchmarks.search_tables import print_whole
+from harness.commands.run import run_command
+from harness.core.errors import UsageError
+from harness.dispatch.verdict import ORACLE, judged
 from harness.display import ProgressDisplay, make_console
-from harness.errors import UsageError
-from harness.processes import Processes, Task
+from harness.measure.processes import Processes, Task
 
 _LONGEST_S = 3600.0  # of one fold
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.dispatching.matrix import Flags, Matrix, Places, make_matrix
-from harness.errors import RecordingError
-from harness.records import Config
+from harness.core.errors import RecordingError
+from harness.core.records import Config
+from harness.dispatch.matrix import Flags, Matrix, Places, make_matrix
 
 _LONGEST_MS = 1e5  # what is longer, or 0, is no time
 _DISTURBED = 2.0  # times as long as a larger batch of the same layer by the same algorithm

@@ -14,18 +14,18 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.dispatch_data import DataSet, read_data_sets
-from harness.dispatching.baselines import Nearest, Static
-from harness.dispatching.choosers import Chooser, Chosen
-from harness.dispatching.columns import column_values, derive_columns
-from harness.dispatching.distill import DistilledChooser
-from harness.dispatching.ensemble import EnsembleChooser
-from harness.dispatching.folds import Fold, fold_count, grouped_folds
-from harness.dispatching.learnt import Learnt, leaf_count
-from harness.dispatching.matrix import Flags, Matrix, Places
-from harness.dispatching.program import Kind
-from harness.dispatching.published import GAdapt, Starchart
-from harness.dispatching.tree import TreeChooser
-from harness.dispatching.verdict import held_out
+from harness.dispatch.baselines import Nearest, Static
+from harness.dispatch.choosers import Chooser, Chosen
+from harness.dispatch.distill import DistilledChooser
+from harness.dispatch.ensemble import EnsembleChooser
+from harness.dispatch.learnt import Learnt, leaf_count
+from harness.dispatch.matrix import Flags, Matrix, Places
+from harness.dispatch.program import Kind
+from harness.dispatch.published import GAdapt, Starchart
+from harness.dispatch.tree import TreeChooser
+from harness.dispatch.verdict import held_out
+from harness.models.columns import column_values, derive_columns
+from harness.models.folds import Fold, fold_count, grouped_folds
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ procedure over the family; they differ in the variance:
     batches     of the means of four batches of samples
     own         of the occasions of each input
     pooled      of the occasions, the same for all inputs
-    moderated   of the occasions, as harness.comparing.statistics has it
+    moderated   of the occasions, as harness.compare.statistics has it
 
 `normal`, `lognormal` and `correlated` (AR(1), 0.6) have no difference between occasions; `drift`
 is a random walk, `offsets` are 1 % between occasions, `uneven` are offsets and samples whose size
@@ -43,16 +43,8 @@ from scipy.special import stdtr
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 
 from benchmarks.arguments import count
-from harness.comparing.statistics import (
-    LEVEL,
-    THRESHOLD,
-    Change,
-    Pair,
-    Verdict,
-    judge,
-    spread_of,
-)
-from harness.corrections import holm
+from harness.compare.statistics import LEVEL, THRESHOLD, Change, Pair, Verdict, judge, spread_of
+from harness.stats.multiple_tests import holm
 
 Logs = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Logs]

@@ -29,15 +29,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from harness.backends.cubin import machine_code_sha256
-from harness.backends.nvcc import find_nvcc
-from harness.backends.ptxas import parse_resources, worst_of
-from harness.command import run_command
-from harness.errors import UsageError
-from harness.flags.catalogue import catalogue_of
-from harness.flags.conflicts import conflicts
-from harness.flags.model import Flag
-from harness.records import Value
+from harness.commands.run import run_command
+from harness.core.errors import UsageError
+from harness.core.records import Value
+from harness.measure.backends.cubin import machine_code_sha256
+from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.backends.ptxas import parse_resources, worst_of
+from harness.measure.flags.warnings import conflicts
+from harness.space_file.flags.catalogue import catalogue_of
+from harness.space_file.flags.model import Flag
 
 RECORD = Path(__file__).with_suffix(".csv")
 CATALOGUE = catalogue_of("nvcc")

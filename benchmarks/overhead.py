@@ -17,9 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.backends.replay import Recording, ReplayMeasurer
-from harness.campaign import Campaign
-from harness.records import (
+from harness.core.records import (
     Config,
     Environment,
     Input,
@@ -28,9 +26,11 @@ from harness.records import (
     StopReason,
     Timing,
 )
+from harness.recordings.replay import Recording, ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
-from harness.spec import Spec, load_spec
+from harness.space_file import Spec, load_spec
+from harness.tuning import Campaign
 
 TESTS = (100, 1000, 5000)
 SAMPLES = 20

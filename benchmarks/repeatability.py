@@ -6,8 +6,9 @@ Reads runs of one space on one device, each with inputs that were tuned to the e
     for run in 1 2 3; do python -m harness.tune spaces/mvmul.yaml --database run$run.db; done
     python -m benchmarks.repeatability run1.db run2.db run3.db
 
-Of each pair of runs the configurations that both measured in turn on an input (harness.candidates)
-are compared, by their times in turn and by the search's times of the same configurations:
+Of each pair of runs the configurations that both measured in turn on an input
+(harness.dispatch.candidates) are compared, by their times in turn and by the search's times of the
+same configurations:
 
 - scatter: the standard deviation of a configuration's log time beside the mean of its input;
 - regret: how much slower, measured again, the best of one run is than the best of the other,
@@ -31,10 +32,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from harness.errors import HarnessError, UsageError
-from harness.records import Config, Input, Measurement
-from harness.tables import Results, read_results, the_one
-from harness.timing import mean_log
+from harness.core.errors import HarnessError, UsageError
+from harness.core.records import Config, Input, Measurement
+from harness.results.view import Results, read_results, the_one
+from harness.stats.timing import mean_log
 
 Times = Mapping[Input, Mapping[Config, Measurement]]
 Logs = npt.NDArray[np.float64]

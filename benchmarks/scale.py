@@ -28,8 +28,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 
 from benchmarks.arguments import count
-from harness.command import run_command
-from harness.errors import HarnessError
+from harness.commands.run import run_command
+from harness.core.errors import HarnessError
 
 FLAGS = {f"F{number}": (0, 1) if number % 2 else (1, 2, 4, 8) for number in range(30)}
 SIZES = (1_000, 10_000)

@@ -41,10 +41,10 @@ from benchmarks.peers.ours import teachers_of
 from benchmarks.recordings import recorded
 from benchmarks.search_figures import Overall, Searches, as_json, overall, padded
 from benchmarks.search_journal import Journal
-from benchmarks.search_told import print_whole, tables, write_courses, write_figures
-from harness.command import run_command
+from benchmarks.search_tables import print_whole, tables, write_courses, write_figures
+from harness.commands.run import run_command
+from harness.core.errors import UsageError
 from harness.display import ProgressDisplay, format_time, make_console
-from harness.errors import UsageError
 from harness.recordings.read import Source, sources
 from harness.recordings.space import ListedSpace
 

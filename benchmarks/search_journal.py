@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 _LIBRARIES = ("opentuner", "numpy", "scipy", "scikit-learn", "kernel_tuner", "pyatf")
 

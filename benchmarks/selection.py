@@ -31,14 +31,14 @@ from typing import Any
 
 from benchmarks.arguments import count
 from benchmarks.selection_cases import Inputs, drawn_cases, learnt_cases
-from harness.dispatching.c_code import c_header
-from harness.dispatching.dispatcher import Dispatcher
-from harness.dispatching.ensemble import LEAVES
-from harness.dispatching.features import Feature
-from harness.dispatching.formulas import Type
-from harness.dispatching.python_code import python_module
-from harness.errors import HarnessError
-from harness.records import Value
+from harness.core.errors import HarnessError
+from harness.core.records import Value
+from harness.dispatch.c_code import c_header
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.ensemble import LEAVES
+from harness.dispatch.features import Feature
+from harness.dispatch.formulas import Type
+from harness.dispatch.python_code import python_module
 
 REPEATS = 15
 PYTHON_INPUTS = 200

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import MOST_LEAVES
-from harness.dispatching.dispatcher import Dispatcher, Provenance
-from harness.dispatching.ensemble import DEPTH, TREES, EnsembleChooser
-from harness.dispatching.features import Feature, features_of
-from harness.dispatching.formulas import Type
-from harness.dispatching.program import (
+from harness.core.records import Config, Environment, Value
+from harness.dispatch.dispatcher import Dispatcher, Provenance
+from harness.dispatch.ensemble import DEPTH, TREES, EnsembleChooser
+from harness.dispatch.features import Feature, features_of
+from harness.dispatch.formulas import Type
+from harness.dispatch.program import (
     Column,
     EnsembleChoice,
     Kind,
@@ -25,8 +26,7 @@ from harness.dispatching.program import (
     TreeChoice,
     Tuned,
 )
-from harness.dispatching.tree import TreeChooser
-from harness.records import Config, Environment, Value
+from harness.dispatch.tree import TreeChooser
 
 SIZES = ("m", "n", "k")
 MOST = 1 << 20

@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.space_cases import CASES, Case
-from harness.expression import Expression
+from harness.constraints.expression import Expression
 from harness.space import Space
-from harness.spec import Parameter
+from harness.space_file import Parameter
 
 TUNERS = ("ours", "kernel_tuner")
 NEIGHBOURS = 1000

@@ -40,18 +40,18 @@ from rich.table import Table
 
 from benchmarks.arguments import count
 from benchmarks.stencil_plot import draw
-from harness.command import EXIT_INTERRUPTED, run_command
+from harness.commands.run import EXIT_INTERRUPTED, run_command
+from harness.commands.stencil import main as explore_command
+from harness.commands.tune import main as tune_command
+from harness.core.errors import UsageError
+from harness.core.records import Environment
 from harness.display import make_console
-from harness.errors import UsageError
-from harness.records import Environment
-from harness.stencil.__main__ import main as explore_command
+from harness.results.view import Results, read_results
 from harness.stencil.definition import load_definition, program_names
 from harness.stencil.explore import explore
 from harness.stencil.features import features
 from harness.stencil.model import GROUP, PREDICTORS, information, judged, time_saved
 from harness.stencil.predicted import training_table
-from harness.tables import Results, read_results
-from harness.tune import main as tune_command
 
 _POINTS_TO_TIME = 50
 

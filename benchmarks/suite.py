@@ -24,17 +24,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.analysis import InputReport
-from harness.backends.choose import Backend, choose
-from harness.campaign import Campaign
-from harness.command import run_command
+from harness.analysis.inputs import InputReport
+from harness.commands.run import run_command
+from harness.core.records import Input, Outcome
 from harness.display import ProgressDisplay, make_console
-from harness.records import Input, Outcome
+from harness.measure.backends.choose import Backend, choose
+from harness.measure.kernels import LocalMeasurer
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space import Space
-from harness.spec import Spec, load_spec
-from harness.workers import LocalMeasurer
+from harness.space_file import Spec, load_spec
+from harness.tuning import Campaign
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = {"repeats": 3, "min_repeats": 2}

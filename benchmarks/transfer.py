@@ -35,10 +35,10 @@ import numpy as np
 from rich.text import Text
 
 from benchmarks.arguments import add_output, add_recordings, count
-from benchmarks.search_told import print_whole
+from benchmarks.search_tables import print_whole
 from benchmarks.transfer_figures import ESTABLISHED, Array, Tuned, as_json, groups, since
 from benchmarks.transfer_runs import DataSet, Job, run
-from benchmarks.transfer_told import (
+from benchmarks.transfer_tables import (
     LEGEND,
     Compared,
     ratio_line,
@@ -46,11 +46,11 @@ from benchmarks.transfer_told import (
     write_figures,
     write_searches,
 )
-from harness.command import run_command
+from harness.commands.run import run_command
 from harness.display import ProgressDisplay, make_console
-from harness.processes import Processes
-from harness.progress import Display
+from harness.measure.processes import Processes
 from harness.recordings.read import sources
+from harness.tuning.progress import Display
 
 _LONGEST_S = 3600.0  # of one order
 

@@ -14,18 +14,16 @@ from benchmarks.peers.landscape import Course
 from benchmarks.recordings import recorded
 from benchmarks.search_figures import padded
 from benchmarks.transfer_figures import ALONE, TAUGHT, Array
-from harness.backends.replay import ReplayMeasurer
-from harness.campaign.searching import Searching
-from harness.campaign.state import State
-from harness.errors import UsageError
-from harness.inputs import select_inputs
-from harness.prior import Taught
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Outcome
+from harness.models.input_features import select_inputs
+from harness.models.transfer_prior import Taught
 from harness.recordings.builder import name_of
 from harness.recordings.read import Source
 from harness.recordings.recorded import Recorded
+from harness.recordings.replay import ReplayMeasurer
 from harness.recordings.space import ListedSpace
 from harness.recordings.stand_in import recorded_spec, recording_of
-from harness.records import Config, Input, Outcome
 from harness.results import Store, writing
 from harness.search import (
     Progress,
@@ -33,8 +31,10 @@ from harness.search import (
     make_opentuner_tables,
     resolve_techniques,
 )
-from harness.spec import Spec
-from harness.transfer import Teachers
+from harness.search.transfer.sources import Teachers
+from harness.space_file import Spec
+from harness.tuning.searching import Searching
+from harness.tuning.state import State
 
 FEWEST = 2
 """Configurations that an input must have for there to be anything to search."""

@@ -34,14 +34,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness import gadapt
-from harness.command import run_command
-from harness.dispatching.matrix import Matrix, make_matrix
-from harness.dispatching.tree import TreeChooser
-from harness.errors import UsageError
-from harness.records import Config
-from harness.starchart import Growth, Target, axes_of, cross_validate, describe, grow
-from harness.stargazer import fit_linear
+from harness.commands.run import run_command
+from harness.core.errors import UsageError
+from harness.core.records import Config
+from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.tree import TreeChooser
+from harness.models import gadapt
+from harness.models.starchart import Growth, Target, axes_of, cross_validate, describe, grow
+from harness.models.stargazer import fit_linear
 
 ROWS = 100_000
 FOLDS = 10

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.backends.choose import Backend, choose
-from harness.processes import Processes, count_of_builders
+from harness.measure.backends.choose import Backend, choose
+from harness.measure.processes import Processes, count_of_builders
 from harness.results import connect
 from tests.fakes import forget_device
 
@@ -90,8 +90,8 @@ def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on all measurers have these processes: to start new ones, and PoCL's compiler in
     them, takes longer than to measure a kernel."""
     device, builders = pair
-    monkeypatch.setattr("harness.device_owner.Processes", lambda _: device)
-    monkeypatch.setattr("harness.builds.Processes", lambda _: builders)
+    monkeypatch.setattr("harness.measure.device_client.Processes", lambda _: device)
+    monkeypatch.setattr("harness.measure.build_queue.Processes", lambda _: builders)
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.dispatching.dispatcher import Dispatcher, Provenance
-from harness.dispatching.features import Feature, features_of
-from harness.dispatching.formulas import Type
-from harness.dispatching.program import (
+from harness.core.records import Config, Environment, Value
+from harness.dispatch.dispatcher import Dispatcher, Provenance
+from harness.dispatch.features import Feature, features_of
+from harness.dispatch.formulas import Type
+from harness.dispatch.program import (
     Choice,
     Column,
     EnsembleChoice,
@@ -27,7 +28,6 @@ from harness.dispatching.program import (
     TreeChoice,
     Tuned,
 )
-from harness.records import Config, Environment, Value
 
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 

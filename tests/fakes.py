@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness import device_process
-from harness.backends.base import Argument, Binary, Compiler, Device, Launch, Program
-from harness.backends.choose import Backend
-from harness.backends.launch_checks import why_unlaunchable
-from harness.backends.nvcc import Nvcc
-from harness.errors import BuildFailed, LaunchFailed
-from harness.records import Build, DeviceLimits, Environment
+from harness.core.errors import BuildFailed, LaunchFailed
+from harness.core.records import Build, DeviceLimits, Environment
+from harness.measure import device_worker
+from harness.measure.backends.base import Argument, Binary, Compiler, Device, Launch, Program
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.launch_checks import why_unlaunchable
+from harness.measure.backends.nvcc import Nvcc
 
 Kernel = Callable[..., None]
 Array = npt.NDArray[Any]
@@ -214,7 +214,7 @@ class _JournalDevice(FakeDevice):
 
 def forget_device() -> None:
     """A process that has opened nothing: the next backend opens its own device and compiler."""
-    device_process._device = device_process._compiler = device_process._prepared = None
+    device_worker._device = device_worker._compiler = device_worker._prepared = None
 
 
 class _noted:  # noqa: N801 (a context manager)

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.records import Config, Input
+from harness.core.records import Config, Input
+from harness.measure.kernels import Measurer
 from harness.space import Space
-from harness.spec import Spec
-from harness.workers import Measurer
+from harness.space_file import Spec
 
 FAULTS = Path(__file__).parent / "data" / "faults"
 GIVEN = Input({"n": 100})

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.backends.replay import Recording, ReplayMeasurer
-from harness.campaign import Campaign
-from harness.records import (
+from harness.core.records import (
     Config,
     DeviceLimits,
     Environment,
@@ -20,10 +18,12 @@ from harness.records import (
     StopReason,
     Timing,
 )
+from harness.measure.kernels import Measurer
+from harness.recordings.replay import Recording, ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
-from harness.spec import Spec, load_spec
-from harness.workers import Measurer
+from harness.space_file import Spec, load_spec
+from harness.tuning import Campaign
 
 SPACE = """\
 name: formula

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, insert
 
-from harness.records import (
+from harness.core.records import (
     Build,
     Config,
     Environment,
@@ -21,7 +21,7 @@ from harness.records import (
     Timing,
 )
 from harness.results import Key, RunPlan, Store, schema, writing
-from harness.spec import Spec, load_spec
+from harness.space_file import Spec, load_spec
 
 ROOT = Path(__file__).parents[1]
 SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from harness.dispatching.matrix import Matrix, make_matrix
-from harness.dispatching.study import DISPATCHERS, QUICK, STATIC, bound_text, sentence, study
-from harness.dispatching.telling import print_across, shown_tree
-from harness.records import Config
+from harness.core.records import Config
+from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.study import DISPATCHERS, QUICK, STATIC, bound_text, sentence, study
+from harness.dispatch.text import print_across, shown_tree
 
 SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.analyse import main
-from harness.records import Config, Environment, Input, Measurement, Outcome, Timing, shown
+from harness.commands.analyse.command import main
+from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing, shown
 from harness.results import Campaign, Key, Row
-from harness.tables import Results
+from harness.results.view import Results
 from tests.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
 
 SMALL = """\

@@ -6,12 +6,8 @@ import dataclasses
 
 import pytest
 
-from harness.analysis import (
-    choose_finalists,
-    fastest,
-    report_input,
-)
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.analysis.inputs import choose_finalists, fastest, report_input
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 
 GIVEN = Input({"m": 64, "n": 64})
 A, B, C, D = (Config({"BLOCK": size}) for size in (16, 64, 256, 1024))

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from harness.backends.base import Binary, Compiler, Device, Launch, Program
-from harness.backends.cuda import cuda_status, device_arch
-from harness.backends.cuda_device import CudaDevice
-from harness.backends.nvcc import Nvcc, find_nvcc
-from harness.backends.opencl import OpenClCompiler, find_device
-from harness.backends.opencl_device import OpenClDevice
-from harness.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.measure.backends.base import Binary, Compiler, Device, Launch, Program
+from harness.measure.backends.cuda import cuda_status, device_arch
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.nvcc import Nvcc, find_nvcc
+from harness.measure.backends.opencl import OpenClCompiler, find_device
+from harness.measure.backends.opencl_device import OpenClDevice
 from tests.fakes import FakeCompiler, FakeDevice
 
 X = np.arange(1, 65, dtype=np.float32)

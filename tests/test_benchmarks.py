@@ -27,8 +27,8 @@ from benchmarks.search_figures import (
     padded,
 )
 from benchmarks.search_journal import Journal, Search
-from benchmarks.search_told import tables
-from harness.errors import UsageError
+from benchmarks.search_tables import tables
+from harness.core.errors import UsageError
 from harness.recordings.read import Source, read_recorded
 from harness.recordings.space import ListedSpace
 

@@ -14,14 +14,22 @@ from typing import Any
 import pytest
 
 from benchmarks import repeatability
-from harness.campaign import Stages
-from harness.campaign.state import State
-from harness.candidates import shortlist
-from harness.dispatching.study import QUICK, study
-from harness.records import Config, DeviceLimits, Input, Measurement, Outcome, StopReason, Timing
+from harness.core.records import (
+    Config,
+    DeviceLimits,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.dispatch.candidates import shortlist
+from harness.dispatch.study import QUICK, study
 from harness.results import CANDIDATE
-from harness.tables import Results, read_results, the_one
-from harness.turns import as_one
+from harness.results.view import Results, read_results, the_one
+from harness.stats.interleaved import as_one
+from harness.tuning import Stages
+from harness.tuning.state import State
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 SPACE = """\

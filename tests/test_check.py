@@ -10,14 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import check
-from harness.backends import nvcc
-from harness.backends.choose import Backend
-from harness.backends.nvcc import find_nvcc
-from harness.backends.opencl import find_device
-from harness.check import main
-from harness.errors import BackendUnavailable, UsageError
-from harness.inspection import (
+from harness.commands.check import command as check
+from harness.commands.check.command import main
+from harness.commands.check.inspection import (
     ARCHITECTURE_LIMITS,
     Target,
     Trial,
@@ -26,11 +21,16 @@ from harness.inspection import (
     target_space,
     unjudged,
 )
-from harness.programs import make_program
-from harness.records import Build, Config
+from harness.commands.check.sweep import _rows, reasons
+from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.records import Build, Config
+from harness.measure.backends import nvcc
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.backends.opencl import find_device
 from harness.space import Space
-from harness.spec import load_spec
-from harness.sweep import _rows, reasons
+from harness.space.program import make_program
+from harness.space_file import load_spec
 
 try:
     find_nvcc()
@@ -174,7 +174,7 @@ def test_inputs_that_constraints_do_not_tell_apart_are_counted_once(write):
 
 
 def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkeypatch):
-    monkeypatch.setattr("harness.solving.diagram.MAX_EDGES", 100)
+    monkeypatch.setattr("harness.constraints.solver.diagram.MAX_EDGES", 100)
     names = [f"P{index}" for index in range(12)]
     many = {name: {"type": "integer", "min": 1, "max": 9, "default": 1, "role": "launch"}
             for name in names}  # fmt: skip

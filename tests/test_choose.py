@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.backends import cuda, opencl
-from harness.backends.choose import choose
-from harness.backends.opencl import DeviceName
-from harness.errors import BackendUnavailable, UsageError
+from harness.core.errors import BackendUnavailable, UsageError
+from harness.measure.backends import cuda, opencl
+from harness.measure.backends.choose import choose
+from harness.measure.backends.opencl import DeviceName
 
 NO_CUDA = "no NVIDIA driver: install it"
 GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)

@@ -15,11 +15,19 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.compare import main
-from harness.export import main as export
-from harness.records import Config, Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.commands.compare import main
+from harness.commands.export import main as export
+from harness.commands.tune import main as tune
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
 from harness.results import FINAL
-from harness.tune import main as tune
 from tests.replays import make_spec
 from tests.results_examples import begin_search, make_plan, opened, tamper
 

@@ -14,16 +14,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.backends import cuda, cuda_device, cuda_driver
-from harness.backends.base import Binary, Launch, Program
-from harness.backends.cuda import cuda_status, device_arch, load_pycuda, require_cuda
-from harness.backends.cuda_arguments import pack_arguments
-from harness.backends.cuda_device import CudaDevice
-from harness.backends.cuda_driver import FoundDevice, driver_version, found_devices
-from harness.backends.launch_checks import why_unlaunchable, why_unloadable
-from harness.backends.nvcc import Nvcc
-from harness.errors import BackendUnavailable, BuildFailed, LaunchFailed
-from harness.records import Build, DeviceLimits
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.records import Build, DeviceLimits
+from harness.measure.backends import cuda, cuda_device, cuda_driver
+from harness.measure.backends.base import Binary, Launch, Program
+from harness.measure.backends.cuda import cuda_status, device_arch, load_pycuda, require_cuda
+from harness.measure.backends.cuda_arguments import pack_arguments
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.cuda_driver import FoundDevice, driver_version, found_devices
+from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
+from harness.measure.backends.nvcc import Nvcc
 
 LIMITS = DeviceLimits(
     max_group_size=1024,
@@ -578,10 +578,10 @@ N = 1 << 20
 STRAY = """
 import json, os, sys
 import numpy as np
-from harness.backends.base import Launch, Program
-from harness.backends.cuda_device import CudaDevice
-from harness.backends.nvcc import Nvcc
-from harness.errors import LaunchFailed
+from harness.measure.backends.base import Launch, Program
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.nvcc import Nvcc
+from harness.core.errors import LaunchFailed
 
 def failure(device, module):
     try:

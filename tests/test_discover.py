@@ -10,23 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import check, tune
-from harness.backends.base import Program
-from harness.backends.nvcc import Nvcc, find_nvcc
-from harness.backends.opencl import OpenClCompiler, find_device
-from harness.case import make_case
-from harness.discover import main
+from harness.commands import tune
+from harness.commands.check import command as check
+from harness.commands.discover import main
+from harness.core.errors import BackendUnavailable, SpecError, UsageError
+from harness.core.records import Config, Input
 from harness.discover.facts import Facts, discover
 from harness.discover.host_file import host_text
 from harness.discover.space_file import space_text, to_do
 from harness.discover.syntax import Argument
-from harness.errors import BackendUnavailable, SpecError, UsageError
-from harness.pragmas import EXAMPLES
-from harness.programs import make_program
-from harness.records import Config, Input
-from harness.sources import Source
+from harness.measure.backends.base import Program
+from harness.measure.backends.nvcc import Nvcc, find_nvcc
+from harness.measure.backends.opencl import OpenClCompiler, find_device
+from harness.measure.kernel_data import make_case
+from harness.source.kernel_source import Source
+from harness.source.pragmas import EXAMPLES
 from harness.space import Space
-from harness.spec import Spec, load_spec
+from harness.space.program import make_program
+from harness.space_file import Spec, load_spec
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data" / "discover"

@@ -12,9 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from harness import dispatch
-from harness.dispatching.study import DISPATCHERS, STATIC
-from harness.records import (
+from harness.commands import dispatch
+from harness.core.records import (
     Config,
     DeviceLimits,
     Environment,
@@ -24,9 +23,10 @@ from harness.records import (
     StopReason,
     Timing,
 )
+from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.results import LIMITS
 from harness.space import Space
-from harness.spec import Spec, load_spec
+from harness.space_file import Spec, load_spec
 from tests.replays import write_space
 from tests.results_examples import Search, make_plan, opened
 

@@ -12,9 +12,9 @@ import pytest
 from benchmarks.dispatch import main
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import Job, oracle_leaves, run
-from benchmarks.dispatch_told import Result, figures
-from harness.dispatching.verdict import judged
-from harness.errors import RecordingError
+from benchmarks.dispatch_tables import Result, figures
+from harness.core.errors import RecordingError
+from harness.dispatch.verdict import judged
 
 HEADER = (
     "dir,dtype,layout,spatial,group,c,d,h,w,k,fd,fh,fw,od,oh,ow,n,pad_d,pad_h,pad_w,str_d,str_h,"

@@ -16,32 +16,23 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from harness.dispatching.c_code import c_header
-from harness.dispatching.dispatcher import Dispatcher
-from harness.dispatching.distill import DistilledChooser
-from harness.dispatching.ensemble import EnsembleChooser
-from harness.dispatching.features import Feature, features_of
-from harness.dispatching.formulas import Type
-from harness.dispatching.guards import Scope
-from harness.dispatching.matrix import Matrix, make_matrix
-from harness.dispatching.program import (
-    Column,
-    Kind,
-    Leaf,
-    Node,
-    Program,
-    Split,
-    TreeChoice,
-    Tuned,
-)
-from harness.dispatching.python_code import python_module
-from harness.dispatching.rendering import column_names, real_names
-from harness.dispatching.spelling import member, variable
-from harness.dispatching.tree import TreeChooser
-from harness.errors import ExpressionError, UsageError
-from harness.expression import Expression
-from harness.records import Config, Environment, Value
-from harness.spec import LaunchPlan
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.records import Config, Environment, Value
+from harness.dispatch.c_code import c_header
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.distill import DistilledChooser
+from harness.dispatch.ensemble import EnsembleChooser
+from harness.dispatch.features import Feature, features_of
+from harness.dispatch.formulas import Type
+from harness.dispatch.guards import Scope
+from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.program import Column, Kind, Leaf, Node, Program, Split, TreeChoice, Tuned
+from harness.dispatch.python_code import python_module
+from harness.dispatch.rendering import column_names, real_names
+from harness.dispatch.spelling import member, variable
+from harness.dispatch.tree import TreeChooser
+from harness.space_file import LaunchPlan
 from tests.dispatch_examples import (
     GUARDS,
     PROVENANCE,

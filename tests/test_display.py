@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.analysis import InputReport
+from harness.analysis.inputs import InputReport
+from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.display import (
     ProgressDisplay,
     baselines_rows,
@@ -25,10 +26,9 @@ from harness.display import (
     make_console,
     print_inputs,
 )
-from harness.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.results import RunPlan
 from harness.search import Progress
-from harness.timing import Ratio
+from harness.stats.timing import Ratio
 from tests.replays import make_spec
 
 DEFAULT = Config({"BLOCK": 256, "TILE": 1})

@@ -15,24 +15,18 @@ ROOT = Path(__file__).parent.parent
 DOORS = {
     "opentuner": ("harness/search/",),
     "sqlalchemy": ("harness/results/", "harness/search/"),
-    "yaml": ("harness/spec/",),
-    # Two kinds of YAML file are held against models: spaces, and catalogues of compiler flags.
-    "pydantic": ("harness/spec/", "harness/flags/"),
-    "pydantic_core": ("harness/spec/", "harness/flags/catalogue.py"),
-    "pyopencl": ("harness/backends/opencl.py", "harness/dispatching/loaders/opencl.py"),
-    "pycuda": ("harness/backends/cuda.py", "harness/dispatching/loaders/cuda.py"),
-    "sklearn": (
-        "harness/prior.py",
-        "harness/starchart/regression.py",
-        "harness/gadapt/parameters.py",
-        "harness/dispatching/",
-        "harness/stencil/model.py",
-    ),
-    "jinja2": ("harness/dispatching/rendering.py", "harness/report/page.py"),
-    "matplotlib": ("harness/starchart/drawing.py", "harness/report/plots.py"),
-    "pebble": ("harness/processes.py",),
+    "yaml": ("harness/space_file/",),
+    # Two kinds of YAML file are validated: spaces, and catalogues of compiler flags.
+    "pydantic": ("harness/space_file/",),
+    "pydantic_core": ("harness/space_file/",),
+    "pyopencl": ("harness/measure/backends/opencl.py", "harness/dispatch/loaders/opencl.py"),
+    "pycuda": ("harness/measure/backends/cuda.py", "harness/dispatch/loaders/cuda.py"),
+    "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/model.py"),
+    "jinja2": ("harness/dispatch/rendering.py", "harness/report/page.py"),
+    "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
+    "pebble": ("harness/measure/processes.py",),
     "filelock": ("harness/results/",),
-    "platformdirs": ("harness/cachefolder.py",),
+    "platformdirs": ("harness/core/files.py",),
     "tree_sitter": ("harness/discover/syntax.py",),
     "tree_sitter_cuda": ("harness/discover/syntax.py",),
 }
@@ -79,14 +73,14 @@ def _loaded_by(module: str, libraries: tuple[str, ...]) -> list[str]:
     return done.stdout.split()
 
 
-def test_importing_the_spec_loads_no_gpu_stack() -> None:
+def test_importing_the_space_file_loads_no_gpu_stack() -> None:
     heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "rich", "tree_sitter")
-    assert _loaded_by("harness.spec", heavy) == []
+    assert _loaded_by("harness.space_file", heavy) == []
 
 
 def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:
     heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy")
-    assert _loaded_by("harness.check", heavy) == []
+    assert _loaded_by("harness.commands.check", heavy) == []
 
 
 def test_no_module_evaluates_or_unpickles() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from harness import export
-from harness.backends.replay import read_recording
+from harness.commands import export
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.recordings.read import read_recorded
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.recordings.replay import read_recording
 from tests.results_examples import (
     SPEC,
     begin_search,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ExpressionError
-from harness.expression import FUNCTIONS, WORDS, Expression
-from harness.records import Value
+from harness.constraints.expression import FUNCTIONS, WORDS, Expression
+from harness.core.errors import ExpressionError
+from harness.core.records import Value
 
 VALUES: dict[str, Value] = {
     "A": 12,

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from harness.backends.nvcc import find_nvcc
-from harness.errors import BackendUnavailable, SpecError, UsageError
-from harness.flags.asking import AskedCommand, Setting, answers
-from harness.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
-from harness.flags.conflicts import conflicts
-from harness.flags.model import Switch
-from harness.flags.resolve import resolve
-from harness.spec.tuned import Flag as SpaceFlag
+from harness.core.errors import BackendUnavailable, SpecError, UsageError
+from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.flags.probe import AskedCommand, Setting, answers
+from harness.measure.flags.warnings import conflicts
+from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
+from harness.space_file.flags.model import Switch
+from harness.space_file.flags.resolve import resolve
+from harness.space_file.tuned import Flag as SpaceFlag
 
 FILES = sorted(set(COMPILERS.values()))
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.nvcc_flags import RECORD, Row, findings, read, write
-from harness.flags.catalogue import Constraint, catalogue_of
-from harness.records import Value
+from harness.core.records import Value
+from harness.space_file.flags.catalogue import Constraint, catalogue_of
 
 CATALOGUE = catalogue_of("nvcc")
 

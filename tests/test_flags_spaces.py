@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.base import Binary, Program
-from harness.doubt import PROVED
-from harness.errors import BuildFailed
-from harness.flags.fitting import fitted_to_backend, fitted_to_program
-from harness.measure import BIT_EXACT
-from harness.records import Build, Config, Measurement, Outcome, Timing
+from harness.core.errors import BuildFailed
+from harness.core.records import Build, Config, Measurement, Outcome, Timing
+from harness.measure.backends.base import Binary, Program
+from harness.measure.flags.fit import fitted_to_backend, fitted_to_program
+from harness.measure.kernels import LocalMeasurer
+from harness.measure.plausibility import PROVED
+from harness.measure.trial import BIT_EXACT
 from harness.space import Space
-from harness.spec import Parameter, Spec, load_spec
-from harness.workers import LocalMeasurer
+from harness.space_file import Parameter, Spec, load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
 
 FILES = Path(__file__).parent / "data" / "bad_specs" / "files"

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness import gadapt
-from harness.dispatching.choosers import Chooser
-from harness.dispatching.matrix import Matrix, make_matrix
-from harness.dispatching.published import GAdapt, Starchart, candidate_table
-from harness.errors import UsageError
-from harness.records import Config
+from harness.core.errors import UsageError
+from harness.core.records import Config
+from harness.dispatch.choosers import Chooser
+from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.published import GAdapt, Starchart, candidate_table
+from harness.models import gadapt
 
 CANDIDATES = pd.DataFrame(
     [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.inputs import feature_rows, nearest_first
-from harness.records import Input
+from harness.core.records import Input
+from harness.models.input_features import feature_rows, nearest_first
 
 
 def test_sizes_are_alike_by_their_ratio() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.backends.base import Program
-from harness.case import Case, make_case
-from harness.errors import LaunchFailed
+from harness.core.errors import LaunchFailed
+from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
-from harness.measure import Job, measure, measure_interleaved
-from harness.records import Config, Input, Outcome
-from harness.timing import Sampling
-from harness.verify import Tolerance
+from harness.measure.backends.base import Program
+from harness.measure.kernel_data import Case, make_case
+from harness.measure.trial import Job, measure, measure_interleaved
+from harness.measure.verify import Tolerance
+from harness.stats.timing import Sampling
 from tests.fakes import Array, FakeCompiler, FakeDevice
 
 HOST = """\

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.backends.condition import decide
-from harness.backends.live_text import live_text
+from harness.source.conditions import decide
+from harness.source.live_text import live_text
 
 CODE = """\
 #ifndef TILE

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ResultsError
-from harness.merge import main
-from harness.records import Measurement, Outcome, WorstElement
+from harness.commands.merge import main
+from harness.core.errors import ResultsError
+from harness.core.records import Measurement, Outcome, WorstElement
 from harness.results import Added, Row, merge_database, read_measurements, reading, writing
 from tests.results_examples import (
     ENVIRONMENT,

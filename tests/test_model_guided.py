@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from harness.expression import Expression
-from harness.prior import Lesson, Taught
-from harness.records import Config, Input
+from harness.constraints.expression import Expression
+from harness.core.records import Config, Input
+from harness.models.transfer_prior import Lesson, Taught
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import GaussianProcess
 from harness.search.techniques.memory import MOST_POINTS, Memory
 from harness.search.techniques.model_guided import TURNS_FROM, ModelGuided
 from harness.space import Space
-from harness.spec import Parameter
+from harness.space_file import Parameter
 from tests.replays import FormulaMeasurer, Tests, make_spec, opened
 
 VALLEY = """\

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import cubin, nvcc
-from harness.backends.base import Binary, Program
-from harness.backends.elf import sections
-from harness.backends.nvcc import Nvcc, find_nvcc, supported_archs
-from harness.backends.ptxas import Resources, parse_resources, without_resources, worst_of
-from harness.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.measure.backends import cubin, nvcc
+from harness.measure.backends.base import Binary, Program
+from harness.measure.backends.elf import sections
+from harness.measure.backends.nvcc import Nvcc, find_nvcc, supported_archs
+from harness.measure.backends.ptxas import Resources, parse_resources, without_resources, worst_of
 from tests.planted import SOON_S, until
 
 try:

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.occupancy import (
+from harness.core.records import Build
+from harness.measure.occupancy import (
     MULTIPROCESSORS,
     Limiter,
     multiprocessor,
     observe_occupancy,
     occupancy,
 )
-from harness.records import Build
 
 ARCHS = ["sm_" + capability.replace(".", "") for capability in MULTIPROCESSORS]
 

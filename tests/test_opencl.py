@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.backends import opencl
-from harness.backends.base import Argument, Launch, Program
-from harness.backends.inlining import inlined
-from harness.backends.opencl import OpenClCompiler, find_device
-from harness.backends.opencl_device import OpenClDevice
-from harness.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.measure.backends import opencl
+from harness.measure.backends.base import Argument, Launch, Program
+from harness.measure.backends.opencl import OpenClCompiler, find_device
+from harness.measure.backends.opencl_device import OpenClDevice
+from harness.source.inlining import inlined
 
 Write = Callable[..., Program]
 
@@ -271,9 +271,9 @@ def test_options_of_the_environment_are_part_of_the_identity(
 
 
 BUILD = """
-from harness.backends.base import Program
-from harness.backends.opencl import OpenClCompiler, find_device
-from harness.backends.opencl_device import OpenClDevice
+from harness.measure.backends.base import Program
+from harness.measure.backends.opencl import OpenClCompiler, find_device
+from harness.measure.backends.opencl_device import OpenClDevice
 text = "kernel void f(global float *y) { y[get_global_id(0)] = 1; }"
 OpenClDevice(find_device()).load(OpenClCompiler(find_device()).compile(Program(text, (), ())))
 """

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.directives import scan
-from harness.pragmas import (
+from harness.core.records import Value
+from harness.source.pragmas import (
     Pragma,
     is_ours,
     lookalike,
@@ -16,7 +16,7 @@ from harness.pragmas import (
     unroll_factor,
     unroll_names,
 )
-from harness.records import Value
+from harness.source.preprocessor import scan
 
 
 def _read(operands: str) -> Pragma:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes import Processes, ProcessLost
+from harness.measure.processes import Processes, ProcessLost
 from tests.planted import FAULTS, SOON_S, until
 
 ROOT = Path(__file__).parent.parent
@@ -118,11 +118,11 @@ def test_processes_outlive_the_thread_that_began_them() -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from harness.backends.choose import choose
-from harness.records import Config, Input
+from harness.measure.backends.choose import choose
+from harness.core.records import Config, Input
 from harness.space import Space
-from harness.spec import load_spec
-from harness.workers import LocalMeasurer
+from harness.space_file import load_spec
+from harness.measure.kernels import LocalMeasurer
 
 if __name__ == "__main__":
     spec = load_spec(Path(sys.argv[1])).with_measure({"timeout_s": 60})

@@ -10,13 +10,14 @@ import re
 import shlex
 import sqlite3
 import statistics
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from harness.records import Config, Input
-from harness.spec import load_spec
+from harness.core.records import Config, Input
+from harness.space_file import load_spec
 from tests.replays import FormulaMeasurer, formula_s, make_spec, opened
 
 ROOT = Path(__file__).parent.parent
@@ -54,9 +55,9 @@ def _commands() -> list[list[str]]:
 
 
 def _module(command: str) -> ModuleType:
-    """What has the command's main(): a module, or a package's `__main__`."""
-    module = importlib.import_module(command)
-    return module if hasattr(module, "main") else importlib.import_module(f"{command}.__main__")
+    """The module that defines the main() of a command such as `harness.tune`."""
+    main = importlib.import_module(command.replace("harness.", "harness.commands.", 1)).main
+    return sys.modules[main.__module__]
 
 
 @pytest.mark.parametrize("command", _commands(), ids=" ".join)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from harness import tune
-from harness.errors import RecordingError, SpecError, UsageError
+from harness.commands import tune
+from harness.core.errors import RecordingError, SpecError, UsageError
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.recordings import cells, files
 from harness.recordings.read import read_recorded
 from harness.recordings.recorded import Recorded
 from harness.recordings.space import ListedSpace
 from harness.recordings.stand_in import recorded_spec
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 
 PUBLISHED = os.environ.get("HARNESS_RECORDINGS")
 """A folder with caches of the benchmark hub (MIT), which are too large to keep here."""

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from harness.records import (
+from harness.core.records import (
     Config,
     DeviceLimits,
     Environment,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.campaign.state import State
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.tables import read_results, the_one
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.results.view import read_results, the_one
+from harness.tuning.state import State
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 SPACE = """\

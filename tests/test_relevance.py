@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from harness.check import main as check
-from harness.expression import Expression
-from harness.records import Config, DeviceLimits, Input, Value
+from harness.commands.check.command import main as check
+from harness.constraints.expression import Expression
+from harness.core.records import Config, DeviceLimits, Input, Value
 from harness.search.techniques.hill_climb import steps_up
 from harness.space import Space
-from harness.spec import Parameter
+from harness.space_file import Parameter
 from tests.replays import FormulaMeasurer, make_spec, opened, write_space
 
 DEVICE = DeviceLimits(256, (128, 256, 64), (1000, 500, 500), 4096, 16, 32)

@@ -9,12 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.replay import Recording, ReplayMeasurer, read_recording
-from harness.errors import HarnessError, RecordingError, ResultsError
+from harness.core.errors import HarnessError, RecordingError, ResultsError
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
 from harness.recordings import cells
-from harness.records import Config, Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.recordings.replay import Recording, ReplayMeasurer, read_recording
 from harness.space import Space
-from harness.spec import Spec
+from harness.space_file import Spec
 from tests.replays import SPACE, make_spec
 from tests.results_examples import begin_search, make_plan, opened, tamper
 

@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness.dispatching.matrix import make_matrix
+from harness.commands.report import main
+from harness.commands.tune.options import make_parser
+from harness.constraints.expression import Expression
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Measurement, Timing
+from harness.dispatch.matrix import make_matrix
 from harness.display import noise_warning
-from harness.errors import UsageError
-from harness.expression import Expression
-from harness.options import make_parser
-from harness.records import Config, Input, Measurement, Timing
 from harness.report import figures, plots, write_report
-from harness.report.__main__ import main
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of
 from harness.report.reproducing import Origin, commands, when
 from harness.report.sections import sections
-from harness.tables import Results, read_results, the_one
+from harness.results.view import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 SPACE = """\

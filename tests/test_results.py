@@ -21,8 +21,8 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from harness.errors import DatabaseBusy, ResultsError
-from harness.records import Input, Measurement, Outcome, Timing, WorstElement
+from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.records import Input, Measurement, Outcome, Timing, WorstElement
 from harness.results import (
     FINAL,
     Key,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ResultsError
+from harness.core.errors import ResultsError
 from harness.results import Campaign, Command, campaigns, merge_database, reading, writing
 from harness.results.runs import read_campaign
-from harness.tables import read_results
+from harness.results.view import read_results
 from tests.results_examples import (
     ENVIRONMENT,
     SPEC,

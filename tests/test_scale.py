@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale import Cost, as_process, main
-from harness.analyse import main as analyse
-from harness.errors import HarnessError
-from harness.report.__main__ import main as report
-from harness.tune import main as tune
+from harness.commands.analyse.command import main as analyse
+from harness.commands.report import main as report
+from harness.commands.tune import main as tune
+from harness.core.errors import HarnessError
 
 COMMANDS = {"harness.tune": tune, "harness.analyse": analyse, "harness.report": report}
 

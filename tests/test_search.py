@@ -16,8 +16,8 @@ from opentuner.search.manipulator import (
     PowerOfTwoParameter,
 )
 
-from harness.errors import HostModuleError, UsageError
-from harness.records import Config, DeviceLimits, Input, Measurement, Outcome
+from harness.core.errors import HostModuleError, UsageError
+from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome
 from harness.search import drivers, resolve_techniques
 from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.spec import load_spec
+from harness.space_file import load_spec
 
 SPACE = Path(__file__).parent.parent / "spaces" / "matmul_flags.yaml"
 

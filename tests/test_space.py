@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from harness.errors import ExpressionError, UsageError
-from harness.expression import Expression
-from harness.records import Config, DeviceLimits, Value
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.records import Config, DeviceLimits, Value
 from harness.space import Space, position_of
-from harness.spec import LaunchPlan, Parameter, Spec
+from harness.space_file import LaunchPlan, Parameter, Spec
 from tests.replays import make_spec
 
 DEVICE = DeviceLimits(256, (128, 256, 64), (1000, 500, 500), 4096, 16, 32)
@@ -76,7 +76,7 @@ def brute_force(checked: Space) -> set[Config]:
 @pytest.fixture
 def short_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ties more than some hundred combinations together is left to rejection."""
-    monkeypatch.setattr("harness.solving.diagram.MAX_EDGES", 100)
+    monkeypatch.setattr("harness.constraints.solver.diagram.MAX_EDGES", 100)
 
 
 def tied() -> Space:

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from harness.errors import ExpressionError, UsageError
-from harness.expression import Expression
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.records import Config, Input, Outcome, Value
 from harness.recordings.recorded import Recorded, Table
 from harness.recordings.space import ListedSpace
-from harness.records import Config, Input, Outcome, Value
 from harness.space import Places, Space
-from harness.spec import Parameter
+from harness.space_file import Parameter
 
 DOMAINS: tuple[Sequence[Value], ...] = (
     range(1, 6),
@@ -151,8 +151,8 @@ def test_samples_are_uniform() -> None:
 
 
 def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.solving.diagram.MAX_EDGES", 6)
-    monkeypatch.setattr("harness.solving.solver.MAX_JOINT_ENTRIES", 2)
+    monkeypatch.setattr("harness.constraints.solver.diagram.MAX_EDGES", 6)
+    monkeypatch.setattr("harness.constraints.solver.solver.MAX_JOINT_ENTRIES", 2)
     checked = tight()
     assert checked.count is None
     drawn = checked.sample_places(np.random.default_rng(1), 5000)
@@ -191,7 +191,7 @@ def test_one_table_of_more_than_64_bits_is_drawn_from_uniformly() -> None:
 def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 18) for i in range(6)}
     checked = space(domains, " * ".join(domains) + " == 1")
-    monkeypatch.setattr("harness.solving.diagram.MAX_EDGES", 10)
+    monkeypatch.setattr("harness.constraints.solver.diagram.MAX_EDGES", 10)
     monkeypatch.setattr("harness.space.space._MAX_DRAWS", 2000)
     assert checked.sample_places(np.random.default_rng(0), 5).shape == (0, 6)
 

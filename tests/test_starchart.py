@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.errors import UsageError
-from harness.starchart import (
+from harness.core.errors import UsageError
+from harness.models.starchart import (
     Box,
     Growth,
     Range,
@@ -28,8 +28,8 @@ from harness.starchart import (
     pool,
     settings_below,
 )
-from harness.starchart.regression import fit
-from harness.starchart.telling import percent
+from harness.models.starchart.regression import fit
+from harness.models.starchart.text import percent
 
 KMEANS = pd.read_csv(Path(__file__).parent / "data/starchart/kmeans.csv", comment="#")
 KMEANS_PARAMETERS = ["ppb", "tpp", "consec"]

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.errors import UsageError
-from harness.starchart import axes_of
-from harness.stargazer import fit_linear, natural_spline
+from harness.core.errors import UsageError
+from harness.models.starchart import axes_of
+from harness.models.stargazer import fit_linear, natural_spline
 
 
 def samples(rows: int = 400, seed: int = 0) -> pd.DataFrame:

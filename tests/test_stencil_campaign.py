@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from benchmarks import stencil
-from harness.backends.choose import Backend
-from harness.command import EXIT_INTERRUPTED
-from harness.errors import UsageError
-from harness.records import Environment
+from harness.commands.run import EXIT_INTERRUPTED
+from harness.core.errors import UsageError
+from harness.core.records import Environment
+from harness.measure.backends.choose import Backend
 from harness.stencil import model
 
 COMMAND = ["--programs", "gradient", "srad1", "--sizes", "32", "--count", "6", "--repeats", "1"]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from harness.backends.base import Program
-from harness.backends.nvcc import Nvcc
-from harness.errors import BackendUnavailable
+from harness.core.errors import BackendUnavailable
+from harness.measure.backends.base import Program
+from harness.measure.backends.nvcc import Nvcc
 from harness.stencil.emit import CUDA, OPENCL, emit
 from harness.stencil.explore import explore
 from harness.stencil.ir import Node, user_fun

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.errors import UsageError
-from harness.records import Config, Environment, Input, Measurement, Outcome, Timing
+from harness.core.errors import UsageError
+from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.results import Store, writing
 from harness.stencil.features import FEATURES
 from harness.stencil.model import (

@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.analyse import main as analyse
-from harness.backends.choose import Backend
-from harness.case import make_case
-from harness.check import main as check
-from harness.errors import HostModuleError
+from harness.commands import stencil as explorer
+from harness.commands.analyse.command import main as analyse
+from harness.commands.check.command import main as check
+from harness.commands.stencil import main
+from harness.commands.tune import main as tune
+from harness.core.errors import HostModuleError
+from harness.measure.backends.choose import Backend
+from harness.measure.kernel_data import make_case
+from harness.results.view import read_results
 from harness.space import Space
-from harness.spec import load_spec
-from harness.stencil import __main__ as explorer
+from harness.space_file import load_spec
 from harness.stencil import explore
-from harness.stencil.__main__ import main
 from harness.stencil.definition import program_names
 from harness.stencil.features import FEATURES
 from harness.stencil.predicted import read_teacher
-from harness.tables import read_results
-from harness.tune import main as tune
 from tests.stencil_kernels import PROGRAMS
 
 OWN = """\

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.backends.choose import Backend
-from harness.backends.nvcc import find_nvcc
-from harness.errors import BackendUnavailable
-from harness.inspection import Target, architecture_target, target_space
-from harness.programs import make_program
-from harness.records import Config, Input, Measurement, Outcome
+from harness.commands.check.inspection import Target, architecture_target, target_space
+from harness.commands.tune import main as tune
+from harness.core.errors import BackendUnavailable
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.kernels import LocalMeasurer
 from harness.results import campaigns, read_measurements, reading
 from harness.space import Space
-from harness.spec import Spec, load_spec
-from harness.tune import main as tune
-from harness.workers import LocalMeasurer
+from harness.space.program import make_program
+from harness.space_file import Spec, load_spec
 
 try:
     find_nvcc()

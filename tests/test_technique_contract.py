@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import select
 
-from harness.records import Config, Input
+from harness.core.records import Config, Input
 from harness.results import RunPlan, Store, schema, writing
 from harness.search import (
     Ended,
@@ -22,7 +22,7 @@ from harness.search import (
 )
 from harness.search.drivers import UNMEASURED
 from harness.space import Space
-from harness.spec import Spec
+from harness.space_file import Spec
 from tests.replays import SPACE, FormulaMeasurer, Tests, Times, formula_s, make_spec
 
 SMALL = """\

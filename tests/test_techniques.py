@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
-from harness.records import Config, Input, Measurement, Outcome
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.search import Ended, techniques
 from harness.search.interface import MAX_FREE_IN_A_ROW
 from harness.search.manipulator import SpaceManipulator

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.records import StopReason, Timing
-from harness.timing import (
+from harness.core.records import StopReason, Timing
+from harness.stats.timing import (
     Sampling,
     count_within_noise,
     half_width,

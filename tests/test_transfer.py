@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.expression import Expression
-from harness.prior import Lesson, Taught
+from harness.constraints.expression import Expression
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.models.transfer_prior import Lesson, Taught
 from harness.recordings.builder import Builder
 from harness.recordings.recorded import Recorded
 from harness.recordings.space import ListedSpace
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.search.transfer.sources import Teachers, first_legal, told_technique
 from harness.space import Space
-from harness.spec import Parameter
-from harness.transfer import Teachers, first_legal, told_technique
+from harness.space_file import Parameter
 
 HERE = Input({"n": 1024})
 BX = Parameter("BX", "power_of_two", (16, 32, 64), "launch", 16)

@@ -22,10 +22,10 @@ from benchmarks.transfer_figures import (
     since,
 )
 from benchmarks.transfer_runs import DataSet, drawn
-from benchmarks.transfer_told import ratio_line, table, write_figures, write_searches
-from harness.errors import UsageError
+from benchmarks.transfer_tables import ratio_line, table, write_figures, write_searches
+from harness.core.errors import UsageError
+from harness.core.records import Input
 from harness.recordings.read import Source
-from harness.records import Input
 
 INF = math.inf
 

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import tune
-from harness.errors import UsageError
-from harness.inputs import select_inputs
-from harness.records import Config, Environment, Input
+from harness.commands import tune
+from harness.commands.tune.summary import dispatch_command
+from harness.core.errors import UsageError
+from harness.core.records import Config, Environment, Input
+from harness.models.input_features import select_inputs
 from harness.results import Campaign, Key
 from harness.search import techniques
 from harness.space import Space
-from harness.spec import load_spec
-from harness.tune.telling import dispatch_command
+from harness.space_file import load_spec
 from tests.replays import formula_s, write_space
 
 ROOT = Path(__file__).parent.parent
@@ -341,7 +341,7 @@ def test_a_condition_on_inputs_that_selects_none_is_one_error(
 
 def test_a_wrong_file_is_told_before_what_takes_seconds_is_loaded(tmp_path: Path) -> None:
     code = (
-        "import sys; from harness import tune; print(tune.main(['none.yaml']), "
+        "import sys; from harness.commands import tune; print(tune.main(['none.yaml']), "
         "*{'opentuner', 'sqlalchemy', 'sklearn', 'pydantic', 'rich'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", code]

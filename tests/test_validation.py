@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.errors import UsageError
-from harness.prediction import PairColumns, prediction_errors
-from harness.records import Config, Input, Measurement, Outcome, Timing
-from harness.spec import Parameter
-from harness.starchart.regression import spread
-from harness.validation import (
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.models.pair_columns import PairColumns, prediction_errors
+from harness.models.starchart.regression import spread
+from harness.space_file import Parameter
+from harness.tuning.validation import (
     RESERVED,
     Goal,
     PairStream,
@@ -116,7 +116,7 @@ FEW = 40
 @pytest.fixture
 def few_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer than are usual, where it is not asked how many."""
-    monkeypatch.setattr("harness.validation.RESERVED", FEW)
+    monkeypatch.setattr("harness.tuning.validation.RESERVED", FEW)
 
 
 # ------------------------------------------------------------------------------- the tree

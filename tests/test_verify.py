@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.verify import Tolerance, never_right, verify
+from harness.measure.verify import Tolerance, never_right, verify
 
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 NUMBERS = ["bool", *WHOLE, "float16", "float32", "float64", "complex64", "complex128"]

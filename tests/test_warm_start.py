@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness import export, tune
-from harness.options import make_parser
-from harness.spec import load_spec
-from harness.tune.asked import search_options
+from harness.commands import export, tune
+from harness.commands.tune.options import make_parser
+from harness.commands.tune.request import search_options
+from harness.space_file import load_spec
 from tests.replays import write_space
 
 BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)

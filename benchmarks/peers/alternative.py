@@ -20,8 +20,8 @@ from opentuner.search.technique import SequentialSearchTechnique, register
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
 from benchmarks.peers.ours import Ours
-from harness.encoding import Encoder
-from harness.records import Config
+from harness.core.records import Config
+from harness.models.config_points import Encoder
 from harness.search.techniques import GaussianProcess
 from harness.search.techniques.model_guided import Model, ModelGuided
 

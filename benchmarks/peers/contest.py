@@ -13,9 +13,9 @@ from benchmarks.peers.entrants import Entrant, prepared
 from benchmarks.peers.landscape import Landscape, Peer, landscapes
 from benchmarks.recordings import recorded
 from benchmarks.search_journal import Journal, Search, code_digest
-from harness.processes import Processes, ProcessLost
-from harness.progress import Display
+from harness.measure.processes import Processes, ProcessLost
 from harness.recordings.read import Source
+from harness.tuning.progress import Display
 
 _BLOCK = 5  # seeds a job
 _LONGEST_S = 3600.0  # of one job

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
 from harness import __version__
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.recordings.read import Source
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
+from harness.core.records import Input, Value
 from harness.recordings.recorded import Recorded
-from harness.records import Input, Value
 
 Point = tuple[Value, ...]
 """A configuration: the values of all parameters in the recording's order."""

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from benchmarks.peers.landscape import Course, Landscape
 from benchmarks.recordings import recorded
-from harness.backends.replay import ReplayMeasurer
-from harness.errors import UsageError
-from harness.prior import Taught
+from harness.core.errors import UsageError
+from harness.core.records import Outcome
+from harness.models.transfer_prior import Taught
 from harness.recordings.read import Source
+from harness.recordings.replay import ReplayMeasurer
 from harness.recordings.space import ListedSpace
 from harness.recordings.stand_in import recorded_spec, recording_of
-from harness.records import Outcome
 from harness.results import RunPlan, Store, writing
 from harness.search import (
     Progress,
@@ -28,7 +28,7 @@ from harness.search import (
     resolve_techniques,
     search_input,
 )
-from harness.transfer import Teachers
+from harness.search.transfer.sources import Teachers
 
 ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
 _MEMORY = "sqlite://"

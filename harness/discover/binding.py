@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.directives import Directive, Scan, spaced
+from harness.core.errors import Fault, SpecError
+from harness.core.records import Value
 from harness.discover.scope import Scope
-from harness.errors import Fault, SpecError
-from harness.pragmas import (
+from harness.source.pragmas import (
     UNROLLS,
     Pragma,
     is_ours,
@@ -20,7 +20,7 @@ from harness.pragmas import (
     unroll_factor,
     unroll_names,
 )
-from harness.records import Value
+from harness.source.preprocessor import Directive, Scan, spaced
 
 _SHOWN_VALUES = 8
 _LAUNCH_PARTS = {

@@ -7,18 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.directives import scan, spaced
+from harness.constraints.expression import Expression
+from harness.core.errors import Fault, SpecError, UsageError
+from harness.core.records import LIMIT_NAMES
 from harness.discover.binding import Declared, constants_of, printable, read_pragmas
 from harness.discover.scope import Scope, scope_of
 from harness.discover.suggestions import Suggestion, suggest_constants, suggest_loops
-from harness.discover.syntax import Argument, Kernel, find_kernels, find_launchers, find_loops
+from harness.discover.syntax import (
+    Argument,
+    Kernel,
+    find_kernels,
+    find_launchers,
+    find_loops,
+)
 from harness.discover.types import NumpyType, numpy_type
 from harness.discover.words import CUDA, OPENCL, Prepared, prepare
-from harness.errors import Fault, SpecError, UsageError
-from harness.expression import Expression
-from harness.pragmas import Pragma
-from harness.records import LIMIT_NAMES
-from harness.sources import Source, read_source
+from harness.source.kernel_source import Source, read_source
+from harness.source.pragmas import Pragma
+from harness.source.preprocessor import scan, spaced
 
 _SHOWN_NAMES = 12
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.directives import Directive, Scan
 from harness.discover.syntax import Kernel
-from harness.pragmas import is_ours
+from harness.source.pragmas import is_ours
+from harness.source.preprocessor import Directive, Scan
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # An #if asks by these whether a macro is there: that uses no value of it.

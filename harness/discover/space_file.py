@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness.constraints.expression import FUNCTIONS, WORDS, Expression
+from harness.core.records import LIMIT_NAMES, Value
 from harness.discover.binding import Tuned, printable
 from harness.discover.facts import Facts
 from harness.discover.suggestions import Suggestion
 from harness.discover.syntax import Argument
-from harness.expression import FUNCTIONS, WORDS, Expression
-from harness.records import LIMIT_NAMES, Value
 
 FILL_IN, CONFIRM = "# FILL IN: ", "# CONFIRM: "
 _WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from harness.directives import Directive, Scan
 from harness.discover.binding import constants_of, guessed_role
 from harness.discover.scope import Scope
 from harness.discover.syntax import Loop
-from harness.pragmas import UNROLLS, is_ours, number
+from harness.source.pragmas import UNROLLS, is_ours, number
+from harness.source.preprocessor import Directive, Scan
 
 MAX_GROUP = 1024
 MAX_FACTOR = 8

@@ -21,7 +21,7 @@ from harness.discover.words import (
     dimensions,
     group_sizes,
 )
-from harness.pragmas import number, unroll_factor
+from harness.source.pragmas import number, unroll_factor
 
 _MAX_DEPTH = 50
 _LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")

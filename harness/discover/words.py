@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.directives import Directive, Scan, Token, scan, spaced
+from harness.source.preprocessor import Directive, Scan, Token, scan, spaced
 
 CUDA, OPENCL, PORTABLE = "cuda", "opencl", "portable"
 _OPENCL_SUFFIXES = (".cl", ".clh", ".ocl", ".opencl")

@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis import InputReport, headline, reason
-from harness.differences import DEFAULT
+from harness.analysis.inputs import InputReport, headline, reason
+from harness.core.config_diff import DEFAULT
 from harness.display.formats import format_ratio
 
 Row = tuple[str, ...]

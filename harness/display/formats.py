@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from harness.records import Outcome, Timing
-from harness.timing import Ratio, half_width
+from harness.core.records import Outcome, Timing
+from harness.stats.timing import Ratio, half_width
 
 _PLAIN_WIDTH = 140
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))

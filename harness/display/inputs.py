@@ -11,12 +11,12 @@ from rich.measure import Measurement as Measured
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis import InputReport
-from harness.differences import DEFAULT, NOTE, default_told, difference
+from harness.analysis.inputs import InputReport
+from harness.core.config_diff import DEFAULT, NOTE, default_told, difference
+from harness.core.records import Config, Measurement, Outcome
 from harness.display.baselines import baselines_table, refused_lines
 from harness.display.formats import format_outcomes, format_ratio, format_timing
-from harness.records import Config, Measurement, Outcome
-from harness.timing import half_width
+from harness.stats.timing import half_width
 
 TIMES_TOLD = (
     "times: the median of the samples, and after +- half the 95 % confidence interval of their "

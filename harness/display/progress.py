@@ -18,9 +18,9 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from harness.differences import difference
+from harness.core.config_diff import difference
+from harness.core.records import Config, Measurement, Outcome
 from harness.display.formats import format_outcomes, format_timing
-from harness.records import Config, Measurement, Outcome
 
 if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
     from harness.search import Progress as TestProgress

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import RecordingError
+from harness.core.errors import RecordingError
+from harness.core.records import Config, Input, Outcome, Value
 from harness.recordings.files import MAX_SHOWN, printable, printable_lines
 from harness.recordings.recorded import Places, Recorded, Table
-from harness.records import Config, Input, Outcome, Value
-from harness.spec import Parameter
+from harness.space_file import Parameter
 
 ColumnValues = Callable[[str, Sequence[Any]], Sequence[Value]]
 """From a column's name and its different cells to what they mean; ValueError where that fails."""

@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.errors import RecordingError
+from harness.core.errors import RecordingError
+from harness.core.records import Value, shown
 from harness.recordings.files import printable
-from harness.records import Value, shown
-from harness.spec import Parameter
+from harness.space_file import Parameter
 
 MAX_ROWS = 2_000_000
 _MAX_DIGITS = 20

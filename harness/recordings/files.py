@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness.errors import RecordingError
+from harness.core.errors import RecordingError
 
 MAX_BYTES = 512 << 20
 """Of a file, unpacked. The largest recordings that are published have some 400 MB."""

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import RecordingError
+from harness.core.errors import RecordingError
+from harness.core.records import Outcome, Value
 from harness.recordings.builder import Builder
 from harness.recordings.files import is_list, kind_of, parse_json, printable, refuse_json
 from harness.recordings.recorded import Recorded
-from harness.records import Outcome, Value
 
 KIND = "Kernel Tuner cache"
 

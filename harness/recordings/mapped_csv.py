@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from harness.errors import RecordingError, UsageError
+from harness.core.errors import RecordingError, UsageError
+from harness.core.records import Environment, Measurement, Outcome, Value, shown
 from harness.recordings.advice import draft_of
 from harness.recordings.builder import Builder, name_of
 from harness.recordings.cells import (
@@ -32,11 +33,10 @@ from harness.recordings.files import (
     printable_lines,
     read_bounded,
 )
-from harness.recordings.left_out import LeftOut
 from harness.recordings.mapping import Columns, read_mapping
 from harness.recordings.recorded import FACTS, Recorded
-from harness.records import Environment, Measurement, Outcome, Value, shown
-from harness.spec import Parameter
+from harness.recordings.unread_columns import LeftOut
+from harness.space_file import Parameter
 
 KIND = "CSV"
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import SpecError
+from harness.core.errors import SpecError
+from harness.core.records import Config, Outcome, Value
 from harness.recordings.recorded import FACTS
 from harness.recordings.t4 import UNITS
-from harness.records import Config, Outcome, Value
-from harness.spec import Document, read_document
+from harness.space_file import Document, read_document
 
 _KEYS = (
     *("name", "device", *FACTS, "parameters", "default", "features", "times", "outcome", "ignore"),

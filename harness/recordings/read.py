@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import RecordingError, UsageError
+from harness.core.errors import RecordingError, UsageError
 from harness.recordings.files import Kind, decoded, kind_of_file, read_bounded
 from harness.recordings.kernel_tuner import is_cache, parse_cache, read_cache
 from harness.recordings.mapped_csv import check_mapped_csv, read_mapped_csv

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.spec import Parameter
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.space_file import Parameter
 
 Places = npt.NDArray[np.int32]
 

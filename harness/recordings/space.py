@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.errors import UsageError
+from harness.constraints.solver import Solutions
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Outcome, Value, shown
 from harness.recordings.recorded import Recorded
 from harness.recordings.row_index import RowIndex
-from harness.records import Config, Input, Outcome, Value, shown
-from harness.solving import Solutions
 from harness.space import Places, Space
 
 _ALL_VALUES = 1024  # of one parameter that are looked up; a look-up is cheap

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from harness.backends.replay import Recording
+from harness.core.records import Environment
 from harness.recordings.recorded import Recorded
-from harness.records import Environment
-from harness.spec import Spec
-from harness.spec.model import Measure, Search, Verify
+from harness.recordings.replay import Recording
+from harness.space_file import Spec
+from harness.space_file.model import Measure, Search, Verify
 
 
 def recorded_spec(recorded: Recorded) -> Spec:

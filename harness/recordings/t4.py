@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from harness import __version__
-from harness.errors import RecordingError
+from harness.core.errors import RecordingError
+from harness.core.records import Environment, Measurement, Outcome, Value
 from harness.recordings.builder import Builder
 from harness.recordings.files import is_list, kind_of, printable, printable_lines
 from harness.recordings.kernel_tuner import Ended, ended, plain_value, samples_of
 from harness.recordings.recorded import FACTS, Recorded
-from harness.records import Environment, Measurement, Outcome, Value
 
 KIND = "T4 results"
 SCHEMA_VERSION = "1.1.0"

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.report.reproducing import Origin
-    from harness.tables import Results
+    from harness.results.view import Results
 
 
 def write_report(path: Path, found: Sequence[Results], origin: Origin | None = None) -> None:

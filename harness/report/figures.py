@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis import InputReport
-from harness.differences import difference
-from harness.dispatching.matrix import Matrix
-from harness.records import Config, Input, Measurement, Outcome
-from harness.tables import Results
+from harness.analysis.inputs import InputReport
+from harness.core.config_diff import difference
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.dispatch.matrix import Matrix
+from harness.results.view import Results
 
 Array = npt.NDArray[np.float64]
 

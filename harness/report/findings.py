@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.analysis import InputReport
-from harness.dispatching.study import Study, choosers, study
-from harness.effects import Effects, Trials, effects_on_time, trials
-from harness.errors import UsageError
-from harness.explanation import Explanation, explain, samples
-from harness.records import Config
+from harness.analysis.coverage import input_reports
+from harness.analysis.effects import Effects, Trials, effects_on_time, trials
+from harness.analysis.explain import Explanation, explain, samples
+from harness.analysis.inputs import InputReport
+from harness.core.errors import UsageError
+from harness.core.records import Config
+from harness.dispatch.study import Study, choosers, study
+from harness.models.starchart import Target
 from harness.report.reproducing import Origin
-from harness.starchart import Target
-from harness.summary import input_reports
-from harness.tables import Results
+from harness.results.view import Results
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.effects import Effect
+from harness.analysis.effects import Effect
+from harness.models.starchart import Tree, draw
 from harness.report.figures import Array, Boxes, Course, Distribution, HeatMap, SpeedUp
-from harness.starchart import Tree, draw
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.records import Input
+from harness.core.records import Input
 from harness.results import Run, shown_place
-from harness.tables import Results
-from harness.validation import Part
+from harness.results.view import Results
+from harness.tuning.validation import Part
 
 _LONGEST_CONDITION = 200  # characters of --inputs that a person still reads
 

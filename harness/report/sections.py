@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis import InputReport, describe_failures
-from harness.differences import NOTE, default_told
-from harness.dispatching.study import sentence
-from harness.dispatching.telling import shown_tree, tree_lines, verdict_lines
+from harness.analysis.effects import causes
+from harness.analysis.effects import text as effects_text
+from harness.analysis.effects.text import reduction_lines
+from harness.analysis.inputs import InputReport, describe_failures
+from harness.commands.analyse.explained import shared_told
+from harness.core.config_diff import NOTE, default_told
+from harness.core.records import Config
+from harness.dispatch.study import sentence
+from harness.dispatch.text import shown_tree, tree_lines, verdict_lines
 from harness.display import (
     TIMES_TOLD,
     baselines_rows,
@@ -21,14 +26,10 @@ from harness.display import (
     refused_lines,
     speedup_told,
 )
-from harness.effects import causes, telling
-from harness.effects.telling import reduction_lines
-from harness.explained import shared_told
-from harness.records import Config
+from harness.models.starchart import describe, importance
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
-from harness.starchart import describe, importance
 
 _MOST_FAILURES = 40
 
@@ -212,15 +213,15 @@ def _across(findings: Findings) -> Iterator[Section]:
 
 def _failures(findings: Findings) -> Section:
     """A row a kind, what explains it, and the commonest reasons with an example each."""
-    rows = telling.failures_rows(findings.trials)
+    rows = effects_text.failures_rows(findings.trials)
     if not rows:
         return Section("failures", "Failures", ("No configuration failed.",))
-    explained = telling.causes_lines(causes(findings.trials), failed=True)
+    explained = effects_text.causes_lines(causes(findings.trials), failed=True)
     reasons = tuple(describe_failures(findings.results.measured, findings.default))
     return Section(
         "failures",
         "Failures",
-        table=Table(telling.FAILURES_HEAD, rows),
+        table=Table(effects_text.FAILURES_HEAD, rows),
         lines=(*explained, "", *reasons[:_MOST_FAILURES]),
     )
 
@@ -230,16 +231,16 @@ def _flags(findings: Findings) -> Section | None:
     found = findings.effects
     if found is None:
         return None
-    told = tuple(telling.effects_lines(found, findings.results))
-    clear = [effect for effect in found.first if effect.is_clear][: telling.MOST_EFFECTS]
-    rows = telling.effects_rows(found)
+    told = tuple(effects_text.effects_lines(found, findings.results))
+    clear = [effect for effect in found.first if effect.is_clear][: effects_text.MOST_EFFECTS]
+    rows = effects_text.effects_rows(found)
     return Section(
         "flags",
         "Flags and parameters",
         told if found.is_enough else told[:1],
         plots.effects(clear) if clear else "",
-        Table(telling.EFFECTS_HEAD, rows) if rows else None,
-        tuple(telling.pairs_lines(found.pairs)) if found.is_enough else told[1:],
+        Table(effects_text.EFFECTS_HEAD, rows) if rows else None,
+        tuple(effects_text.pairs_lines(found.pairs)) if found.is_enough else told[1:],
     )
 
 

@@ -1,11 +1,9 @@
 """The results database: plain tables, and the only SQL on them, beside OpenTuner's own."""
 
-from harness.results.commands import LEFT_OUT, Command, read_commands
 from harness.results.connect import reading, writing
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
 from harness.results.notes import EXHAUSTED, LIMITS, REDUCED
-from harness.results.place import shown_place, sqlite_path
 from harness.results.read import (
     CANDIDATE,
     FINAL,
@@ -19,7 +17,9 @@ from harness.results.read import (
     read_measurements,
 )
 from harness.results.runs import Campaign, Run, campaigns, read_campaign
+from harness.results.sessions import LEFT_OUT, Command, read_commands
 from harness.results.store import RunPlan, Store, Stored
+from harness.results.url import shown_place, sqlite_path
 
 __all__ = [
     "CANDIDATE",

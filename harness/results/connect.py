@@ -29,10 +29,10 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.schema import CreateColumn
 
-from harness.cachefolder import cache_folder
-from harness.errors import DatabaseBusy, ResultsError
+from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.files import cache_folder
 from harness.results import schema
-from harness.results.place import database_url, read_only_url, shown_place, sqlite_path
+from harness.results.url import database_url, read_only_url, shown_place, sqlite_path
 
 
 def now() -> str:

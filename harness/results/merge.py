@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
-from harness.errors import ResultsError
+from harness.core.errors import ResultsError
 from harness.results import schema
 from harness.results.connect import has_column, has_table, place_of, reading
 from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows

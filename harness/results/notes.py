@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.records import Config
+from harness.core.records import Config
 
 BASELINES = "baselines"
 """The note of the named baselines: by name, what each sets beside the default; JSON."""
@@ -22,7 +22,7 @@ LIMITS = "limits"
 
 REDUCED = "reduced"
 """The stage of winners beside parts of them, and the note of a run of what its winner needs, as
-`harness.effects.Reduction` writes it; JSON."""
+`harness.analysis.effects.Reduction` writes it; JSON."""
 
 _JSON = (BASELINES, LIMITS, REDUCED)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, null, select
 
-from harness.errors import ResultsError
-from harness.records import (
+from harness.core.errors import ResultsError
+from harness.core.records import (
     Build,
     Config,
     Input,

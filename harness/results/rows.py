@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.records import Build, Environment, Measurement
+from harness.core.records import Build, Environment, Measurement
 from harness.results.read import BUILD_COLUMNS
-from harness.spec import Parameter, Spec
+from harness.space_file import Parameter, Spec
 
 Row = dict[str, object]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from harness.records import Config, Environment, Input, Value
+from harness.core.records import Config, Environment, Input, Value
 from harness.results import schema
-from harness.results.commands import Command, read_commands
 from harness.results.notes import BASELINES, last_moment, read_notes
 from harness.results.read import Key, Row, of_campaign, read_measurements, refusing_damage
+from harness.results.sessions import Command, read_commands
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,16 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
-from harness.records import Config, Environment, Input, Measurement
+from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import schema
-from harness.results.commands import end_told, inputs_told
 from harness.results.connect import now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows
+from harness.results.keyed_rows import SharedRows
 from harness.results.notes import BASELINES, CONTINUED
 from harness.results.read import SEARCHED, Key, Turn, in_turns, read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
-from harness.results.shared import SharedRows
-from harness.spec import Spec
+from harness.results.sessions import end_told, inputs_told
+from harness.space_file import Spec
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Store:
     def end_command(
         self, command_id: int, left_out: Mapping[Input, str], stages: Mapping[str, str]
     ) -> None:
-        """Keep what a command that has come to its end left out (harness.results.commands)."""
+        """Keep what a command that has come to its end left out (harness.results.sessions)."""
         told = end_told(left_out, stages) | {"ended_at": now()}
         same = schema.commands.c.id == command_id
         self._connection.execute(update(schema.commands).where(same).values(told))

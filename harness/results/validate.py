@@ -9,11 +9,19 @@ from typing import Any
 
 from sqlalchemy import JSON, Column, Float, Integer, String, Table
 
-from harness.records import Config, Environment, Input, Measurement, Outcome, Value, WorstElement
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    Value,
+    WorstElement,
+)
 from harness.results import schema
-from harness.results.commands import command_of
 from harness.results.notes import REDUCED, read_notes
 from harness.results.read import STAGES, names_read, timing_of, worst_element_of
+from harness.results.sessions import command_of
 
 RUN_STATES = ("running", "complete", "interrupted")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -114,7 +122,7 @@ def _check_run(row: Row) -> None:
     notes = read_notes(row["notes"])
     if REDUCED in notes:
         # Here, since effects stand above results, which they are computed from.
-        from harness.effects.minimal import Reduction
+        from harness.tuning.ablation import Reduction
 
         Reduction.from_json(notes[REDUCED])
 

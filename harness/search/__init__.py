@@ -1,8 +1,8 @@
 """The one door to OpenTuner: it proposes, a Measurer measures, its database remembers."""
 
-from harness.search import mends
+from harness.search import patches
 
-mends.apply()
+patches.apply()
 
 # OpenTuner is mended before anything of it is used.
 from harness.search.interface import MAX_FREE_IN_A_ROW, Ended, Progress  # noqa: E402

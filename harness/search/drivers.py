@@ -20,7 +20,7 @@ from opentuner.measurement.driver import MeasurementDriver
 from opentuner.resultsdb.models import Configuration
 from opentuner.search.driver import SearchDriver
 
-from harness.records import Config
+from harness.core.records import Config
 from harness.search.manipulator import Cfg
 from harness.search.request import Request
 from harness.search.rows import TestRows

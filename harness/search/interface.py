@@ -15,12 +15,12 @@ from opentuner.resultsdb.models import Input as InputRow
 from opentuner.resultsdb.models import Result
 from opentuner.search.objective import MinimizeTime
 
-from harness.prior import Taught
-from harness.records import Config, Measurement, Outcome
+from harness.core.records import Config, Measurement, Outcome
+from harness.measure.kernels import Measurer
+from harness.models.transfer_prior import Taught
 from harness.results import RunPlan, Store, Stored
 from harness.search.manipulator import SpaceManipulator
 from harness.space import Space
-from harness.workers import Measurer
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from opentuner.search.manipulator import (
     PowerOfTwoParameter,
 )
 
-from harness.prior import Taught
-from harness.records import Config, Value
+from harness.core.records import Config, Value
+from harness.models.transfer_prior import Taught
 from harness.space import Space, position_of
-from harness.spec import Parameter
+from harness.space_file import Parameter
 
 Cfg = dict[str, Any]
 """A configuration as OpenTuner holds it: a plain dict of the values themselves."""

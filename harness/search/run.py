@@ -14,17 +14,17 @@ import opentuner
 from opentuner.resultsdb.connect import DB_VERSION
 from opentuner.resultsdb.models import Base, TuningRun, _Meta
 
-from harness.environment import notes
-from harness.errors import UsageError
-from harness.prior import Taught
-from harness.records import Config, Outcome
+from harness.core.errors import UsageError
+from harness.core.records import Config, Outcome
+from harness.measure.kernels import Measurer
+from harness.measure.machine import notes
+from harness.models.transfer_prior import Taught
 from harness.results import RunPlan, Store, Stored
 from harness.search.durable_run import DurableRun
 from harness.search.interface import Ended, Report, TuningInterface
-from harness.search.mends import offered_techniques
+from harness.search.patches import offered_techniques
 from harness.search.techniques import own_techniques, sole_technique
 from harness.space import Space
-from harness.workers import Measurer
 
 DEFAULT_TECHNIQUE = "GaussianProcess"
 """What `auto` is: `benchmarks/study.py` chose it."""

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.errors import ExpressionError
-from harness.expression import Expression
-from harness.records import Value
-from harness.solving import Factor, TooLarge, constraint_factor
+from harness.constraints.expression import Expression
+from harness.constraints.solver import Factor, TooLarge, constraint_factor
+from harness.core.errors import ExpressionError
+from harness.core.records import Value
 from harness.space.points import Places, Points
 
 Flags = npt.NDArray[np.bool_]

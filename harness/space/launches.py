@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.backends.base import Launch
-from harness.errors import ExpressionError, UsageError
-from harness.expression import Expression
-from harness.records import DeviceLimits, Value
-from harness.spec import LaunchPlan
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.records import DeviceLimits, Value
+from harness.measure.backends.base import Launch
+from harness.space_file import LaunchPlan
 
 
 def launch_constraints(plan: LaunchPlan | None, limits: DeviceLimits | None) -> list[Expression]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.expression import Expression
-from harness.records import Value
+from harness.constraints.expression import Expression
+from harness.core.records import Value
 from harness.space.judge import Judge
 from harness.space.points import Points
 from harness.space.relevance import Relevance
-from harness.spec import Parameter
+from harness.space_file import Parameter
 
 Move = tuple[dict[str, Value], list[Expression]]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.arithmetic import MAX_EXACT
-from harness.errors import UsageError
-from harness.records import Value, shown
-from harness.spec import Parameter
+from harness.constraints.arithmetic import MAX_EXACT
+from harness.core.errors import UsageError
+from harness.core.records import Value, shown
+from harness.space_file import Parameter
 
 Places = npt.NDArray[np.signedinteger[Any]]
 """Places of values, shape (points, parameters): 32-bit integers, or 64-bit ones where a

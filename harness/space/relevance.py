@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from harness.expression import Expression
-from harness.records import Value, shown
+from harness.constraints.expression import Expression
+from harness.core.records import Value, shown
 from harness.space.judge import Judge, holds
 from harness.space.points import Places, Points
-from harness.spec import Parameter, conditional
+from harness.space_file import Parameter, conditional
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Spec -> the legal configurations for one input on one device.
 
-Lazy throughout: constraints are solved (harness.solving), not tried, so that a space of 10^9
-points opens at once, is counted exactly, and gives any of its legal configurations by index. Where
-constraints tie too much together even for that, the widest of them are left to rejection:
+Lazy throughout: constraints are solved (harness.constraints.solver), not tried, so that a space of
+10^9 points opens at once, is counted exactly, and gives any of its legal configurations by index.
+Where constraints tie too much together even for that, the widest of them are left to rejection:
 configurations that satisfy all others are drawn until one satisfies these too, and the count is an
 estimate.
 """
@@ -17,18 +17,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from harness.backends.base import Launch
-from harness.errors import ExpressionError, UsageError
-from harness.expression import Expression
-from harness.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value, shown
-from harness.solving import Solutions
+from harness.constraints.expression import Expression
+from harness.constraints.solver import Solutions
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value, shown
+from harness.measure.backends.base import Launch
 from harness.space.judge import Judge
 from harness.space.launches import launch_constraints, launch_of
-from harness.space.mending import mended
 from harness.space.moves import Moves
 from harness.space.points import Places, Points, near_places, step_size
 from harness.space.relevance import Relevance
-from harness.spec import LaunchPlan, Parameter, Spec
+from harness.space.repair import mended
+from harness.space_file import LaunchPlan, Parameter, Spec
 
 _MAX_DRAWS = 200_000
 _DRAW_COST = 32  # of a draw by index, in configurations that are looked up in a set

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.errors import UsageError
-from harness.modules import load_module
-from harness.sources import read_text
+from harness.core.errors import UsageError
+from harness.core.modules import load_module
+from harness.source.kernel_source import read_text
 from harness.stencil.ir import Node
 from harness.stencil.types import FLOAT, StencilError, leaf
 

@@ -22,7 +22,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from harness.records import Measurement, Outcome
+from harness.core.records import Measurement, Outcome
 from harness.stencil.features import FEATURES
 
 Array = npt.NDArray[np.float64]

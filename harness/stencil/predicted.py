@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from harness.errors import UsageError
-from harness.records import Config, Environment, Input, Measurement
+from harness.core.errors import UsageError
+from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import sqlite_path
+from harness.results.view import Results, read_results
 from harness.stencil.features import FEATURES
 from harness.stencil.model import forest, table_of
-from harness.tables import Results, read_results
 
 
 @dataclass(frozen=True)

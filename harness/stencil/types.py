@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 
 
 class StencilError(HarnessError):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import hadamard, helmert
 
-from harness.records import Config
+from harness.core.records import Config
 from harness.search.techniques.self_contained import SelfContained
 from harness.search.techniques.uniform_random import REFUSALS
 from harness.space import Places, Space

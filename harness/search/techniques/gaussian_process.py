@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from harness.encoding import Encoder
+from harness.models.config_points import Encoder
+from harness.models.gaussian_process import Surrogate
 from harness.search.techniques.model_guided import Model, ModelGuided
-from harness.surrogate import Surrogate
 
 
 class GaussianProcess(ModelGuided):
-    """`ModelGuided` by the model of `harness.surrogate`."""
+    """`ModelGuided` by the model of `harness.models.gaussian_process`."""
 
     def make_model(self, encoder: Encoder) -> Model:
         """A Gaussian process that knows nothing yet."""

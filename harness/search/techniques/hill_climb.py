@@ -9,7 +9,7 @@ from typing import Any
 
 from opentuner.search.technique import SequentialSearchTechnique
 
-from harness.records import Config
+from harness.core.records import Config
 from harness.search.techniques.self_contained import SelfContained
 from harness.space import Space
 

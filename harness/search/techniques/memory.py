@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from harness.encoding import Encoder
-from harness.prior import Prior, Taught
-from harness.records import Config
+from harness.core.records import Config
+from harness.models.config_points import Encoder
+from harness.models.gaussian_process import logs_of
+from harness.models.transfer_prior import Prior, Taught
 from harness.space import Places, Space
-from harness.surrogate import logs_of
 
 Array = npt.NDArray[np.float64]
 

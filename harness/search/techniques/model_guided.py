@@ -11,12 +11,12 @@ import numpy.typing as npt
 from opentuner.search.technique import SearchTechnique
 from threadpoolctl import ThreadpoolController
 
-from harness.encoding import Encoder
-from harness.records import Config
+from harness.core.records import Config
+from harness.models.config_points import Encoder
+from harness.models.gaussian_process import expected_improvement, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
 from harness.space import Places
-from harness.surrogate import expected_improvement, standardised
 
 Array = npt.NDArray[np.float64]
 
@@ -61,11 +61,11 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
     Le Riche, Carraro, "Kriging is well-suited to parallelize optimization", 2010). Failures are
     learnt from as the slowest that worked.
 
-    With a prior (harness.prior) its favourites are measured first and stay candidates, and a
-    second model learns what the results differ from it. The evidence decides which of the two
-    is asked, so that a prior which misleads is dropped. Later, while it has more evidence for it,
-    both are asked in turn: results that lie where the prior sent the search cannot tell that it
-    is wrong elsewhere.
+    With a prior (harness.models.transfer_prior) its favourites are measured first and stay
+    candidates, and a second model learns what the results differ from it. The evidence decides
+    which of the two is asked, so that a prior which misleads is dropped. Later, while it has more
+    evidence for it, both are asked in turn: results that lie where the prior sent the search cannot
+    tell that it is wrong elsewhere.
     """
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opentuner.search.technique import SearchTechnique
 
-from harness.records import Outcome
+from harness.core.records import Outcome
 
 
 class SelfContained(SearchTechnique):  # type: ignore[misc]

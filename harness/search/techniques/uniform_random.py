@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.records import Outcome
+from harness.core.records import Outcome
 from harness.search.techniques.self_contained import SelfContained
 
 REFUSALS = frozenset({Outcome.ILLEGAL, Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED})

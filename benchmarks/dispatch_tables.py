@@ -1,0 +1,142 @@
+"""How dispatchers are told: a table a data set, one over all, and the figures for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from benchmarks.dispatch_data import DataSet
+from benchmarks.dispatch_runs import OURS, STATIC
+from harness.dispatch.matrix import Array
+from harness.dispatch.study import to_ship
+from harness.dispatch.verdict import Judged, Told, compare
+
+LEGEND = (
+    "slowdown: time over that of the best candidate that applies, on inputs that were held out; "
+    "geometric mean, and the 99th percentile after the slash; gain: best static over the "
+    "dispatcher, in brackets the 95 % interval, of which groups of inputs are the samples; fit: "
+    "processor seconds to learn from the inputs of a fold"
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A data set with what each chooser came to on its inputs, in the same order; seconds of
+    processor time to fit and leaves are means over folds."""
+
+    data: DataSet
+    judged: Mapping[str, Judged]
+    fit_s: Mapping[str, float]
+    leaves: Mapping[str, float]
+    oracle_leaves: Mapping[str, int]
+
+    @property
+    def dispatcher(self) -> str:
+        """Which of ours the command would ship, or where none beats the best static one refuse."""
+        return to_ship(self.judged, [name for name in OURS if name in self.judged])
+
+    def cases(self) -> dict[str, dict[str, Judged]]:
+        """Of each case what each chooser came to."""
+        return {
+            case: {name: judged.rows(rows) for name, judged in self.judged.items()}
+            for case, rows in self.data.parts
+        }
+
+
+def cases_table(result: Result) -> Table:
+    """A row a case, a column a chooser."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("case", no_wrap=True)
+    table.add_column("inputs", justify="right")
+    for name in result.judged:
+        table.add_column(name, justify="right")
+    table.add_column(f"gain of {result.dispatcher}", justify="right", no_wrap=True)
+    for case, judged in result.cases().items():
+        cells = [f"{_mean(one):.3f} / {_tail(one.logs):.2f}" for one in judged.values()]
+        count = len(judged[STATIC].logs)
+        gain = compare(judged[STATIC], judged[result.dispatcher]).ratio
+        table.add_row(case, f"{count:,}", *cells, _shown(gain))
+    return table
+
+
+def verdict_table(result: Result) -> Table:
+    """A row a chooser, over all inputs of a data set."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("choice", no_wrap=True)
+    for heading in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "fit"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, judged in result.judged.items():
+        leaves, fit_s = result.leaves.get(name), result.fit_s.get(name)
+        table.add_row(
+            name,
+            _shown(judged.mean),
+            _shown(judged.percentile_99),
+            f"{judged.worst:.2f}",
+            f"{judged.near:.1%}",
+            f"{leaves:,.0f}" if leaves else "",
+            f"{fit_s:.1f} s" if fit_s is not None else "",
+        )
+    return table
+
+
+def _shown(told: Told) -> str:
+    return f"{told.value:.3f} ({told.low:.3f}-{told.high:.3f})"
+
+
+def _mean(judged: Judged) -> float:
+    return math.exp(float(judged.logs.mean()))
+
+
+def figures(results: Sequence[Result]) -> dict[str, Any]:
+    """What the last line has.
+
+    Geometric means are over cases, each by the geometric mean of its inputs; `dispatcher_p99` is
+    that of the inputs of all cases together. A case beats the static one if its mean is below;
+    `clearly` if the whole interval is. `oracle_leaves` is a mean over cases. `fit_s` is the
+    processor time to fit the dispatchers of all data sets. `undisturbed` tells of the inputs
+    without a time that must have been disturbed, since a larger batch took less than half of it:
+    what a disturbed time is best for cannot be learnt.
+    """
+    cases = [(r, case, judged) for r in results for case, judged in r.cases().items()]
+    ours = [judged[result.dispatcher] for result, _, judged in cases]
+    gains = [compare(o, judged[STATIC]) for o, (_, _, judged) in zip(ours, cases, strict=True)]
+    logs = np.concatenate([judged.logs for judged in ours])
+    kept = ~np.concatenate([r.data.disturbed[rows] for r in results for _, rows in r.data.parts])
+    return {
+        "cases": len(cases),
+        "cases_beating_static_share": _share([gain.ratio.value < 1 for gain in gains]),
+        "cases_clearly_beating_static_share": _share([gain.is_better for gain in gains]),
+        "dispatcher_geomean": round(_over_cases(ours), 4),
+        "dispatcher_p99": _tail(logs),
+        "static_geomean": round(_over_cases([judged[STATIC] for _, _, judged in cases]), 4),
+        "oracle_leaves": round(float(np.mean([r.oracle_leaves[case] for r, case, _ in cases])), 1),
+        "fit_s": round(sum(result.fit_s[result.dispatcher] for result in results), 2),
+        "geomeans": {
+            name: round(_over_cases([judged[name] for _, _, judged in cases]), 4)
+            for name in results[0].judged
+        },
+        "undisturbed": {
+            "share": round(float(kept.mean()), 4),
+            "dispatcher_geomean": round(math.exp(float(logs[kept].mean())), 4),
+            "dispatcher_p99": _tail(logs[kept]),
+        },
+        "dispatchers": {result.data.name: result.dispatcher for result in results},
+    }
+
+
+def _tail(logs: Array) -> float:
+    return round(math.exp(float(np.percentile(logs, 99, method="inverted_cdf"))), 4)
+
+
+def _share(flags: Sequence[bool]) -> float:
+    return round(sum(flags) / len(flags), 4)
+
+
+def _over_cases(judged: Sequence[Judged]) -> float:
+    return math.exp(float(np.mean([one.logs.mean() for one in judged])))

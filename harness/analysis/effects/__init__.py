@@ -1,0 +1,25 @@
+"""What single parameters and pairs of them do: to failures, to times, and to a winner.
+
+Pure functions on plain tables, for scripts, harness.analyse and harness.report.
+"""
+
+from harness.analysis.effects import text as effects_text
+from harness.analysis.effects.failures import Cause, causes
+from harness.analysis.effects.times import Effect, Effects, effects_on_time
+from harness.analysis.effects.trials import Trials, trials
+from harness.tuning.ablation import Reduction, Step, Verdict, reduce
+
+__all__ = [
+    "Cause",
+    "Effect",
+    "Effects",
+    "Reduction",
+    "Step",
+    "Trials",
+    "Verdict",
+    "causes",
+    "effects_on_time",
+    "effects_text",
+    "reduce",
+    "trials",
+]

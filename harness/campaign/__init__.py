@@ -1,6 +1,0 @@
-"""A whole tuning command: search every input, try winners everywhere, measure the candidates of a
-dispatcher and the finalists of each input in turn."""
-
-from harness.campaign.campaign import Campaign, Stages
-
-__all__ = ["Campaign", "Stages"]

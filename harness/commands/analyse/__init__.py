@@ -1,0 +1,3 @@
+"""The command harness.analyse."""
+
+from harness.commands.analyse.command import main as main

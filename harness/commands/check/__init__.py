@@ -1,0 +1,3 @@
+"""The command harness.check."""
+
+from harness.commands.check.command import main as main

@@ -1,0 +1,41 @@
+"""python -m harness.report DATABASE -o FILE: one self-contained HTML page of what was measured."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from harness.commands.run import run_command
+from harness.display import make_console
+from harness.report import write_report
+from harness.results.view import read_results
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.report",
+        description="Write what results databases hold as one HTML page, which needs no network: "
+        "verdict, winners, search, inputs by configurations, trees, failures, noise.",
+    )
+    parser.add_argument("database", nargs="+", help="results databases")
+    parser.add_argument(
+        "-o", "--output", required=True, type=_page, metavar="FILE", help="where to, as .html"
+    )
+    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
+    return run_command(parser, arguments, _report)
+
+
+def _page(text: str) -> Path:
+    if not text.lower().endswith((".html", ".htm")):
+        raise argparse.ArgumentTypeError(f"must end in .html, got {text!r}")
+    return Path(text)
+
+
+def _report(args: argparse.Namespace) -> int:
+    write_report(args.output, read_results(args.database, args.space))
+    make_console().print(Text(f"{args.output}: the report"), soft_wrap=True)
+    return 0

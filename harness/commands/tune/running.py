@@ -1,0 +1,162 @@
+"""The command carried out: what was asked for, measured and told."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.commands.tune.request import PREDICTED, Asked, read_asked
+from harness.commands.tune.summary import campaign_results, next_step, print_across, print_result
+from harness.core.errors import HarnessError
+from harness.core.records import Config
+from harness.display import ProgressDisplay, make_console
+from harness.measure.choose import fitted_to, open_measurer
+from harness.measure.kernels import Measurer
+from harness.recordings.recorded import Recorded
+from harness.recordings.replay import ReplayMeasurer, read_recording
+from harness.recordings.stand_in import recording_of
+from harness.results import Store, writing
+from harness.search import make_opentuner_tables, techniques
+from harness.space_file import Spec
+from harness.tuning import Campaign, Stages
+from harness.tuning.replayed import RecordedCampaign, describe_recording
+
+FAILED = 1
+
+
+def tune(args: argparse.Namespace) -> int:
+    """Tune; returns the exit code: FAILED where nothing worked on an input whose turn came, or
+    nothing was measured at all."""
+    if args.list_techniques:
+        print("\n".join(sorted([*techniques(), "auto", PREDICTED])))
+        return 0
+    asked = read_asked(args)
+    console = make_console()
+    with writing(asked.place) as engine, _opened(asked, args, console) as measurer:
+        asked = dataclasses.replace(asked, spec=fitted_to(asked.spec, measurer))
+        for notice in () if args.quiet else asked.spec.notices:
+            console.print(Text(f"note: {notice}"), soft_wrap=True)
+        store = Store(engine)
+        make_opentuner_tables(store)
+        seeds = asked.seeds_for(measurer.compiler) + _predicted(asked, measurer, console)
+        options = dataclasses.replace(asked.options, seeds=seeds)
+        default = None if asked.recorded else _default(asked.spec, measurer)
+        with ProgressDisplay(console, args.quiet, default) as display:
+            given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
+            after = (asked.teachers, Stages(not args.no_cross, not args.no_reduce, args.finalists))
+            campaign = (
+                RecordedCampaign(asked.recorded, *given, *after)
+                if asked.recorded
+                else Campaign(*given, *after)
+            )
+            campaign.check_seeds()
+            _tell_teachers(campaign, asked, args.quiet, console)
+            reports = campaign.run()
+        print_result(console, campaign, reports, measurer)
+        is_measured = any(report.measured for report in reports)
+        if is_measured and (len(asked.spec.inputs) > 1 or asked.recorded is None):
+            print_across(console, campaign, store, asked.place, args.space)
+        failed = [r for r in reports if not r.best and (r.measured or r.given in campaign.left_out)]
+        status = FAILED if failed or not is_measured else 0
+        if args.report is not None:
+            _report(args, campaign, store, asked.place, console, status)
+        told = next_step(campaign, args, asked.place, reports)
+        console.print(Text(told), soft_wrap=True)
+        store.sessions.remove()
+    return status
+
+
+def _default(spec: Spec, measurer: Measurer) -> Config:
+    """What configurations are told beside; a recording has none."""
+    return Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
+
+
+def _predicted(asked: Asked, measurer: Measurer, console: Console) -> tuple[Config, ...]:
+    """The points that a predictor expects to be fast, for half of the tests; none without it."""
+    if asked.predictor is None:
+        return ()
+    order = asked.predictor.order(measurer.environment)
+    if order is None:
+        told = f"no other stencil was tuned in {asked.place} on this device: auto instead"
+    else:
+        told = order.told
+    console.print(Text(f"{PREDICTED}: {told}"), soft_wrap=True)
+    return () if order is None else order.configs[: max(1, asked.options.test_limit // 2)]
+
+
+def _report(
+    args: argparse.Namespace,
+    campaign: Campaign,
+    store: Store,
+    place: str,
+    console: Console,
+    status: int,
+) -> None:
+    """The report of this campaign as a page. That it cannot be written is the worst that is to be
+    told only where the tuning itself went well."""
+    from harness.report import write_report  # here, since it loads what draws
+    from harness.report.reproducing import Origin
+
+    results = campaign_results(campaign, store, place)
+    space = args.space and Origin(str(args.space), args.inputs, frozenset(campaign.spec.inputs))
+    try:
+        write_report(args.report, [] if results is None else [results], space)
+    except HarnessError as error:
+        if not status:
+            raise
+        console.print(Text(f"error: {error}"), soft_wrap=True)
+        return
+    console.print(Text(f"{args.report}: the report"), soft_wrap=True)
+
+
+def _tell_teachers(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:
+    """What a search is taught by, in a line a file; one that teaches nothing ends the command."""
+    lines = list(campaign.describe_teachers())
+    for recorded, line in zip(asked.teachers, lines, strict=True):
+        if not quiet:
+            console.print(Text(f"warm start from {line}"), soft_wrap=True)
+        _tell_doubts(recorded, quiet, console)
+
+
+def _tell_doubts(recorded: Recorded, quiet: bool, console: Console) -> None:
+    """What a person has to know of how it was read; of what may be wrong in any case."""
+    notes = () if quiet else recorded.notes
+    for line in (*(f"note: {n}" for n in notes), *(f"warning: {w}" for w in recorded.warnings)):
+        console.print(Text(line), soft_wrap=True)
+
+
+@contextmanager
+def _opened(asked: Asked, args: argparse.Namespace, console: Console) -> Iterator[Measurer]:
+    """The measurer that was asked for, told, and closed at the end."""
+    if asked.recorded is not None:
+        measurer: Measurer = ReplayMeasurer(recording_of(asked.recorded))
+        told = describe_recording(asked.recorded)
+    elif args.recording is not None:
+        measurer, told = _replayed(asked.whole, args, console)
+    else:
+        measurer, why = open_measurer(asked.whole, args.backend)
+        told = f"backend {measurer.environment.backend}: {measurer.environment}"
+        told += f"; {why}" if why else ""
+    try:
+        if not args.quiet:
+            console.print(Text(told), soft_wrap=True)
+        if asked.recorded is not None:
+            _tell_doubts(asked.recorded, args.quiet, console)
+        yield measurer
+    finally:
+        measurer.close()
+
+
+def _replayed(spec: Spec, args: argparse.Namespace, console: Console) -> tuple[Measurer, str]:
+    """A space's own recording in place of a device."""
+    recording = read_recording(args.recording, spec)
+    for warning in recording.warnings:
+        console.print(Text(f"warning: {warning}"), soft_wrap=True)
+    where, count = recording.environment, len(recording.measurements)
+    told = f"replaying {args.recording}: {count:,} measurements from {where.device}; none is made"
+    return ReplayMeasurer(recording), told

@@ -1,0 +1,283 @@
+"""Which of many kernels became slower, at a stated rate of false alarms over all of them.
+
+Samples that are taken in one go, an occasion, share clocks, temperature and the placing of memory.
+Their spread says little of how the next occasion will come out: on a recording with clocks left to
+vary, Welch's t-test at 5 % calls a third of equal pairs different, and finds something in 58 % of
+families of 20. So the test looks at occasions. Where the same configuration was measured at several
+moments, the variance s^2 of the occasions' mean logarithms, with d degrees of freedom, holds all of
+it: launches, their autocorrelation, and what differs from one occasion to the next.
+
+One input has few occasions (d is 2 or so), but a comparison has many inputs. Their variances are
+moderated as in Smyth, "Linear models and empirical Bayes methods for assessing differential
+expression in microarray experiments" (2004): a prior s0^2 with d0 degrees of freedom is fitted to
+all of them, and each input's is (d0 s0^2 + d s^2) / (d0 + d), with d0 + d degrees of freedom. Where
+inputs are equally noisy d0 is large and they share what they know; where they are not, d0 is small
+and each stands for itself. The variance of a difference is twice that, and at least what the
+samples' own spread gives (Welch), with the fewer degrees of freedom of both.
+
+A coarse clock hides what lies between two of its ticks, however many samples there are. Where the
+samples of a side scatter by less than half a tick, its mean may be off by half a tick; where they
+scatter by more, that averages out. So half a tick of each such side widens the threshold.
+
+A change is one for certain where the t-test refutes that it is within +- the threshold: kernels
+that differ by less are never regressions. Holm's procedure (1979) over all comparisons keeps the
+probability of any false `slower` or `faster` at the level.
+
+Of a change that is none for certain, the interval says what may have been missed. Those intervals
+are Bonferroni's, at the level over the number of comparisons, and so hold all at once: the upper
+end is the upper simultaneous confidence limit, and the probability that any true slowdown is larger
+than its limit is at most the level. A power, which is of no single result, would say less: of two
+inputs that are equally noisy, one that came out faster by 1 % has a lower limit than one that came
+out slower by 1 %.
+
+`benchmarks/false_alarms.py` compares this with Welch's test, effective sample sizes, batch means,
+and the variance of one input's occasions alone or of all pooled, by simulation and on repeated
+recordings. Welch, effective sizes and batches fail where occasions differ, pooling where inputs are
+unevenly noisy, and the variance of one input alone finds far less.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+import numpy as np
+
+from harness.stats.multiple_tests import holm, holm_levels
+from harness.stats.timing import mean_log
+
+LEVEL = 0.05
+THRESHOLD = 0.01
+RUN_NOISE = 0.005
+"""Assumed where nothing was measured twice: what locked clocks do not exceed."""
+
+_ROUNDING = 1e-9  # of a time, far below any clock's tick
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The variance of an occasion's mean logarithm, and its degrees of freedom."""
+
+    variance: float = 0.0
+    freedom: float = 0.0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The samples of one occasion each, in seconds, and the spread of occasions of their input."""
+
+    base_s: Sequence[float]
+    candidate_s: Sequence[float]
+    spread: Spread = Spread()
+
+
+class Verdict(str, Enum):
+    """What a comparison came to."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    WITHIN_NOISE = "within noise"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Change:
+    """Candidate time over base time, a ratio, with its confidence interval: all of it is beyond
+    the threshold exactly where the verdict is clear. `p_value` is Holm's, adjusted for all
+    comparisons.
+
+    Of a clear verdict the interval is at the level of Holm's step that it rests on. Of one within
+    noise it is Bonferroni's, and `high` the upper simultaneous confidence limit: the largest
+    slowdown that may have been missed."""
+
+    ratio: float
+    low: float
+    high: float
+    p_value: float
+    verdict: Verdict
+
+
+def _variance_of(values: Sequence[float]) -> float:
+    """In floats; the standard library's own, in fractions, takes ten times as long."""
+    mean = statistics.fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def spread_of(groups: Iterable[Sequence[float]]) -> Spread:
+    """The spread within groups of mean logarithms; a group is one configuration on one input."""
+    repeated = [group for group in groups if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in repeated)
+    if not freedom:
+        return Spread()
+    squares = sum((len(group) - 1) * _variance_of(group) for group in repeated)
+    return Spread(squares / freedom, freedom)
+
+
+def fit_prior(spreads: Iterable[Spread]) -> Spread:
+    """The prior of the moderated variances; without freedom where fewer than two are known.
+
+    By the moments of log s^2 (Smyth 2004, section 6.2); d0 is bounded by what was measured.
+    """
+    known = [s for s in spreads if s.freedom and s.variance > 0]
+    if len(known) < 2:
+        return Spread()
+    from scipy.special import digamma, polygamma  # here: it takes long to load
+
+    halves = [s.freedom / 2 for s in known]
+    logs = [
+        math.log(s.variance) - float(digamma(half)) + math.log(half)
+        for s, half in zip(known, halves, strict=True)
+    ]
+    expected = statistics.fmean(float(polygamma(1, half)) for half in halves)
+    excess = _variance_of(logs) - expected
+    most = sum(s.freedom for s in known) - max(s.freedom for s in known)
+    mean = statistics.fmean(logs)
+    if excess <= 0:
+        return Spread(math.exp(mean), most)
+    half = _inverse_trigamma(excess)
+    return Spread(math.exp(mean + float(digamma(half)) - math.log(half)), min(2 * half, most))
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Newton's method on 1 / trigamma, which is nearly linear (Smyth 2004, appendix)."""
+    from scipy.special import polygamma
+
+    found = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, found))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, found))
+        found += step
+        if abs(step) < 1e-8 * found:
+            break
+    return found
+
+
+def judge(
+    pairs: Sequence[Pair],
+    level: float = LEVEL,
+    threshold: float = THRESHOLD,
+    run_noise: float = RUN_NOISE,
+) -> list[Change]:
+    """The change of each pair, in order; all of them are one family.
+
+    Pairs of the same input have the same spread, which counts once. `run_noise` is the standard
+    deviation of an occasion, as a fraction of the time, where no spread is known.
+    """
+    prior = fit_prior(dict.fromkeys(pair.spread for pair in pairs))
+    margin = math.log1p(threshold)
+    tests = [_test(pair, prior, margin, run_noise) for pair in pairs]
+    p_values = np.array([test.p_value for test in tests])
+    adjusted = holm(p_values, len(tests))
+    simultaneous = level / max(1, len(tests))
+    levels = np.where(adjusted <= level, holm_levels(p_values, level), simultaneous)
+    return [
+        _change(test, p, own_level, level)
+        for test, p, own_level in zip(tests, adjusted.tolist(), levels.tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Test:
+    """Of logarithms; `blur` is what the clock hides of their difference."""
+
+    difference: float
+    blur: float
+    error: float
+    freedom: float
+    p_value: float
+
+
+def _test(pair: Pair, prior: Spread, margin: float, run_noise: float) -> _Test:
+    difference = mean_log(pair.candidate_s) - mean_log(pair.base_s)
+    variance, freedom = _joint_variance(pair, prior, run_noise)
+    blur, error = _blur(pair), math.sqrt(variance)
+    beyond = abs(difference) - margin - blur
+    if not error:
+        return _Test(difference, blur, 0.0, freedom, 0.0 if beyond > 0 else 1.0)
+    from scipy.special import stdtr
+
+    p_value = min(1.0, 2 * float(stdtr(freedom, -beyond / error)))
+    return _Test(difference, blur, error, freedom, p_value)
+
+
+def _blur(pair: Pair) -> float:
+    """Half a tick of each side that scatters by less, as fractions of their times.
+
+    Where values repeat, on a side or from one occasion to the next, the tick is the smallest step
+    between any two of both sides.
+    """
+    sides = (pair.base_s, pair.candidate_s)
+    is_steady = pair.spread.freedom > 0 and not pair.spread.variance
+    if not is_steady and all(len(_distinct(side)) == len(side) for side in sides):
+        return 0.0
+    steps = (high - low for low, high in pairwise(_distinct([*pair.base_s, *pair.candidate_s])))
+    half = min(steps, default=0.0) / 2
+    return sum(half / statistics.fmean(side) for side in sides if _scatter(side) < half)
+
+
+def _distinct(samples_s: Sequence[float]) -> list[float]:
+    """Values ascending; those that differ in the rounding of floats alone are one."""
+    found: list[float] = []
+    for value in sorted(samples_s):
+        if not found or value > found[-1] * (1 + _ROUNDING):
+            found.append(value)
+    return found
+
+
+def _scatter(samples_s: Sequence[float]) -> float:
+    """The standard deviation; 0 for a single sample."""
+    return math.sqrt(_variance_of(samples_s)) if len(samples_s) > 1 else 0.0
+
+
+def _joint_variance(pair: Pair, prior: Spread, run_noise: float) -> tuple[float, float]:
+    """Of the difference of two occasions, and its degrees of freedom."""
+    within, within_freedom = _welch(pair.base_s, pair.candidate_s)
+    own, freedom = pair.spread, pair.spread.freedom + prior.freedom
+    if not freedom:
+        variance = within + 2 * run_noise**2
+        return variance, within_freedom * (variance / within) ** 2 if within else _CERTAIN
+    weighed = prior.freedom * prior.variance + own.freedom * own.variance
+    between = 2 * weighed / freedom
+    if within > between:
+        return within, min(within_freedom, freedom)
+    return between, freedom
+
+
+_CERTAIN = 1e9
+"""Degrees of freedom of a variance that is known."""
+
+
+def _welch(base_s: Sequence[float], candidate_s: Sequence[float]) -> tuple[float, float]:
+    """Variance of the difference of two means of logarithms by the samples' own spread; 0 where
+    there is one sample on either side, or where all are equal."""
+    if min(len(base_s), len(candidate_s)) < 2:
+        return 0.0, _CERTAIN
+    logs = [[math.log(s) for s in samples_s] for samples_s in (base_s, candidate_s)]
+    parts = [_variance_of(values) / len(values) for values in logs]
+    if not sum(parts):
+        return 0.0, _CERTAIN
+    squares = sum(p**2 / (len(v) - 1) for p, v in zip(parts, logs, strict=True))
+    return sum(parts), sum(parts) ** 2 / squares
+
+
+def _change(test: _Test, p_value: float, own_level: float, level: float) -> Change:
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(test.freedom, 1 - own_level / 2)) if test.error else 0.0
+    half = quantile * test.error + test.blur
+    verdict = Verdict.WITHIN_NOISE
+    if p_value <= level:
+        verdict = Verdict.SLOWER if test.difference > 0 else Verdict.FASTER
+    return Change(
+        math.exp(test.difference),
+        math.exp(test.difference - half),
+        math.exp(min(test.difference + half, 700.0)),  # beyond it there are no floats
+        p_value,
+        verdict,
+    )

@@ -1,0 +1,300 @@
+"""Constraints and launch sizes: arithmetic over names, parsed and walked, never eval'd.
+
+The language is a part of Python's: numbers, texts, names, `+ - * / // % **`, comparisons
+(chained as well), `and or not`, `in [..]`, `a if c else b`, the functions in FUNCTIONS and
+the words in WORDS. `harness.constraints.arithmetic` says what each of them means.
+
+The same tree is walked over scalars and over broadcast numpy arrays, so that a whole table
+of configurations is judged at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from harness.constraints import arithmetic
+from harness.constraints.arithmetic import Operand, any_array
+from harness.core.errors import ExpressionError
+from harness.core.records import Value, shown
+
+FUNCTIONS: dict[str, tuple[int, int]] = {
+    # name: (fewest arguments, most arguments)
+    "min": (2, 8),
+    "max": (2, 8),
+    "abs": (1, 1),
+    "ceil": (1, 1),
+    "floor": (1, 1),
+    "sqrt": (1, 1),
+    "log2": (1, 1),
+    "ceil_div": (2, 2),
+}
+
+WORDS: dict[str, Value] = {"true": True, "false": False, "absent": None}
+
+_MAX_LENGTH = 1000
+_MAX_DEPTH = 100
+
+_SLIPS = (
+    # what people write, and what it is here
+    (r"&&", "write `and` instead of &&"),
+    (r"\|\|", "write `or` instead of ||"),
+    (r"!(?!=)", "write `not` instead of !"),
+    (r"(?<![<>=!])=(?!=)", "write == to compare"),
+    (r"\?", "write `a if condition else b` instead of condition ? a : b"),
+)
+
+
+class Expression:
+    """A parsed expression; `names` are the names that it needs values for, `names_in_order` the
+    same as they come in its text. `written` is what people read."""
+
+    def __init__(self, text: str) -> None:
+        """Parse; raise ExpressionError that names what the language does not have."""
+        # A comment would swallow the lines that are joined to its own: it stays, and is refused.
+        self.text = text.strip() if "#" in text else " ".join(text.split())
+        if len(self.text) > _MAX_LENGTH:
+            raise ExpressionError(
+                f"an expression has at most {_MAX_LENGTH:,} characters, but this one has "
+                f"{len(self.text):,}; split it into several constraints"
+            )
+        try:
+            self._body: ast.expr = ast.parse(self.text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise ExpressionError(f"`{self.text}` cannot be read: {_slip(self.text)}") from None
+        self.written = self.text
+        # In the order of the text, so that messages tell the values in that order.
+        self.names_in_order = tuple(dict.fromkeys(_names(self._body, self.text)))
+        self.names = frozenset(self.names_in_order)
+
+    @classmethod
+    def or_equal(cls, condition: Expression, name: str, value: Value) -> Expression:
+        """`condition or name == value`, which may be longer than what people may write."""
+        made = cls.__new__(cls)
+        literal = repr(value) if isinstance(value, str) else shown(value)
+        made.text = made.written = f"({condition.text}) or {name} == {literal}"
+        equal = ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(value)])
+        made._body = ast.BoolOp(ast.Or(), [condition._body, equal])
+        made.names_in_order = tuple(dict.fromkeys((*condition.names_in_order, name)))
+        made.names = frozenset(made.names_in_order)
+        return made
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __call__(self, values: Mapping[str, Any]) -> Operand:
+        """The value with these names; scalars give a scalar, arrays broadcast.
+
+        Raises ExpressionError where the operands have types or sizes that do not go together
+        (arrays: also where only scalars can be computed exactly), KeyError for a name without
+        value.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                return _walk(self._body, values)
+        except (TypeError, ValueError, OverflowError) as error:
+            large = isinstance(error, OverflowError)
+            reason = "a number in it is too large" if large else str(error)
+            told = f"`{self.written}` cannot be computed{self._with(values)}: {reason}"
+            raise ExpressionError(told) from None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it surely is a number, such as `A + 1`, and no condition."""
+        number = isinstance(self._body, ast.Constant) and type(self._body.value) in (int, float)
+        signed = isinstance(self._body, ast.UnaryOp) and not isinstance(self._body.op, ast.Not)
+        return number or signed or isinstance(self._body, ast.BinOp)
+
+    @property
+    def tree(self) -> ast.expr:
+        """Its syntax tree, for what takes it apart; `operands` and `evaluate` work on its nodes."""
+        return self._body
+
+    def holds(self, values: Mapping[str, Any]) -> Operand:
+        """Whether the value is a condition that holds: True or False, or an array of them."""
+        return arithmetic.truth(self(values))
+
+    def why_false(self, values: Mapping[str, Value]) -> str | None:
+        """None where the expression holds; else a sentence that says with which values."""
+        if self.holds(values):
+            return None
+        return f"`{self.written}` is false{self._with(values)}"
+
+    def told(self, values: Mapping[str, Any]) -> str:
+        """The values that it looks at, such as `A=1, B=2`; nothing where there are arrays."""
+        used = {name: values[name] for name in self.names_in_order if name in values}
+        if any_array(*used.values()):
+            return ""
+        return ", ".join(f"{name}={shown(value)}" for name, value in used.items())
+
+    def _with(self, values: Mapping[str, Any]) -> str:
+        told = self.told(values)
+        return f" with {told}" if told else ""
+
+
+def operands(node: ast.expr) -> list[ast.expr]:
+    """What a node of a tree is computed from; nothing for a name or a constant."""
+    if isinstance(node, (ast.Name, ast.Call)):
+        return node.args if isinstance(node, ast.Call) else []
+    return _parts(node, "")
+
+
+def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Operand:
+    """The value of a node, as of a whole expression; raises ExpressionError."""
+    try:
+        with np.errstate(all="ignore"):
+            return _walk(node, values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ExpressionError(str(error)) from None
+
+
+def _slip(text: str) -> str:
+    """What is likely wrong with a text that Python's grammar refuses."""
+    if not text:
+        return "it is empty"
+    if any(text.count(opening) != text.count(closing) for opening, closing in ("()", "[]")):
+        return (
+            "its brackets do not match (in a list written [a, b], YAML splits at every comma: "
+            "put an expression that contains one in quotes)"
+        )
+    for pattern, hint in _SLIPS:
+        if re.search(pattern, text):
+            return hint
+    return "write arithmetic and comparisons over names, such as LU <= BLOCK / 4"
+
+
+def _names(node: ast.expr, text: str, depth: int = 0) -> Iterator[str]:
+    """The names below a node; raises for a node that the language does not have."""
+    if depth > _MAX_DEPTH:
+        raise ExpressionError(
+            f"`{text}` is nested more than {_MAX_DEPTH} deep; split it into several constraints"
+        )
+    if isinstance(node, ast.Name):
+        yield from () if node.id in WORDS else (node.id,)
+        return
+    for part in _parts(node, text):
+        yield from _names(part, text, depth + 1)
+
+
+def _parts(node: ast.expr, text: str) -> list[ast.expr]:
+    """The operands of a node, each of which must be of the language too."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, str)):
+        return []
+    if isinstance(node, ast.BinOp) and type(node.op) in arithmetic.ARITHMETIC:
+        return [node.left, node.right]
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Invert):
+        return [node.operand]
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    if isinstance(node, ast.IfExp):
+        return [node.test, node.body, node.orelse]
+    if isinstance(node, ast.Compare):
+        return [node.left, *_compared(node, text)]
+    if isinstance(node, ast.Call):
+        return _call_arguments(node, text)
+    raise ExpressionError(
+        f"`{_source(node, text)}` in `{text}` is not allowed: use numbers, names, arithmetic, "
+        f"comparisons, and, or, not, and the functions {', '.join(FUNCTIONS)}"
+    )
+
+
+def _source(node: ast.expr, text: str) -> str:
+    # Not ast.unparse: that is recursive, and this node has not passed the limit on depth.
+    return ast.get_source_segment(text, node) or text
+
+
+def _compared(node: ast.Compare, text: str) -> list[ast.expr]:
+    if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        listed = node.comparators[0]
+        if len(node.ops) > 1 or not isinstance(listed, (ast.List, ast.Tuple, ast.Set)):
+            raise ExpressionError(f"`in` in `{text}` needs a list such as [1, 2, 4] after it")
+        return listed.elts
+    for op in node.ops:
+        if type(op) not in arithmetic.COMPARISONS:
+            word = "in" if isinstance(op, (ast.In, ast.NotIn)) else "is"
+            raise ExpressionError(
+                f"`{word}` in `{text}` is not allowed there: compare with ==, and join "
+                "comparisons with `and`"
+            )
+    return node.comparators
+
+
+def _call_arguments(node: ast.Call, text: str) -> list[ast.expr]:
+    name = _source(node.func, text)
+    if name not in FUNCTIONS:
+        near = difflib.get_close_matches(name, FUNCTIONS, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(FUNCTIONS)}"
+        raise ExpressionError(f"`{name}` in `{text}` is not a function: {hint}")
+    fewest, most = FUNCTIONS[name]
+    given = len(node.args)
+    if node.keywords or not fewest <= given <= most:
+        wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
+        noun = "argument" if wanted == "1" else "arguments"
+        found = "one by name" if node.keywords else given
+        raise ExpressionError(f"`{name}` in `{text}` takes {wanted} {noun}, but got {found}")
+    return node.args
+
+
+def _walk(node: ast.expr, values: Mapping[str, Any]) -> Operand:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return WORDS[node.id] if node.id in WORDS else values[node.id]
+    if isinstance(node, ast.BinOp):
+        return arithmetic.calculate(node.op, _walk(node.left, values), _walk(node.right, values))
+    if isinstance(node, ast.UnaryOp):
+        return _unary(node, values)
+    if isinstance(node, ast.BoolOp):
+        return _boolean(node, values)
+    if isinstance(node, ast.IfExp):
+        return _conditional(node, values)
+    if isinstance(node, ast.Compare):
+        return _comparison(node, values)
+    assert isinstance(node, ast.Call)
+    assert isinstance(node.func, ast.Name)
+    return arithmetic.call(node.func.id, *(_walk(argument, values) for argument in node.args))
+
+
+def _unary(node: ast.UnaryOp, values: Mapping[str, Any]) -> Operand:
+    operand = _walk(node.operand, values)
+    if isinstance(node.op, ast.Not):
+        return arithmetic.negation(operand)
+    return arithmetic.calculate(node.op, operand)
+
+
+def _boolean(node: ast.BoolOp, values: Mapping[str, Any]) -> Operand:
+    conjunction = isinstance(node.op, ast.And)
+    join = arithmetic.both if conjunction else arithmetic.either
+    result: Operand = conjunction
+    for part in node.values:
+        result = join(result, arithmetic.truth(_walk(part, values)))
+        if not any_array(result) and result != conjunction:
+            break
+    return result
+
+
+def _conditional(node: ast.IfExp, values: Mapping[str, Any]) -> Operand:
+    test = arithmetic.truth(_walk(node.test, values))
+    if any_array(test):
+        return arithmetic.select(test, _walk(node.body, values), _walk(node.orelse, values))
+    return _walk(node.body if test else node.orelse, values)
+
+
+def _comparison(node: ast.Compare, values: Mapping[str, Any]) -> Operand:
+    left = _walk(node.left, values)
+    if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        listed = node.comparators[0]
+        assert isinstance(listed, (ast.List, ast.Tuple, ast.Set))
+        found = arithmetic.contains(left, [_walk(element, values) for element in listed.elts])
+        return found if isinstance(node.ops[0], ast.In) else arithmetic.negation(found)
+    result: Operand = True
+    for op, comparator in zip(node.ops, node.comparators, strict=True):
+        right = _walk(comparator, values)
+        result = arithmetic.both(result, arithmetic.compare(op, left, right))
+        left = right
+    return result

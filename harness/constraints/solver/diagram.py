@@ -1,0 +1,262 @@
+"""Decision diagrams: what too many parameters share for one table.
+
+The parameters get their values one after the other. A state is what the rest needs to know of the
+values so far: the states of the tables that are not read to their end (`automaton`), and the parts
+of conditions that are computed (`residue`). Combinations that lead to the same state are one, so
+that a diagram over parameters whose product is bounded has a state for each product and not for
+each combination. States are found for all combinations of a layer at once, in arrays. (Bryant,
+1986; Srinivasan, Kam, Malik, Brayton, "Algorithms for Discrete Function Manipulation", 1990.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.constraints.arithmetic import truth
+from harness.constraints.expression import Expression
+from harness.constraints.solver.automaton import Automaton
+from harness.constraints.solver.bounds import exactly, truth_bounds
+from harness.constraints.solver.elimination import choose_by_sums, share_out
+from harness.constraints.solver.residue import Inseparable, Residue
+from harness.constraints.solver.tables import MAX_IN_64_BITS, Domains, Factor, Table, TooLarge
+from harness.core.errors import ExpressionError
+from harness.core.records import Value
+
+MAX_EDGES = 1 << 21
+"""Of all layers: their states times the values of their parameters, 12 bytes each."""
+
+
+@dataclass
+class _Layer:
+    """A parameter: of each state and value the next state, -1 where there is no solution, and
+    how many solutions of `factors` each stands for, where these count more than truths.
+
+    `sums` are the numbers of solutions, summed up along the values.
+    """
+
+    name: str
+    target: Table
+    weights: Table | None = None
+    factors: list[Factor] = field(default_factory=list)
+    sums: Table = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+class Diagram:
+    """The solutions of factors and conditions over the parameters that they tie together."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        domains: Domains,
+        factors: Sequence[Factor],
+        conditions: Sequence[Expression],
+        given: Mapping[str, Value],
+    ) -> None:
+        """Raises TooLarge, and Inseparable for a condition that cannot be taken apart."""
+        ties = [*(f.names for f in factors), *(c.names_in_order for c in conditions)]
+        order = _ordered(names, domains, ties)
+        states = _States(order, domains, factors, conditions, given)
+        try:
+            self._layers = [states.advance(place) for place in range(len(order))]
+        except ExpressionError:
+            raise Inseparable from None
+        self.count = _summed_up(self._layers)
+
+    def choose(self, index: Table, picked: dict[str, Table]) -> None:
+        """Choose every parameter's value by its share of the solutions."""
+        state = np.zeros(len(index), dtype=np.int64)
+        owed: list[tuple[list[Factor], Table]] = []
+        for layer in self._layers:
+            place, index = choose_by_sums(layer.sums, state, index)
+            picked[layer.name] = place
+            if layer.weights is not None:
+                weights = layer.weights[state, place]
+                owed.append((layer.factors, index % weights))
+                index = index // weights
+            state = layer.target[state, place].astype(np.int64)
+        for factors, own in owed:
+            share_out(factors, own, picked)
+
+
+def _ordered(names: Sequence[str], domains: Domains, ties: Iterable[Sequence[str]]) -> list[str]:
+    """What ties the fewest combinations together first, and its names as they come in it: then
+    much of it is known early."""
+
+    def combinations(tie: Sequence[str]) -> int:
+        return math.prod(len(domains[name]) for name in tie if name in domains)
+
+    first = sorted(ties, key=combinations)
+    order = dict.fromkeys(name for tie in first for name in tie if name in names)
+    return [*order, *(name for name in names if name not in order)]
+
+
+def _summed_up(layers: Sequence[_Layer]) -> int:
+    """The number of solutions, from the last layer to the first."""
+    counts: Table = np.ones(1, dtype=np.int64)
+    for layer in reversed(layers):
+        edges = np.append(counts, 0)[layer.target]  # -1 is the last, without solutions
+        most = layer.target.shape[1] * int(counts.max(initial=0))
+        if layer.weights is not None:
+            most *= int(layer.weights.max(initial=0))
+        if most >= MAX_IN_64_BITS:
+            edges = edges.astype(object)
+        if layer.weights is not None:
+            edges = edges * layer.weights
+        layer.sums = np.cumsum(edges, axis=1)
+        counts = layer.sums[:, -1]
+    return int(counts[0]) if len(counts) else 0
+
+
+class _States:
+    """The states between two parameters."""
+
+    def __init__(
+        self,
+        order: Sequence[str],
+        domains: Domains,
+        factors: Sequence[Factor],
+        conditions: Sequence[Expression],
+        given: Mapping[str, Value],
+    ) -> None:
+        place = {name: k for k, name in enumerate(order)}
+        self._order = order
+        self._extents = [len(domains[name]) for name in order]
+        residue = Residue(order, domains, given)
+        for condition in conditions:
+            residue.add(condition)
+        self._parts = residue.parts
+        self._ends = _last_uses(residue)
+        self._automata = [Automaton(factor, place) for factor in factors]
+        self._read = [np.full(1, automaton.start) for automaton in self._automata]
+        self._values: dict[int, Table] = {}
+        # Conditions that are not known yet, and of some of them where they surely hold.
+        self._open = {number for number, part in enumerate(self._parts) if part.is_condition}
+        self._settled: dict[int, Table] = {}
+        self._edges = 0
+        self._count = 0 if residue.is_false else 1
+
+    def advance(self, place: int) -> _Layer:
+        """Give the next parameter its values; its layer leads from the states to the next."""
+        name, extent = self._order[place], self._extents[place]
+        self._edges += self._count * extent
+        if self._edges > MAX_EDGES:
+            raise TooLarge(f"{self._count:,} states, with {extent:,} values of {name} each")
+        alive = np.ones((self._count, extent), dtype=bool)
+        layer = _Layer(name, np.full(alive.shape, -1, dtype=np.int32))
+        if not self._count:
+            return layer
+        self._look_ahead(alive)
+        read = self._read_on(name, alive, layer)
+        values = self._computed(place, alive)
+        state, value = np.nonzero(alive)
+        columns = [column[alive] if column.ndim == 2 else column[state] for column in read]
+        settled = {c: column[state] for c, column in self._settled.items() if c in self._open}
+        kept = {
+            number: np.broadcast_to(found, alive.shape)[alive]
+            for number, found in values.items()
+            if self._ends[number] > place
+        }
+        which, first = _distinct([*columns, *settled.values(), *kept.values()], len(state))
+        layer.target[state, value] = which
+        self._read = [column[first] for column in columns]
+        self._settled = {c: column[first] for c, column in settled.items()}
+        self._values = {number: column[first] for number, column in kept.items()}
+        self._count = len(first)
+        return layer
+
+    def _read_on(self, name: str, alive: Table, layer: _Layer) -> list[Table]:
+        """The states of the automata after the parameter, by state or by state and value."""
+        read = []
+        for k, automaton in enumerate(self._automata):
+            now = self._read[k]
+            if name in automaton.steps:
+                now = automaton.steps[name][now]
+                np.logical_and(alive, now != 0, out=alive)
+                if automaton.ends_with(name):
+                    if automaton.is_weighted:
+                        _weigh(layer, automaton.factor, automaton.entries[now])
+                    now = np.ones(self._count, dtype=np.int64)
+            read.append(now)
+        return read
+
+    def _computed(self, place: int, alive: Table) -> dict[int, Table]:
+        """The parts that are known by now, as arrays that go together with states and values."""
+        known = {number: column[:, None] for number, column in self._values.items()}
+        for number, part in enumerate(self._parts):
+            if part.last == place:
+                known[number] = np.atleast_2d(part.value(known))
+                if part.is_condition:
+                    holds = truth(known[number])
+                    if number in self._settled:
+                        holds = holds | self._settled[number][:, None]
+                    np.logical_and(alive, holds, out=alive)
+                    self._open.discard(number)
+        return known
+
+    def _look_ahead(self, alive: Table) -> None:
+        """Leave states from which a condition cannot hold any more, and forget what they know of
+        conditions that will hold whatever comes."""
+        bounds = {number: exactly(column) for number, column in self._values.items()}
+        for number, part in enumerate(self._parts):
+            if number not in bounds and part.conditions & self._open:
+                bounds[number] = part.bounds(bounds)
+        for condition in self._open:
+            sure, possible = truth_bounds(bounds[condition])
+            settled = self._settled.get(condition, np.zeros(self._count, dtype=bool)) | sure
+            alive &= (settled | possible)[:, None]
+            if settled.any():
+                self._settled[condition] = settled
+        for number, column in self._values.items():
+            conditions = self._parts[number].conditions & self._open
+            if conditions <= set(self._settled):
+                forgotten = np.logical_and.reduce([self._settled[c] for c in conditions])
+                self._values[number] = np.where(forgotten, 0, column)
+
+
+def _weigh(layer: _Layer, factor: Factor, entries: Table) -> None:
+    """Count an edge as often as the factor does, whose names are all known by it."""
+    layer.weights = entries if layer.weights is None else layer.weights * entries
+    layer.factors.append(factor)
+
+
+def _last_uses(residue: Residue) -> list[int]:
+    """Of each part, the last place at which another is computed from it."""
+    ends = [-1] * len(residue.parts)
+    for part in residue.parts:
+        for operand in part.operands:
+            ends[operand] = max(ends[operand], part.last)
+    return ends
+
+
+def _distinct(columns: Sequence[Table], rows: int) -> tuple[Table, Table]:
+    """Which of the distinct rows each row is, and a row for each of these."""
+    key, size = np.zeros(rows, dtype=np.int64), 1
+    for column in columns:
+        codes, extent = _codes(column)
+        if size * extent > MAX_IN_64_BITS:
+            key, size = _codes(np.unique(key, return_inverse=True)[1])
+        key, size = key * extent + codes, size * extent
+    if size > 4 * rows + 1024:
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        return which.reshape(-1), first
+    first = np.full(size, -1)
+    first[key] = np.arange(rows)
+    used = first >= 0
+    return (np.cumsum(used) - 1)[key], first[used]
+
+
+def _codes(column: Table) -> tuple[Table, int]:
+    """Small integers, equal where the column's values are, and how many there may be."""
+    if not len(column):
+        return column.astype(np.int64), 1
+    if column.dtype.kind in "biu":
+        whole = column.astype(np.int64)
+        low, high = int(whole.min()), int(whole.max())
+        if high - low <= 2 * len(column) + 1024:
+            return whole - low, high - low + 1
+    different, codes = np.unique(column, return_inverse=True)
+    return codes.reshape(-1), len(different)

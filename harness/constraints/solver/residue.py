@@ -1,0 +1,238 @@
+"""What is left of conditions once some of their names are known.
+
+Parameters get their values in an order. Of `A * B * C <= 64` only the product of A and B is of
+interest once both are known: every part of a condition is computed as soon as all its names are,
+and of sums, products, conjunctions and alternatives what is known of them. Of many combinations of
+values few different numbers are left.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.constraints.arithmetic import MAX_EXACT, truth
+from harness.constraints.expression import Expression, evaluate, operands
+from harness.constraints.solver.bounds import Bounds, bounds_of, exactly
+from harness.constraints.solver.tables import Domains, Table, as_array, is_number
+from harness.core.errors import ExpressionError
+from harness.core.records import Value
+
+MAX_VALUES = 1 << 17
+"""Of a parameter whose values are looked at one by one."""
+
+
+class Inseparable(Exception):
+    """The expression cannot be computed part by part over arrays of numbers."""
+
+
+@dataclass
+class Part:
+    """A node of a condition.
+
+    `last` is the place, in the order, of the last parameter that it needs. A part of one parameter
+    alone has a `table` of its values at each of the parameter's values; others are computed by
+    their `node`, in which the operands stand as names. `is_whole` tells that all its values are
+    integers or truths; `conditions` are those that it is a part of, or is itself.
+    """
+
+    last: int
+    is_whole: bool
+    table: Table | None = None
+    node: ast.expr | None = None
+    operands: tuple[int, ...] = ()
+    is_condition: bool = False
+    conditions: frozenset[int] = frozenset()
+
+    def value(self, known: Mapping[int, Table]) -> Table:
+        """Its value, given those of its operands, whose arrays go together."""
+        if self.table is not None:
+            return self.table
+        assert self.node is not None
+        values = {_named(operand): known[operand] for operand in self.operands}
+        return np.asarray(evaluate(self.node, values))
+
+    def bounds(self, known: Mapping[int, Bounds | None]) -> Bounds | None:
+        """Between what numbers it lies, given the bounds of its operands."""
+        if self.table is not None:
+            ends = exactly(self.table)
+            return None if ends is None else (ends[0].min(), ends[1].max())
+        assert self.node is not None
+        below = [
+            exactly(operand.value)
+            if isinstance(operand, ast.Constant)
+            else known[_number_of(operand)]
+            for operand in operands(self.node)
+        ]
+        return bounds_of(self.node, below)
+
+
+Operand = int | ast.Constant
+"""A part by its place among the parts, or what needs no parameter."""
+
+
+class Residue:
+    """Conditions in parts, each of which can be computed after those before it."""
+
+    def __init__(self, order: Sequence[str], domains: Domains, given: Mapping[str, Value]) -> None:
+        """`given` holds the values of all names that are not of the order."""
+        self._place = {name: place for place, name in enumerate(order)}
+        self._domains = domains
+        self._given = given
+        self._known: dict[tuple[object, ...], Operand] = {}
+        self.parts: list[Part] = []
+        self.is_false = False  # whether some condition is false whatever the parameters are
+
+    def add(self, expression: Expression) -> None:
+        """Take an expression apart; raises Inseparable."""
+        try:
+            for conjunct in _flat(expression.tree, ast.And):
+                self._add_condition(self._part(conjunct))
+        except ExpressionError:
+            raise Inseparable from None
+
+    def _add_condition(self, condition: Operand) -> None:
+        if isinstance(condition, ast.Constant):
+            self.is_false = self.is_false or not truth(condition.value)
+            return
+        self.parts[condition].is_condition = True
+        below = [condition]
+        while below:
+            part = self.parts[below.pop()]
+            part.conditions |= {condition}
+            below += part.operands
+
+    # ----------------------------------------------------------------- building
+
+    def _part(self, node: ast.expr) -> Operand:
+        key = (ast.dump(node),)
+        if key not in self._known:
+            self._known[key] = self._made(node)
+        return self._known[key]
+
+    def _made(self, node: ast.expr) -> Operand:
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self._place}
+        if not names:
+            return ast.Constant(evaluate(node, self._given))
+        if len(names) == 1:
+            return self._leaf(node, names.pop())
+        if isinstance(node, ast.BoolOp):
+            return self._chain(node.op, [self._part(o) for o in _flat(node, type(node.op))])
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+            terms = [self._part(term) for term in _flat(node, type(node.op))]
+            if all(self._is_whole(term) for term in terms):
+                return self._chain(node.op, terms)
+        return self._inner(node, [self._part(operand) for operand in operands(node)])
+
+    def _leaf(self, node: ast.expr, name: str) -> int:
+        """A part of one parameter: its value at each of the parameter's."""
+        values = self._domains[name]
+        if len(values) > MAX_VALUES:
+            raise Inseparable
+        column = as_array(values) if all(map(is_number, values)) else None
+        try:
+            if column is None:
+                raise ExpressionError("arrays hold numbers only")
+            found = np.asarray(evaluate(node, {**self._given, name: column}))
+        except ExpressionError:
+            found = _numbers([evaluate(node, {**self._given, name: v}) for v in values])
+        table = np.broadcast_to(found, len(values))
+        return self._added(Part(self._place[name], table.dtype.kind in "biu", table))
+
+    def _chain(self, op: ast.operator | ast.boolop, terms: Sequence[Operand]) -> Operand:
+        """Terms of one operation, whose order does not matter, in the order in which they are
+        known."""
+        first, *rest = sorted(terms, key=self._last)
+        for term in rest:
+            pair: list[ast.expr] = [_reference(first), _reference(term)]
+            if isinstance(op, ast.boolop):
+                first = self._inner(ast.BoolOp(op, pair), [first, term])
+            else:
+                first = self._inner(ast.BinOp(pair[0], op, pair[1]), [first, term])
+        return first
+
+    def _inner(self, node: ast.expr, given: Sequence[Operand]) -> Operand:
+        made = _with_operands(node, [_reference(operand) for operand in given])
+        parts = tuple(operand for operand in given if isinstance(operand, int))
+        if not parts:
+            return ast.Constant(evaluate(made, {}))
+        key = (ast.dump(made),)
+        if key not in self._known:
+            last = max(self.parts[part].last for part in parts)
+            whole = _gives_whole(node) and all(self._is_whole(operand) for operand in given)
+            is_truth = isinstance(node, (ast.Compare, ast.BoolOp))
+            self._known[key] = self._added(Part(last, whole or is_truth, None, made, parts))
+        return self._known[key]
+
+    def _added(self, part: Part) -> int:
+        self.parts.append(part)
+        return len(self.parts) - 1
+
+    def _last(self, operand: Operand) -> int:
+        return self.parts[operand].last if isinstance(operand, int) else -1
+
+    def _is_whole(self, operand: Operand) -> bool:
+        if isinstance(operand, int):
+            return self.parts[operand].is_whole
+        return isinstance(operand.value, int)
+
+
+def _flat(node: ast.expr, op: type[ast.operator | ast.boolop]) -> Iterator[ast.expr]:
+    """The operands of an operation, and of those among them that are the same operation."""
+    if isinstance(node, (ast.BoolOp, ast.BinOp)) and isinstance(node.op, op):
+        for operand in operands(node):
+            yield from _flat(operand, op)
+    else:
+        yield node
+
+
+def _named(part: int) -> str:
+    return f"#{part}"
+
+
+def _number_of(reference: ast.expr) -> int:
+    assert isinstance(reference, ast.Name)
+    return int(reference.id[1:])
+
+
+def _reference(operand: Operand) -> ast.expr:
+    return operand if isinstance(operand, ast.Constant) else ast.Name(_named(operand))
+
+
+def _with_operands(node: ast.expr, new: list[ast.expr]) -> ast.expr:
+    """The same operation on other operands, which come in the order of `operands`."""
+    if isinstance(node, ast.BinOp):
+        return ast.BinOp(new[0], node.op, new[1])
+    if isinstance(node, ast.UnaryOp):
+        return ast.UnaryOp(node.op, new[0])
+    if isinstance(node, ast.BoolOp):
+        return ast.BoolOp(node.op, new)
+    if isinstance(node, ast.IfExp):
+        return ast.IfExp(*new)
+    if isinstance(node, ast.Compare):
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            return ast.Compare(new[0], node.ops, [ast.List(new[1:])])
+        return ast.Compare(new[0], node.ops, new[1:])
+    assert isinstance(node, ast.Call)
+    return ast.Call(node.func, new, [])
+
+
+def _gives_whole(node: ast.expr) -> bool:
+    """Whether the operation gives integers for integers, whatever they are."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in ("min", "max", "abs")
+    return isinstance(node, (ast.UnaryOp, ast.IfExp))
+
+
+def _numbers(values: Sequence[object]) -> Table:
+    """Numbers as an array; raises Inseparable for anything else."""
+    if not all(
+        isinstance(v, float) or (isinstance(v, int) and abs(v) <= MAX_EXACT) for v in values
+    ):
+        raise Inseparable
+    return np.array(values)

@@ -1,0 +1,147 @@
+"""Numbers of generated code from numbers: operators and functions that C and Python share.
+
+Each is exact in both languages within the bounds of its operands, or refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.dispatch.formulas import (
+    Formula,
+    Refused,
+    Type,
+    bounded,
+    check_whole_division,
+    corners,
+    divided,
+    negated,
+    real,
+)
+from harness.dispatch.spelling import INT64_MAX
+
+_MOST_POWER = 64
+
+_ARITHMETIC: Mapping[type[ast.operator], tuple[str, Callable[[float, float], float]]] = {
+    ast.Add: ("+", lambda a, b: a + b),
+    ast.Sub: ("-", lambda a, b: a - b),
+    ast.Mult: ("*", lambda a, b: a * b),
+}
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Operators and functions, with helpers of C whose names begin with `prefix`."""
+
+    prefix: str
+
+    def binary(self, op: type[ast.operator], left: Formula, right: Formula) -> Formula:
+        """What an operator but ** makes of two numbers."""
+        if op is ast.Div:
+            return divided(left, right)
+        if op is ast.FloorDiv:
+            return self._floor_divided(left, right)
+        if op is ast.Mod:
+            return self._remainder(left, right)
+        return self._computed(op, left, right)
+
+    def _computed(self, op: type[ast.operator], left: Formula, right: Formula) -> Formula:
+        sign, apply = _ARITHMETIC[op]
+        bounds = corners(apply, left, right)
+        python = f"({left.python} {sign} {right.python})"
+        if left.type is Type.WHOLE and right.type is Type.WHOLE:
+            c = f"({left.c} {sign} {right.c})"
+            return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
+        c = f"({real(left)} {sign} {real(right)})"
+        # Else a compiler may fuse the product with a sum that follows, and round once, not twice.
+        c = f"{self.prefix}_rounded{c}" if op is ast.Mult else c
+        return bounded(Type.REAL, c, python, bounds)
+
+    def power(self, base: Formula, exponent: int) -> Formula:
+        """A whole number to a constant power."""
+        if base.type is not Type.WHOLE or base.is_float or not 1 <= exponent <= _MOST_POWER:
+            raise Refused("powers are exact of whole numbers to a constant power from 1")
+        power = base
+        for _ in range(exponent - 1):
+            power = self._computed(ast.Mult, power, base)
+        low = 0 if exponent % 2 == 0 and base.low <= 0 <= base.high else power.low
+        return bounded(Type.WHOLE, power.c, power.python, (low, power.high))
+
+    def _floor_divided(self, left: Formula, right: Formula) -> Formula:
+        check_whole_division(left, right)
+        bounds = corners(lambda a, b: a // b, left, right)
+        c = self._by_sign("floor_div", "/", left, right)
+        python = f"({left.python} // {right.python})"
+        return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
+
+    def _remainder(self, left: Formula, right: Formula) -> Formula:
+        check_whole_division(left, right)
+        c = self._by_sign("modulo", "%", left, right)
+        python = f"({left.python} % {right.python})"
+        bounds = (0, right.high - 1) if right.low > 0 else (right.low + 1, 0)
+        return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
+
+    def _by_sign(self, helper: str, sign: str, left: Formula, right: Formula) -> str:
+        """C rounds towards zero: only of what is not negative is that Python's floor."""
+        if left.low >= 0 and right.low > 0:
+            return f"({left.c} {sign} {right.c})"
+        return f"{self.prefix}_{helper}({left.c}, {right.c})"
+
+    def called(self, name: str, operands: Sequence[Formula]) -> Formula:
+        """What a function makes of numbers."""
+        if name in ("min", "max"):
+            return self._extreme(name, operands)
+        if name == "ceil_div":
+            floor = self._floor_divided(negated(operands[0]), operands[1])
+            return self._ceil_divided(operands[0], operands[1], negated(floor))
+        (operand,) = operands
+        if name == "abs":
+            return self._absolute(operand)
+        if name in ("ceil", "floor"):
+            return self._rounded(name, operand)
+        if name == "sqrt":
+            if operand.low < 0:
+                raise Refused("the operand of sqrt may be negative")
+            bounds = (math.sqrt(operand.low), math.sqrt(operand.high))
+            python = f"math.sqrt({operand.python})"
+            return bounded(Type.REAL, f"sqrt({real(operand)})", python, bounds)
+        raise Refused(f"{name} of a feature differs between mathematical libraries")
+
+    def _ceil_divided(self, left: Formula, right: Formula, made: Formula) -> Formula:
+        """Readable where nothing is negative: no minus signs."""
+        if left.low < 0 or right.low <= 0 or left.high + right.high > INT64_MAX:
+            return made
+        c = f"(({left.c} + {right.c} - 1) / {right.c})"
+        return bounded(Type.WHOLE, c, made.python, (made.low, made.high), made.is_float)
+
+    def _extreme(self, name: str, operands: Sequence[Formula]) -> Formula:
+        pick = min if name == "min" else max
+        bounds = (pick(o.low for o in operands), pick(o.high for o in operands))
+        python = f"{name}({', '.join(o.python for o in operands)})"
+        is_whole = all(o.type is Type.WHOLE for o in operands)
+        kind = "whole" if is_whole else "real"
+        c = operands[0].c if is_whole else real(operands[0])
+        for operand in operands[1:]:
+            text = operand.c if is_whole else real(operand)
+            c = f"{self.prefix}_{name}_{kind}({c}, {text})"
+        is_float = any(o.is_float for o in operands)
+        return bounded(Type.WHOLE if is_whole else Type.REAL, c, python, bounds, is_float)
+
+    def _absolute(self, operand: Formula) -> Formula:
+        ends = (abs(operand.low), abs(operand.high))
+        low = 0 if operand.low <= 0 <= operand.high else min(ends)
+        kind = "whole" if operand.type is Type.WHOLE else "real"
+        c = f"{self.prefix}_abs_{kind}({operand.c})"
+        python = f"abs({operand.python})"
+        return bounded(operand.type, c, python, (low, max(ends)), operand.is_float)
+
+    def _rounded(self, name: str, operand: Formula) -> Formula:
+        if operand.type is Type.WHOLE:
+            return operand
+        apply = math.ceil if name == "ceil" else math.floor
+        c, python = f"{self.prefix}_{name}({operand.c})", f"math.{name}({operand.python})"
+        bounds = (apply(operand.low), apply(operand.high))
+        return bounded(Type.WHOLE, c, python, bounds, is_float=True)

@@ -1,0 +1,282 @@
+"""A dispatcher -> the text of a header for C99 and C++11 that needs nothing but a compiler."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from harness.core.records import Value, shown
+from harness.dispatch import c_tables
+from harness.dispatch.dispatcher import Dispatcher, ends, used_columns
+from harness.dispatch.features import Feature
+from harness.dispatch.formulas import Type
+from harness.dispatch.program import (
+    Column,
+    EnsembleChoice,
+    ForestChoice,
+    Kind,
+    Node,
+    Split,
+    TreeChoice,
+)
+from harness.dispatch.rendering import MAX_NESTED, column_names, counted, nested, rendered, told
+from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
+
+_INT32 = range(-(2**31) + 1, 2**31)
+
+_HELPERS = {
+    "floor_div": "int64_t {0}_floor_div(int64_t a, int64_t b) {{\n"
+    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n}}",
+    "modulo": "int64_t {0}_modulo(int64_t a, int64_t b) {{\n"
+    "    const int64_t rest = a % b;\n"
+    "    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;\n}}",
+    "floor": "int64_t {0}_floor(double a) {{ return (int64_t)a - ((double)(int64_t)a > a); }}",
+    "ceil": "int64_t {0}_ceil(double a) {{ return (int64_t)a + ((double)(int64_t)a < a); }}",
+    "min_whole": "int64_t {0}_min_whole(int64_t a, int64_t b) {{ return b < a ? b : a; }}",
+    "max_whole": "int64_t {0}_max_whole(int64_t a, int64_t b) {{ return b > a ? b : a; }}",
+    "abs_whole": "int64_t {0}_abs_whole(int64_t a) {{ return a < 0 ? -a : a; }}",
+    "min_real": "double {0}_min_real(double a, double b) {{ return b < a ? b : a; }}",
+    "max_real": "double {0}_max_real(double a, double b) {{ return b > a ? b : a; }}",
+    "abs_real": "double {0}_abs_real(double a) {{ return a < 0 ? -a : a; }}",
+    "rounded": "double {0}_rounded(double a) {{ /* keeps a product from being fused with a sum */\n"
+    "    volatile double b = a;\n    return b;\n}}",
+    "size": "int64_t {0}_size(double a) {{ /* 0, which cannot be launched, unless it is whole */\n"
+    "    return a >= 1 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : 0;\n}}",
+}
+"""What conditions and sizes call; only those that they do call are written."""
+
+
+def c_header(dispatcher: Dispatcher) -> str:
+    """The header; `docs/dispatch.md` tells what is in it."""
+    writer = _Writer(dispatcher)
+    program, environment = dispatcher.program, dispatcher.provenance.environment
+    launches = [(place, list(writer.sizes(place))) for place in range(len(dispatcher.sizes))]
+    guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g.c != "1"]
+    exact = [*(c for _, c in guarded), *(line for _, lines in launches for line in lines)]
+    tables, choice = writer.tables_and_choice()
+    return rendered(
+        "header.h.j2",
+        name=dispatcher.name,
+        upper=dispatcher.name.upper(),
+        comment="\n * ".join(wrapped(map(c_comment, told(dispatcher)))).replace(" * \n", " *\n"),
+        needs_sqrt=any("sqrt(" in text for text in exact),
+        words=list(writer.words()),
+        members=list(writer.members()),
+        count=len(program.portfolio),
+        static=program.static,
+        portfolio=list(writer.portfolio()),
+        backend=c_string(environment.backend),
+        device=c_string(environment.device),
+        platform=c_string(environment.platform),
+        kernels=[
+            f"{{{c_string(writer.file(k.name))}, {c_string(shlex.join(k.options))}}}"
+            for k in dispatcher.kernels
+        ],
+        helpers=list(_helpers(dispatcher.name, exact)),
+        signature=writer.signature,
+        parameters=writer.signature,
+        arguments=writer.arguments,
+        voids=[f"(void){f.variable};" for f in dispatcher.features],
+        is_tuned=" && ".join(writer.tuned()) or "1",
+        is_exact=" && ".join(writer.box()) or "1",
+        guarded=guarded,
+        fallback=list(writer.first(dispatcher.fallback)),
+        tables=tables,
+        columns=list(writer.columns()),
+        choice=choice,
+        launches=launches,
+        dimensions=len(dispatcher.sizes[0][0]) if launches else 0,
+    )
+
+
+def _helpers(name: str, texts: Sequence[str]) -> Iterator[str]:
+    for helper, text in _HELPERS.items():
+        if any(f"{name}_{helper}(" in made for made in texts):
+            yield ""
+            yield "static inline " + text.format(name)
+
+
+class _Writer:
+    """The parts of a header that depend on the program."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._used = used_columns(dispatcher.program)
+        self._names = column_names(dispatcher)
+        self.arguments = ", ".join(f.variable for f in dispatcher.features)
+        self.signature = ", ".join(f"{self._type(f)} {f.variable}" for f in dispatcher.features)
+
+    def _type(self, feature: Feature) -> str:
+        if feature.type is Type.WORD:
+            return f"enum {self._dispatcher.name}_{feature.name}"
+        return str(feature.type.value)
+
+    def file(self, name: str) -> str:
+        """Where a kernel's file lies, beside the header."""
+        return f"{self._dispatcher.name}/kernels/{name}"
+
+    def words(self) -> Iterator[str]:
+        """An enumeration for each feature that is a word."""
+        for feature in self._dispatcher.features:
+            if feature.type is Type.WORD:
+                other = f"{self._dispatcher.name.upper()}_{feature.name.upper()}_OTHER"
+                yield f"/* {c_comment(feature.name)}; of all other words OTHER. */"
+                yield f"enum {self._dispatcher.name}_{feature.name} {{"
+                for word in feature.words:
+                    constant = self._dispatcher.c_word(feature, word)
+                    yield f"    {constant}, /* {c_comment(word)} */"
+                yield f"    {other}"
+                yield "};"
+                yield ""
+
+    # -------------------------------------------------------------------------- portfolio
+
+    def members(self) -> Iterator[str]:
+        """The members of the configuration."""
+        for name in self._dispatcher.program.portfolio[0]:
+            kind = _member_type(self._values(name))
+            yield f"{kind}{'' if kind.endswith('*') else ' '}{member(name)}"
+
+    def portfolio(self) -> Iterator[str]:
+        """The configurations, their members in order."""
+        names = list(self._dispatcher.program.portfolio[0])
+        types = {name: _member_type(self._values(name)) for name in names}
+        for place, config in enumerate(self._dispatcher.program.portfolio):
+            values = [_member(config[name], types[name]) for name in names]
+            yield f"{{{', '.join(values)}}}, /* {place}: {c_comment(str(config))} */"
+
+    def _values(self, name: str) -> list[Value]:
+        return [config[name] for config in self._dispatcher.program.portfolio]
+
+    # ---------------------------------------------------------------------------- columns
+
+    def columns(self) -> Iterator[str]:
+        """A variable for each column that is used; or an array of them, for tables."""
+        columns = self._dispatcher.program.columns
+        if not self._is_tabular:
+            # Two columns may be the same one, and have the same name.
+            for name, place in {self._names[place]: place for place in self._used}.items():
+                yield f"const double {name} = {self._column(columns[place])};"
+        elif self._used:
+            yield "const double numbers[] = {"
+            for place in self._used:
+                comment = c_comment(str(columns[place]))
+                yield f"    {self._column(columns[place])}, /* {comment} */"
+            yield "};"
+        else:
+            yield "const double numbers[] = {0.0};"
+
+    def _column(self, column: Column) -> str:
+        features = [self._dispatcher.feature(name) for name in column.features]
+        if column.kind is Kind.EQUALS:
+            return f"{self._equals(features[0], column.word)} ? 1.0 : 0.0"
+        if column.kind is Kind.TWOS:
+            whole = f"(uint64_t){features[0].variable}"
+            return f"(double)({whole} & (0 - {whole}))"
+        reals = [f"(double){f.variable}" for f in features]
+        return (" / " if column.kind is Kind.RATIO else " * ").join(reals)
+
+    def _equals(self, feature: Feature, word: Value) -> str:
+        """Whether a feature has a value, by the rules of Python's ==."""
+        name = feature.variable
+        if feature.type is Type.WORD:
+            known = isinstance(word, str)
+            return f"{name} == {self._dispatcher.c_word(feature, str(word))}" if known else "0"
+        if isinstance(word, (int, float)):
+            if feature.type is Type.REAL:
+                return f"{name} == {c_real(word)}"
+            if word == int(word):
+                return f"{name} == {c_whole(int(word))}"
+        return "0"
+
+    # ----------------------------------------------------------------------------- choice
+
+    @property
+    def _is_tabular(self) -> bool:
+        choice = self._dispatcher.program.choice
+        return not isinstance(choice, TreeChoice) or nested(choice.root) > MAX_NESTED
+
+    def tables_and_choice(self) -> tuple[list[str], list[str]]:
+        """The tables that the choice needs, and the way from the columns to the place."""
+        choice = self._dispatcher.program.choice
+        if isinstance(choice, EnsembleChoice):
+            return c_tables.ensemble(self._dispatcher, choice, self.arguments)
+        if isinstance(choice, ForestChoice):
+            return c_tables.forest(self._dispatcher, choice, self.arguments)
+        if self._is_tabular:
+            return c_tables.deep_tree(self._dispatcher, choice, self.arguments)
+        return [], list(self._tree(choice.root, ""))
+
+    def _tree(self, node: Node, indent: str) -> Iterator[str]:
+        while isinstance(node, Split):
+            yield f"{indent}if ({self._names[node.column]} <= {c_real(node.threshold)}) {{"
+            yield from self._tree(node.low, indent + "    ")
+            yield f"{indent}}}"
+            node = node.high
+        lines = list(self.first(self._dispatcher.orders(node.order)))
+        comment = f" /* {counted(node.rows)} */" if node.rows else ""
+        yield from (indent + line for line in lines[:-1])
+        yield f"{indent}{lines[-1]}{comment}"
+
+    def first(self, order: Sequence[int]) -> Iterator[str]:
+        """The lines that return the first of an order that applies."""
+        always = order and self._dispatcher.guards[order[0]].c == "1"
+        if always or not order:
+            yield f"return {order[0] if order else -1};"
+            return
+        name = self._dispatcher.name
+        yield f"static const int order[] = {{{', '.join(map(str, order))}}};"
+        yield f"return {name}_first(order, {len(order)}, {self.arguments});"
+
+    # ------------------------------------------------------------------ ranges and launches
+
+    def tuned(self) -> Iterator[str]:
+        """The conditions of the tuned range."""
+        for tuned in self._dispatcher.program.tuned:
+            feature = self._dispatcher.feature(tuned.feature)
+            if tuned.words:
+                yield f"({' || '.join(self._equals(feature, word) for word in tuned.words)})"
+            else:
+                yield from _within(feature, *ends(tuned, feature))
+
+    def box(self) -> Iterator[str]:
+        """The conditions under which guards and launch sizes are exact."""
+        for name, (low, high) in self._dispatcher.box.items():
+            yield from _within(self._dispatcher.feature(name), low, high)
+
+    def sizes(self, place: int) -> Iterator[str]:
+        """The sizes of a candidate: those of the group, then those of the grid."""
+        group, grid = self._dispatcher.sizes[place]
+        for number, size in enumerate((*group, *grid)):
+            is_whole = size.type is Type.WHOLE
+            text = bare(size.c) if is_whole else f"{self._dispatcher.name}_size({bare(size.c)})"
+            yield f"sizes[{number}] = {text};"
+
+
+def _within(feature: Feature, low: float, high: float) -> Iterator[str]:
+    literal = c_real if feature.type is Type.REAL else lambda bound: c_whole(int(bound))
+    yield f"{feature.variable} >= {literal(low)}"
+    yield f"{feature.variable} <= {literal(high)}"
+
+
+def _member_type(values: Sequence[Value]) -> str:
+    """Numbers where all are; else texts."""
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return "bool"
+    if kinds == {int}:
+        wide = any(value not in _INT32 for value in values)
+        return "int64_t" if wide else "int"
+    return "double" if kinds <= {int, float} else "const char *"
+
+
+def _member(value: Value, kind: str) -> str:
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind in ("int", "int64_t"):
+        assert isinstance(value, int)
+        return c_whole(value)
+    if kind == "double":
+        assert isinstance(value, (int, float))
+        return c_real(value)
+    return "NULL" if value is None else c_string(shown(value))

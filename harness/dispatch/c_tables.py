@@ -1,0 +1,248 @@
+"""Ensembles, forests, and trees too deep for nested conditions, as tables of a C header."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from harness.dispatch.dispatcher import Dispatcher, roots, used_columns
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
+from harness.dispatch.rendering import in_lines
+from harness.dispatch.spelling import c_real
+from harness.dispatch.tables import Flat, Ranked, flat, ranked, renumbered
+
+_ABREAST = 8  # trees that are walked in step: as many places as a processor has registers for
+
+
+def deep_tree(
+    dispatcher: Dispatcher, choice: TreeChoice, arguments: str
+) -> tuple[list[str], list[str]]:
+    """Tables of one tree, whose leaves name a row of candidates; and how they are used."""
+    name = dispatcher.name
+    orders: dict[tuple[int, ...], int] = {}
+    root = renumbered(choice.root, _places(dispatcher))
+    table = flat([root], lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)))
+    lines = _walk(name, table)
+    row = f"const int row = {name}_nodes[{name}_leaf(0, numbers)].high;"
+    if not dispatcher.is_guarded:
+        lines += _array("int", f"{name}_places", [str(order[0]) for order in orders])
+        return lines, [row, f"return {name}_places[row];"]
+    most = max(1, *map(len, orders))
+    lines += [
+        "",
+        f"static const struct {{ int count, order[{most}]; }} {name}_orders[] = {{",
+        *(f"    {{{len(o)}, {{{', '.join(map(str, o or (-1,)))}}}}}," for o in orders),
+        "};",
+    ]
+    told = f"{name}_orders[row].order, {name}_orders[row].count"
+    return lines, [row, f"return {name}_first({told}, {arguments});"]
+
+
+def ensemble(
+    dispatcher: Dispatcher, choice: EnsembleChoice, arguments: str
+) -> tuple[list[str], list[str]]:
+    """Tables of all candidates' trees, and how the least cost among those that apply is found."""
+    name, upper = dispatcher.name, dispatcher.name.upper()
+    found = _ranked(dispatcher)
+    ends = [0, *itertools.accumulate(len(own) for own in choice.trees)]
+    values = (c_real(leaf.value) if leaf else "0.0" for leaf in found.leaves)
+    return [
+        *_walk_abreast(name, upper, found),
+        "",
+        "/* What the trees of each configuration are added to, where they begin, and their end; of",
+        " * each node that is a leaf its value. */",
+        *_array("double", f"{name}_offsets", map(c_real, choice.offsets)),
+        *_array("int", f"{name}_trees", map(str, ends)),
+        *_array("double", f"{name}_values", values),
+        *_opening(name, upper),
+        f"    for (int place = 0; place < {upper}_COUNT; place++) {{",
+        f"        double cost = {name}_offsets[place];",
+        f"        for (int tree = {name}_trees[place]; tree < {name}_trees[place + 1]; tree++)",
+        f"            cost += {name}_values[leaves[tree]];",
+        "        costs[place] = cost;",
+        "    }",
+        "}",
+    ], _least(dispatcher, arguments)
+
+
+def forest(
+    dispatcher: Dispatcher, choice: ForestChoice, arguments: str
+) -> tuple[list[str], list[str]]:
+    """Tables of trees that all candidates share, and how the least cost is found."""
+    name, upper = dispatcher.name, dispatcher.name.upper()
+    found = _ranked(dispatcher)
+    rows = list(itertools.accumulate((leaf is not None for leaf in found.leaves), initial=0))
+    costs = (map(c_real, leaf.costs) for leaf in found.leaves if leaf)
+    return [
+        *_walk_abreast(name, upper, found),
+        "",
+        "/* Of each node that is a leaf its row of what it adds to the costs. */",
+        *_array(_unsigned(rows[-1]), f"{name}_leaf_rows", map(str, rows[:-1])),
+        *_rows("double", f"{name}_leaf_costs[][{upper}_COUNT]", costs),
+        *_opening(name, upper),
+        f"    for (int place = 0; place < {upper}_COUNT; place++) costs[place] = 0.0;",
+        f"    for (int tree = 0; tree < {len(choice.trees)}; tree++) {{",
+        f"        const double *more = {name}_leaf_costs[{name}_leaf_rows[leaves[tree]]];",
+        f"        for (int place = 0; place < {upper}_COUNT; place++) costs[place] += more[place];",
+        "    }",
+        "}",
+    ], _least(dispatcher, arguments)
+
+
+def _least(dispatcher: Dispatcher, arguments: str) -> list[str]:
+    name, upper = dispatcher.name, dispatcher.name.upper()
+    skip = [f"    if (!{name}_applies(place, {arguments})) continue;"] * dispatcher.is_guarded
+    return [
+        f"double costs[{upper}_COUNT];",
+        "int best = -1;",
+        f"{name}_costs(numbers, costs);",
+        f"for (int place = 0; place < {upper}_COUNT; place++) {{",
+        *skip,
+        "    if (best < 0 || costs[place] < costs[best]) best = place;",
+        "}",
+        "return best;",
+    ]
+
+
+def _places(dispatcher: Dispatcher) -> dict[int, int]:
+    return {column: place for place, column in enumerate(used_columns(dispatcher.program))}
+
+
+# ------------------------------------------------------------------------------ one deep tree
+
+
+def _walk(name: str, table: Flat) -> list[str]:
+    nodes = [
+        f"{{{c_real(number)}, {column}, {high}}}"
+        for column, number, high in zip(table.column, table.number, table.high, strict=True)
+    ]
+    return [
+        "",
+        "/* The low side of a split is the next node; a leaf has the column -1. */",
+        f"static const struct {{ double number; int column, high; }} {name}_nodes[] = {{",
+        *(f"    {line}" for line in in_lines(nodes)),
+        "};",
+        "",
+        f"static inline int {name}_leaf(int node, const double *numbers) {{",
+        f"    while ({name}_nodes[node].column >= 0)",
+        f"        node = numbers[{name}_nodes[node].column] <= {name}_nodes[node].number",
+        f"                   ? node + 1 : {name}_nodes[node].high;",
+        "    return node;",
+        "}",
+    ]
+
+
+# ------------------------------------------------------------------------------ many trees
+
+
+def _ranked(dispatcher: Dispatcher) -> Ranked:
+    """All trees over the columns that are used; where none is, over the one number that stands in
+    for them."""
+    places = _places(dispatcher)
+    trees = [renumbered(tree, places) for tree in roots(dispatcher.program)]
+    return ranked(trees, max(len(places), 1))
+
+
+def _walk_abreast(name: str, upper: str, found: Ranked) -> list[str]:
+    """Tables of trees, and the leaf of each that an input reaches."""
+    rank_type = _unsigned(max(1, *map(len, found.thresholds)))
+    return [*_ranked_tables(name, upper, found, rank_type), *_walk_code(name, upper, rank_type)]
+
+
+def _ranked_tables(name: str, upper: str, found: Ranked, rank_type: str) -> list[str]:
+    thresholds = [own or (0.0,) for own in found.thresholds]
+    starts = [0, *itertools.accumulate(map(len, thresholds))]
+    missing = -len(found.roots) % _ABREAST
+    deepest = [max(part) for part in _parts(found.depths)]
+    members = (
+        f"{_unsigned(len(thresholds) - 1)} column; {rank_type} rank; "
+        f"{_unsigned(max(step for _, _, step in found.nodes))} step;"
+    )
+    nodes = (f"{{{column}, {rank}, {step}}}" for column, rank, step in found.nodes)
+    return [
+        "",
+        "/* Trees over ranks: how many thresholds of its column, which ascend, a number exceeds.",
+        " * A split's low side is `step` nodes on, its high side is next to that. A leaf, whose",
+        " * rank none exceeds, is followed by itself, so that trees of unlike depths go in step,",
+        " * and none waits for another (Asadi, Lin, de Vries, IEEE TKDE 2014). */",
+        f"enum {{ {upper}_COLUMNS = {len(thresholds)}, {upper}_TREES = {len(found.roots)} }};",
+        *_array("double", f"{name}_thresholds", (c_real(n) for own in thresholds for n in own)),
+        *_array("int", f"{name}_starts", map(str, starts)),
+        *_array(f"struct {{ {members} }}", f"{name}_nodes", nodes),
+        *_array("int", f"{name}_roots", map(str, (*found.roots, *[0] * missing))),
+        "",
+        f"/* The depth of the deepest of each {_ABREAST} trees. */",
+        *_array("int", f"{name}_depths", map(str, deepest)),
+    ]
+
+
+def _walk_code(name: str, upper: str, rank_type: str) -> list[str]:
+    at = [f"at_{tree}" for tree in range(_ABREAST)]
+    return [
+        "",
+        f"static inline int {name}_rank(const double *first, int count, double number) {{",
+        "    const double *threshold = first;",
+        "    while (count > 1) {",
+        "        const int half = count / 2;",
+        "        threshold += half * !(number <= threshold[half - 1]);",
+        "        count -= half;",
+        "    }",
+        "    return (int)(threshold - first) + !(number <= *threshold);",
+        "}",
+        "",
+        f"static inline int {name}_next(const {rank_type} *ranks, int node) {{",
+        f"    const int is_high = ranks[{name}_nodes[node].column] > {name}_nodes[node].rank;",
+        f"    return node + {name}_nodes[node].step + is_high;",
+        "}",
+        "",
+        f"/* The leaf of each tree, with place for a multiple of {_ABREAST}. */",
+        f"static inline void {name}_walk(const double *numbers, int *leaves) {{",
+        f"    {rank_type} ranks[{upper}_COLUMNS];",
+        f"    for (int column = 0; column < {upper}_COLUMNS; column++) {{",
+        f"        const int start = {name}_starts[column];",
+        f"        const int count = {name}_starts[column + 1] - start;",
+        f"        const double *first = {name}_thresholds + start;",
+        f"        ranks[column] = ({rank_type}){name}_rank(first, count, numbers[column]);",
+        "    }",
+        f"    for (int tree = 0; tree < {upper}_TREES; tree += {_ABREAST}) {{",
+        *(f"        int {a} = {name}_roots[tree + {place}];" for place, a in enumerate(at)),
+        f"        for (int depth = {name}_depths[tree / {_ABREAST}]; depth > 0; depth--) {{",
+        *(f"            {a} = {name}_next(ranks, {a});" for a in at),
+        "        }",
+        *(f"        leaves[tree + {place}] = {a};" for place, a in enumerate(at)),
+        "    }",
+        "}",
+    ]
+
+
+def _parts(depths: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(depths), _ABREAST):
+        yield depths[first : first + _ABREAST]
+
+
+def _unsigned(most: int) -> str:
+    """The smallest type: the smaller the tables are, the more of them stays in the caches."""
+    return next(f"uint{bits}_t" for bits in (8, 16, 32) if most < 2**bits)
+
+
+def _opening(name: str, upper: str) -> list[str]:
+    return [
+        "",
+        "/* The expected cost of each configuration. */",
+        f"static inline void {name}_costs(const double *numbers, double costs[{upper}_COUNT]) {{",
+        f"    int leaves[({upper}_TREES + {_ABREAST - 1}) / {_ABREAST} * {_ABREAST}];",
+        f"    {name}_walk(numbers, leaves);",
+    ]
+
+
+# ------------------------------------------------------------------------------ arrays
+
+
+def _rows(kind: str, name: str, rows: Iterable[Iterable[str]]) -> list[str]:
+    lines = [f"    {{{', '.join(row)}}}," for row in rows]
+    return [f"static const {kind} {name} = {{", *lines, "};"] if lines else []
+
+
+def _array(kind: str, name: str, items: Iterable[str]) -> list[str]:
+    lines = [f"    {line}" for line in in_lines(list(items))]
+    return [f"static const {kind} {name}[] = {{", *lines, "};"]

@@ -1,0 +1,120 @@
+"""Boosted trees of each candidate's log time beside the others', or a forest where inputs are few:
+the least expected is chosen.
+
+They predict better than one tree, and cost some microseconds and some hundred kilobytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from harness.dispatch.forest import fit_forest
+from harness.dispatch.learnt import Learnt, make_learnt
+from harness.dispatch.matrix import Array, Matrix
+from harness.dispatch.program import Choice, EnsembleChoice, Leaf, Node, Split, TreeChoice
+from harness.dispatch.training_set import Lesson, centred, telling_columns
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+_MOST_COLUMNS = 64
+TREES = 200  # of all candidates together: what is chosen from in 5 us
+_MOST_TREES = 40  # of a candidate: few large trees predict as well as many small ones, and are
+_LEAST_RATE = 0.25  # walked sooner
+_UNLEARNT = 0.01  # at most, by so few trees: the fewer, the more each must learn
+LEAVES = 256
+DEPTH = 10  # all trees are walked as far as the deepest
+_LEAST_IN_LEAF = 20
+_SHARE = 0.3  # of the columns, among which a split is looked for: sooner fitted, and no worse
+_FEW = 10 * _LEAST_IN_LEAF  # inputs; below, leaves are smaller
+_VERY_FEW = 100  # inputs; below, a forest does better
+
+
+@dataclass(frozen=True)
+class EnsembleChooser:
+    """Learns a dispatcher of many trees."""
+
+    name: str = "ensemble"
+
+    def fit(self, matrix: Matrix, seed: int) -> Learnt:
+        """The trees for all inputs of a matrix."""
+        columns, values = telling_columns(matrix, _MOST_COLUMNS, seed)
+        lesson = Lesson(matrix, values)
+        members, choice = fit_ensemble(lesson, seed)
+        return make_learnt(lesson, columns, members, choice)
+
+
+def fit_ensemble(lesson: Lesson, seed: int) -> tuple[tuple[int, ...], Choice]:
+    """A forest of all candidates where inputs are few, else boosted trees of each member of a
+    portfolio; and the places of the candidates that it tells apart."""
+    known, members = lesson.known, lesson.members(len(lesson.portfolio))
+    if not lesson.values.shape[1]:  # all inputs look alike: there is nothing to choose by
+        leaf = Leaf(order=tuple(range(len(members))), rows=len(lesson.values))
+        return members, TreeChoice(leaf)
+    if len(lesson.values) < _VERY_FEW and len(known) > 1:
+        return known, fit_forest(lesson, known, seed)
+    return members, fit_boosted(lesson.values, centred(lesson.logs[:, members]), seed)
+
+
+def fit_boosted(values: Array, logs: Array, seed: int) -> EnsembleChoice:
+    """Boosted trees for each member of a portfolio.
+
+    `values` has the shape (inputs, columns), `logs` (inputs, members): what is learnt, NaN where
+    a member does not apply; there it learns nothing.
+    """
+    models = fit_models(values, logs, seed)
+    return EnsembleChoice(tuple(map(offset, models)), tuple(map(as_trees, models)))
+
+
+def fit_models(values: Array, logs: Array, seed: int) -> list[HistGradientBoostingRegressor]:
+    """scikit-learn's models, as `fit_boosted` has them."""
+    trees = max(1, min(_MOST_TREES, TREES // logs.shape[1]))
+    known = ~np.isnan(logs)
+    # Threads within a model wait for each other in loops: on a busy machine they take far longer.
+    with threadpool_limits(1, user_api="openmp"):
+        return [
+            _fitted(values[rows], member[rows], trees, seed)
+            for rows, member in zip(known.T, logs.T, strict=True)
+        ]
+
+
+def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBoostingRegressor:
+    from sklearn.ensemble import HistGradientBoostingRegressor  # here: it loads slowly
+
+    model = HistGradientBoostingRegressor(
+        max_iter=trees,
+        learning_rate=max(_LEAST_RATE, 1 - _UNLEARNT ** (1 / trees)),
+        max_leaf_nodes=LEAVES,
+        max_depth=DEPTH,
+        min_samples_leaf=_LEAST_IN_LEAF if len(logs) >= _FEW else max(2, len(logs) // 10),
+        max_features=_SHARE,
+        early_stopping=False,
+        random_state=seed,
+    )
+    return model.fit(values, logs)
+
+
+def offset(model: HistGradientBoostingRegressor) -> float:
+    """What a fitted model predicts before its first tree."""
+    return float(model._baseline_prediction.item())
+
+
+def as_trees(model: HistGradientBoostingRegressor) -> tuple[Node, ...]:
+    """The trees of a fitted model; scikit-learn has no public way to read them."""
+    return tuple(_node(predictor.nodes, 0) for (predictor,) in model._predictors)
+
+
+def _node(nodes: Any, place: int) -> Node:
+    node = nodes[place]
+    if node["is_leaf"]:
+        return Leaf(value=float(node["value"]), rows=int(node["count"]))
+    return Split(
+        int(node["feature_idx"]),
+        float(node["num_threshold"]),
+        _node(nodes, int(node["left"])),
+        _node(nodes, int(node["right"])),
+    )

@@ -1,0 +1,62 @@
+"""What the features of a dispatcher are to code: whole numbers, real ones, or words."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.constraints.expression import Expression
+from harness.core.errors import UsageError
+from harness.core.records import Value
+from harness.dispatch.formulas import Type
+from harness.dispatch.program import Kind, Program
+from harness.dispatch.spelling import variable
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature as code takes it: a whole number, a real one, or one of these words."""
+
+    name: str
+    type: Type
+    words: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """Its name in code."""
+        return variable(self.name)
+
+
+def features_of(
+    program: Program, names: Sequence[str], inputs: Sequence[Mapping[str, Value]]
+) -> tuple[Feature, ...]:
+    """What each feature is, by the values that the inputs have; raises UsageError for one that
+    is sometimes a number and sometimes a word."""
+    return tuple(_feature(program, name, [given[name] for given in inputs]) for name in names)
+
+
+def _feature(program: Program, name: str, values: Sequence[Value]) -> Feature:
+    texts = [isinstance(value, str) for value in values]
+    if any(texts):
+        if not all(texts):
+            raise UsageError(
+                f"the feature {name} is a number for some inputs and a word for others; "
+                "give all of its values one kind"
+            )
+        return Feature(name, Type.WORD, tuple(_words(program, name)))
+    is_whole = all(isinstance(value, int) for value in values)
+    return Feature(name, Type.WHOLE if is_whole else Type.REAL)
+
+
+def _words(program: Program, name: str) -> list[str]:
+    """All that code compares a word with, each once: first what was tuned."""
+    tuned = [word for t in program.tuned if t.feature == name for word in t.words]
+    split = [c.word for c in program.columns if c.kind is Kind.EQUALS and c.features[0] == name]
+    guards = [text for guards in program.guards for text in guards]
+    trees = [node for text in guards for node in ast.walk(Expression(text).tree)]
+    guarded = [node.value for node in trees if isinstance(node, ast.Constant)]
+    chosen = [value for config in program.portfolio for value in config.values() if trees]
+    found = itertools.chain(tuned, split, guarded, chosen)
+    return list(dict.fromkeys(word for word in found if isinstance(word, str)))

@@ -1,0 +1,177 @@
+"""Numbers and conditions of generated code: their texts in C and Python, and their bounds.
+
+A number is refused where its bounds do not prove that a 64-bit integer or a double of C holds the
+very value that Python computes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from harness.core.records import Value
+from harness.dispatch.spelling import INT64_MAX, c_real, c_whole
+
+MAX_EXACT = 2**53
+"""Up to here every integer is a double as well."""
+
+_MOST_REAL = 1e300
+
+Bounds = tuple[float, float]
+"""The least and the greatest value, integers of a whole number."""
+
+
+class Type(Enum):
+    """What a generated expression is in C."""
+
+    WHOLE = "int64_t"
+    REAL = "double"
+    TRUTH = "int"
+    WORD = "enum"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A feature as generated code has it: its variable, and its words with their C constants."""
+
+    variable: str
+    type: Type
+    words: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """An expression in both languages, with the bounds of its value.
+
+    `is_float` says that Python may hold a whole number as a float, which is the same up to 2**53.
+    """
+
+    type: Type
+    c: str
+    python: str
+    low: float = 0
+    high: float = 1
+    is_float: bool = False
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a condition that holds always, or never."""
+        return self.type is Type.TRUTH and self.c in ("0", "1")
+
+
+TRUE = Formula(Type.TRUTH, "1", "True", 1, 1)
+FALSE = Formula(Type.TRUTH, "0", "False", 0, 0)
+
+
+class Refused(Exception):
+    """Why an expression cannot be translated."""
+
+
+def conjunction(parts: Sequence[Formula]) -> Formula:
+    """Whether all conditions hold; TRUE where there are none."""
+    if FALSE in parts:
+        return FALSE
+    return _of_several([part for part in parts if part != TRUE], "&&", "and", TRUE)
+
+
+def disjunction(parts: Sequence[Formula]) -> Formula:
+    if TRUE in parts:
+        return TRUE
+    return _of_several([part for part in parts if part != FALSE], "||", "or", FALSE)
+
+
+def _of_several(parts: Sequence[Formula], c_sign: str, word: str, none: Formula) -> Formula:
+    if len(parts) < 2:
+        return parts[0] if parts else none
+    c = f" {c_sign} ".join(part.c for part in parts)
+    python = f" {word} ".join(part.python for part in parts)
+    return truth(f"({c})", f"({python})")
+
+
+def truth(c: str, python: str) -> Formula:
+    return {"!1": FALSE, "!0": TRUE}.get(c) or Formula(Type.TRUTH, c, python)
+
+
+def is_number(made: Formula | str | None) -> bool:
+    return isinstance(made, Formula) and made.type is not Type.WORD
+
+
+def constant(value: Value) -> Formula | str | None:
+    """A literal; a float that is whole is written as an integer, since it computes alike."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return TRUE if value else FALSE
+    if isinstance(value, int):
+        return whole_constant(value, is_float=False)
+    if not math.isfinite(value):
+        raise Refused(f"a constant in it is {value}")
+    if value == int(value) and abs(value) <= MAX_EXACT:
+        return whole_constant(int(value), is_float=True)
+    return bounded(Type.REAL, c_real(value), _python_literal(value), (value, value))
+
+
+def whole_constant(value: int, is_float: bool) -> Formula:
+    if abs(value) > INT64_MAX:
+        raise Refused(f"{value} does not fit 64 bits")
+    text = _python_literal(value)
+    return bounded(Type.WHOLE, c_whole(value), text, (value, value), is_float)
+
+
+def _python_literal(value: float) -> str:
+    return f"({value!r})" if value < 0 else repr(value)
+
+
+def bounded(type_: Type, c: str, python: str, bounds: Bounds, is_float: bool = False) -> Formula:
+    """A number, refused where its bounds do not prove that both languages hold it alike."""
+    low, high = bounds
+    if type_ is Type.WHOLE:
+        most = MAX_EXACT if is_float else INT64_MAX
+        if low < -most or high > most:
+            raise Refused(f"{python} may reach {max(-low, high):.3g}, beyond {most}")
+    elif not (low >= -_MOST_REAL and high <= _MOST_REAL):
+        raise Refused(f"{python} may reach {max(-low, high):.3g}")
+    return Formula(type_, c, python, low, high, is_float)
+
+
+def real(made: Formula) -> str:
+    """As a double in C."""
+    if made.type is Type.REAL:
+        return made.c
+    if made.low < -MAX_EXACT or made.high > MAX_EXACT:
+        raise Refused(f"{made.python} may pass 2**53, and is calculated with as a double")
+    return c_real(made.low) if made.low == made.high else f"(double){made.c}"
+
+
+def negated(operand: Formula) -> Formula:
+    bounds = (-operand.high, -operand.low)
+    texts = f"(-{operand.c})", f"(-{operand.python})"
+    return bounded(operand.type, *texts, bounds, operand.is_float)
+
+
+def divided(left: Formula, right: Formula) -> Formula:
+    _check_not_zero(right)
+    bounds = corners(lambda a, b: a / b, left, right)
+    c = f"({real(left)} / {real(right)})"
+    return bounded(Type.REAL, c, f"({left.python} / {right.python})", bounds)
+
+
+def check_whole_division(left: Formula, right: Formula) -> None:
+    if left.type is not Type.WHOLE or right.type is not Type.WHOLE:
+        raise Refused("// and % and ceil_div are exact of whole numbers")
+    _check_not_zero(right)
+
+
+def _check_not_zero(divisor: Formula) -> None:
+    if divisor.low <= 0 <= divisor.high:
+        raise Refused(f"it may divide by zero, since {divisor.python} may be 0")
+
+
+def corners(apply: Callable[[float, float], float], left: Formula, right: Formula) -> Bounds:
+    """The bounds of what rises or falls in either operand: those of its corners."""
+    ends = itertools.product((left.low, left.high), (right.low, right.high))
+    values = [apply(a, b) for a, b in ends]
+    return min(values), max(values)

@@ -1,0 +1,156 @@
+"""Regression trees over many outputs: one grown best split first, with all its smaller selves, or
+a forest.
+
+scikit-learn numbers the nodes of a tree with `max_leaf_nodes` in the order in which they were
+split, so that the first 2 n - 1 nodes are the tree of n leaves: one tree tells of every size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.dispatch.matrix import Array, Places
+
+_TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
+_NOWHERE = np.iinfo(np.intp).max
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A tree's nodes as arrays, shape (nodes,); `low` is -1 at a leaf. Inputs of which the column
+    is at most the threshold go to `low`, all others to `high`; children have higher places."""
+
+    low: Places
+    high: Places
+    column: Places
+    threshold: Array
+
+    def paths(self, values: Array) -> Places:
+        """The nodes that each input passes, shape (inputs, depth); rows are filled up with a
+        number above that of any node."""
+        nodes = np.zeros(len(values), dtype=np.intp)
+        rows = np.arange(len(values))
+        levels = [nodes]
+        while len(rows):
+            inner = self.low[nodes[rows]] >= 0
+            rows = rows[inner]
+            at = nodes[rows]
+            is_low = values[rows, self.column[at]] <= self.threshold[at]
+            nodes = np.full(len(values), _NOWHERE)
+            nodes[rows] = np.where(is_low, self.low[at], self.high[at])
+            levels.append(nodes)
+        paths: Places = np.stack(levels, axis=1)
+        return paths
+
+
+def reached_at(paths: Places, leaves: int) -> Places:
+    """The node that each input reaches in the tree of so many leaves, shape (inputs,)."""
+    last = (paths < 2 * leaves - 1).sum(axis=1) - 1
+    reached: Places = paths[np.arange(len(paths)), last]
+    return reached
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The distinct values of each column, in order, and the place of each input's value among
+    them, shape (inputs, columns). Trees are grown on places, so that thresholds are exact:
+    scikit-learn would round values to single precision."""
+
+    levels: tuple[Array, ...]
+    places: npt.NDArray[np.float32]
+
+
+def ranked(values: Array) -> Ranks:
+    """The ranks of finite values, shape (inputs, columns)."""
+    places = np.empty(values.shape, dtype=np.float32)
+    levels = []
+    for place, column in enumerate(values.T):
+        level = np.unique(column)
+        places[:, place] = np.searchsorted(level, column)
+        levels.append(level)
+    return Ranks(tuple(levels), places)
+
+
+def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Grown:
+    """The tree of the least squared error over all outputs, with at most so many leaves of at
+    least so many inputs; `targets` has the shape (inputs, outputs), all finite."""
+    from sklearn.tree import DecisionTreeRegressor  # here: it loads slowly
+
+    model = DecisionTreeRegressor(
+        max_leaf_nodes=max(2, leaves),
+        min_samples_leaf=least,
+        min_impurity_decrease=_TINY,
+        random_state=seed,
+    )
+    return _grown(model.fit(ranks.places, targets).tree_, ranks)
+
+
+def grow_forest(
+    ranks: Ranks, targets: Array, count: int, least: int, share: float, seed: int
+) -> list[tuple[Grown, Array]]:
+    """So many trees, each grown on inputs that are drawn with replacement, with leaves of at least
+    so many; a split is the best on a share of the columns, drawn anew each time. With each tree the
+    mean targets of its nodes, shape (nodes, outputs).
+
+    `targets` has the shape (inputs, outputs), all finite, with two outputs or more.
+    """
+    from sklearn.ensemble import RandomForestRegressor  # here: it loads slowly
+
+    model = RandomForestRegressor(
+        count, min_samples_leaf=least, max_features=share, random_state=seed
+    )
+    trees = [one.tree_ for one in model.fit(ranks.places, targets).estimators_]
+    return [(_grown(tree, ranks), tree.value[:, :, 0]) for tree in trees]
+
+
+def _grown(tree: Any, ranks: Ranks) -> Grown:
+    """scikit-learn's tree over ranks as one over values."""
+    threshold = np.zeros(tree.node_count)
+    for node in np.flatnonzero(tree.children_left >= 0):
+        level = ranks.levels[tree.feature[node]]
+        place = math.floor(tree.threshold[node])
+        threshold[node] = between(float(level[place]), float(level[place + 1]))
+    return Grown(
+        tree.children_left.astype(np.intp),
+        tree.children_right.astype(np.intp),
+        tree.feature.astype(np.intp),
+        threshold,
+    )
+
+
+def between(low: float, high: float) -> float:
+    """A threshold with `low` at or below it and `high` above: halfway by their ratio where both
+    are positive, as sizes are."""
+    middle = math.sqrt(low) * math.sqrt(high) if low > 0 else low + (high - low) / 2
+    return middle if low <= middle < high else low
+
+
+def sums_by_node(grown: Grown, paths: Places, rows: Array) -> Array:
+    """For each node the sum over the inputs that pass it, shape (nodes, outputs); `rows` has the
+    shape (inputs, outputs)."""
+    inputs, levels = np.nonzero(paths != _NOWHERE)
+    nodes = paths[inputs, levels]
+    sums = [
+        np.bincount(nodes, weights=column[inputs], minlength=len(grown.low)) for column in rows.T
+    ]
+    return np.stack(sums, axis=1)
+
+
+def passing(grown: Grown, paths: Places) -> Places:
+    """How many inputs pass each node, shape (nodes,)."""
+    counts: Places = np.bincount(paths[paths != _NOWHERE], minlength=len(grown.low))
+    return counts
+
+
+def parents(grown: Grown) -> Places:
+    """The parent of each node, shape (nodes,); -1 of the root."""
+    parent = np.full(len(grown.low), -1, dtype=np.intp)
+    inner = np.flatnonzero(grown.low >= 0)
+    parent[grown.low[inner]] = inner
+    parent[grown.high[inner]] = inner
+    return parent

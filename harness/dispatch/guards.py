@@ -1,0 +1,242 @@
+"""Guards and launch sizes as C and Python conditions that mean exactly what the space says.
+
+`harness.constraints.expression` computes with Python's unbounded integers, and with NaN where a
+number has no value. C has 64-bit integers and doubles. An expression is therefore translated for a
+box: the range that each feature lies in. Where the bounds of all that is computed on the way prove
+that nothing overflows, rounds another way or divides by zero, both languages give the same answer;
+where they do not, the translation is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from harness.constraints import expression as language
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError
+from harness.core.records import Value
+from harness.dispatch.arithmetic import Arithmetic
+from harness.dispatch.formulas import (
+    FALSE,
+    TRUE,
+    Bounds,
+    Formula,
+    Named,
+    Refused,
+    Type,
+    bounded,
+    conjunction,
+    constant,
+    disjunction,
+    is_number,
+    negated,
+    real,
+    truth,
+)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What an expression is translated with: constants, and features in a box.
+
+    `prefix` begins the names of the helpers that the C code calls; Python's are called alike,
+    with an underscore instead.
+    """
+
+    constants: Mapping[str, Value]
+    features: Mapping[str, Named]
+    box: Mapping[str, Bounds]
+    prefix: str
+
+    def condition(self, text: str) -> Formula:
+        """The truth of an expression; raises ExpressionError where it cannot be exact."""
+        return self._translated(text, lambda walk, node: walk.truth(node))
+
+    def number(self, text: str) -> Formula:
+        """The value of an expression, WHOLE or REAL; raises ExpressionError likewise."""
+        return self._translated(text, lambda walk, node: walk.number(node))
+
+    def _translated(self, text: str, wanted: Callable[[_Walk, ast.expr], Formula]) -> Formula:
+        parsed = Expression(text)
+        unknown = [n for n in parsed.names_in_order if not self._knows(n)]
+        if unknown:
+            known = ", ".join((*self.features, *self.constants))
+            raise ExpressionError(
+                f"`{text}` names {unknown[0]}, which is neither a feature nor a parameter; "
+                f"there are {known}"
+            )
+        try:
+            return wanted(_Walk(self), parsed.tree)
+        except Refused as reason:
+            raise ExpressionError(
+                f"`{text}` cannot be written as code that is surely exact: {reason}"
+            ) from None
+
+    def _knows(self, name: str) -> bool:
+        return name in self.features or name in self.constants
+
+
+class _Walk:
+    """One method for each kind of node of an expression's tree."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._arithmetic = Arithmetic(scope.prefix)
+
+    def number(self, node: ast.expr) -> Formula:
+        """A node's value as a number."""
+        made = self._of(node)
+        if isinstance(made, Formula):
+            if made.type is Type.TRUTH:
+                return Formula(Type.WHOLE, f"(int64_t)({made.c})", made.python, 0, 1)
+            if made.type is not Type.WORD:
+                return made
+        raise Refused("a text can be compared, not calculated with")
+
+    def truth(self, node: ast.expr) -> Formula:
+        """A node's value as a condition."""
+        made = self._of(node)
+        if not isinstance(made, Formula):
+            return TRUE if made else FALSE
+        if made.type is Type.TRUTH:
+            return made
+        if made.type is Type.WORD:
+            raise Refused("a text is no condition")
+        return truth(f"({made.c} != 0)", f"({made.python} != 0)")
+
+    def _of(self, node: ast.expr) -> Formula | str | None:
+        """A formula, or a constant that is a text or absent."""
+        if not self._varies(node):
+            return constant(self._evaluated(node))
+        if isinstance(node, ast.Name):
+            return self._feature(node.id)
+        if isinstance(node, ast.BinOp):
+            return self._binary(node)
+        if isinstance(node, ast.UnaryOp):
+            return self._unary(node)
+        if isinstance(node, ast.BoolOp):
+            return self._joined(node)
+        if isinstance(node, ast.IfExp):
+            return self._chosen(node)
+        if isinstance(node, ast.Compare):
+            return self._compared(node)
+        assert isinstance(node, ast.Call)
+        assert isinstance(node.func, ast.Name)
+        return self._arithmetic.called(node.func.id, [self.number(part) for part in node.args])
+
+    def _varies(self, node: ast.expr) -> bool:
+        names = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+        return any(name in self._scope.features for name in names)
+
+    def _evaluated(self, node: ast.expr) -> Value:
+        try:
+            found: Value = language.evaluate(node, self._scope.constants)
+        except ExpressionError as error:
+            raise Refused(str(error)) from None
+        return found
+
+    def _feature(self, name: str) -> Formula:
+        named = self._scope.features[name]
+        if named.type is Type.WORD:
+            return Formula(Type.WORD, name, named.variable)
+        return bounded(named.type, named.variable, named.variable, self._scope.box[name])
+
+    # ------------------------------------------------------------------------- arithmetic
+
+    def _binary(self, node: ast.BinOp) -> Formula:
+        left = self.number(node.left)
+        if isinstance(node.op, ast.Pow):
+            return self._arithmetic.power(left, self._constant_whole(node.right))
+        return self._arithmetic.binary(type(node.op), left, self.number(node.right))
+
+    def _constant_whole(self, node: ast.expr) -> int:
+        value = None if self._varies(node) else self._evaluated(node)
+        return value if type(value) is int else 0
+
+    def _unary(self, node: ast.UnaryOp) -> Formula:
+        if isinstance(node.op, ast.Not):
+            made = self.truth(node.operand)
+            return truth(f"!{made.c}", f"(not {made.python})")
+        operand = self.number(node.operand)
+        if isinstance(node.op, ast.UAdd):
+            return operand
+        return negated(operand)
+
+    # ------------------------------------------------------------------------- conditions
+
+    def _joined(self, node: ast.BoolOp) -> Formula:
+        parts = [self.truth(part) for part in node.values]
+        is_and = isinstance(node.op, ast.And)
+        return conjunction(parts) if is_and else disjunction(parts)
+
+    def _chosen(self, node: ast.IfExp) -> Formula:
+        test = self.truth(node.test)
+        if test.is_constant:
+            return self.number(node.body if test == TRUE else node.orelse)
+        body, other = self.number(node.body), self.number(node.orelse)
+        bounds = (min(body.low, other.low), max(body.high, other.high))
+        python = f"({body.python} if {test.python} else {other.python})"
+        if body.type is Type.WHOLE and other.type is Type.WHOLE:
+            c = f"(int64_t)({test.c} ? {body.c} : {other.c})"
+            return bounded(Type.WHOLE, c, python, bounds, body.is_float or other.is_float)
+        c = f"({test.c} ? {real(body)} : {real(other)})"
+        return bounded(Type.REAL, c, python, bounds)
+
+    def _compared(self, node: ast.Compare) -> Formula:
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            return self._listed(node)
+        operands = [node.left, *node.comparators]
+        return conjunction(
+            [
+                self._relation(_RELATIONS[type(op)], left, right)
+                for op, (left, right) in zip(node.ops, itertools.pairwise(operands), strict=True)
+            ]
+        )
+
+    def _listed(self, node: ast.Compare) -> Formula:
+        listed = node.comparators[0]
+        assert isinstance(listed, (ast.List, ast.Tuple, ast.Set))
+        found = disjunction([self._relation("==", node.left, e) for e in listed.elts])
+        if isinstance(node.ops[0], ast.In):
+            return found
+        return truth(f"!{found.c}", f"(not {found.python})")
+
+    def _relation(self, sign: str, left: ast.expr, right: ast.expr) -> Formula:
+        one, other = self._of(left), self._of(right)
+        if not is_number(one) or not is_number(other):
+            return self._of_texts(sign, one, other)
+        first, second = self.number(left), self.number(right)
+        if first.type is Type.WHOLE and second.type is Type.WHOLE:
+            c = f"({first.c} {sign} {second.c})"
+        else:
+            c = f"({real(first)} {sign} {real(second)})"
+        return truth(c, f"({first.python} {sign} {second.python})")
+
+    def _of_texts(
+        self, sign: str, one: Formula | str | None, other: Formula | str | None
+    ) -> Formula:
+        """Texts and absent flags only equal their own kind."""
+        if sign not in ("==", "!="):
+            raise Refused("a text has no order")
+        word, text = (one, other) if isinstance(one, Formula) else (other, one)
+        if isinstance(word, Formula) and word.type is Type.WORD:
+            if isinstance(text, Formula) and text.type is Type.WORD:
+                raise Refused("two features that are words cannot be compared with each other")
+            if isinstance(text, str):
+                named = self._scope.features[word.c]
+                c = f"({named.variable} {sign} {named.words[text]})"
+                return truth(c, f"({word.python} {sign} {text!r})")
+        return FALSE if sign == "==" else TRUE
+
+
+_RELATIONS: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}

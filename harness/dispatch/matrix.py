@@ -1,0 +1,175 @@
+"""What each candidate took on each input: the table that dispatchers are learnt from and judged on.
+
+It is made from results databases by harness.results.view, from recordings by
+benchmarks/dispatch.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.records import Config
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+
+FEWEST_INPUTS = 4
+"""That anything is learnt across."""
+
+_FAILED_FACTOR = 2.0
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Seconds of each candidate on each input, and what is known of both.
+
+    `features`: a row an input, a column a feature, of numbers or of words.
+    `time_s`: shape (inputs, candidates); infinity where a candidate failed, NaN where it was not
+    measured.
+    `applies`: shape (inputs, candidates); what may be chosen on an input, known before any run.
+    `best_s`: shape (inputs,); the least time known of the input, of a candidate or not.
+    `groups`: shape (inputs,); inputs of one group are held out together, since what is learnt on
+    one tells of the other.
+    `tied`: shape (inputs, candidates); where a time differs from the best one by no more than
+    noise: its slowdown is 1. `default` is a candidate's place. `choices` are the parameters whose
+    values have no order, though they may be numbers. `note` is what a reader must know of the
+    times.
+    """
+
+    features: pd.DataFrame
+    candidates: tuple[Config, ...]
+    time_s: Array
+    applies: Flags
+    best_s: Array
+    groups: npt.NDArray[np.intp]
+    tied: Flags
+    default: int | None = None
+    choices: frozenset[str] = frozenset()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.features), len(self.candidates))
+        for name in ("time_s", "applies", "tied"):
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ValueError(f"{name} must have the shape {shape}, but got {found}")
+        for name in ("best_s", "groups"):
+            found = getattr(self, name).shape
+            if found != shape[:1]:
+                raise ValueError(f"{name} must have the shape {shape[:1]}, but got {found}")
+        if not (np.isfinite(self.best_s) & (self.best_s > 0)).all():
+            raise ValueError("best_s must be finite and above 0: leave out inputs that all fail on")
+
+    @property
+    def slowdown(self) -> Array:
+        """Time over the best known of the input, shape (inputs, candidates); 1 for a tie,
+        infinity for a failure, NaN where not measured."""
+        ratio: Array = np.where(self.tied, 1.0, self.time_s / self.best_s[:, None])
+        return ratio
+
+    @property
+    def log_slowdown(self) -> Array:
+        """Its natural logarithm; a failure counts as twice the input's largest slowdown. NaN
+        where a candidate does not apply or was not measured."""
+        slowdown = np.where(self.applies, self.slowdown, np.nan)
+        logs: Array = np.where(np.isinf(slowdown), self.failed_log[:, None], np.log(slowdown))
+        return logs
+
+    @property
+    def failed_log(self) -> Array:
+        """What a failure counts as, shape (inputs,)."""
+        slowdown = np.where(self.applies, self.slowdown, np.nan)
+        finite = np.where(np.isfinite(slowdown), slowdown, 1.0)
+        failed: Array = np.log(_FAILED_FACTOR * finite.max(axis=1, initial=1.0))
+        return failed
+
+    @property
+    def best(self) -> Places:
+        """The place of the best candidate that applies, shape (inputs,)."""
+        logs = self.log_slowdown
+        best: Places = np.where(np.isnan(logs), np.inf, logs).argmin(axis=1)
+        return best
+
+    def rows(self, rows: Places) -> Matrix:
+        """The matrix of some inputs, by their places; nothing of the others."""
+        return replace(
+            self,
+            features=self.features.iloc[rows].reset_index(drop=True),
+            time_s=self.time_s[rows],
+            applies=self.applies[rows],
+            best_s=self.best_s[rows],
+            groups=self.groups[rows],
+            tied=self.tied[rows],
+        )
+
+    def complete(self) -> Matrix:
+        """The same, but candidates that lack a measurement on an input do not apply to any: no
+        one may choose what cannot be judged."""
+        lacking = (np.isnan(self.time_s) & self.applies).any(axis=0)
+        return replace(self, applies=self.applies & ~lacking)
+
+    def judgeable(self) -> Matrix:
+        """The candidates that were measured wherever they apply, and the inputs that have one."""
+        matrix = self.complete()
+        return matrix.rows(np.flatnonzero(matrix.applies.any(axis=1)))
+
+
+def make_matrix(
+    features: pd.DataFrame,
+    candidates: Sequence[Config],
+    time_s: Array,
+    *,
+    applies: Flags | None = None,
+    best_s: Array | None = None,
+    groups: Sequence[Hashable] | None = None,
+    tied: Flags | None = None,
+    default: int | None = None,
+    choices: Iterable[str] = (),
+    note: str = "",
+) -> Matrix:
+    """A matrix of what is known; left out, everything applies, the best are those of the matrix,
+    each input is a group of its own, and no two times are ties."""
+    applies = np.ones(time_s.shape, dtype=bool) if applies is None else applies
+    if best_s is None:
+        best_s = np.nanmin(np.where(applies, time_s, np.inf), axis=1)
+    return Matrix(
+        features.reset_index(drop=True),
+        tuple(candidates),
+        time_s,
+        applies,
+        best_s,
+        _numbered(groups if groups is not None else range(len(features))),
+        np.zeros(time_s.shape, dtype=bool) if tied is None else tied,
+        default,
+        frozenset(choices),
+        note,
+    )
+
+
+def stacked(one: Matrix, other: Matrix) -> Matrix:
+    """The inputs of both, of the same candidates; groups of the same number are one."""
+    import pandas as pd  # here, since it takes half a second to load
+
+    return replace(
+        one,
+        features=pd.concat([one.features, other.features], ignore_index=True),
+        time_s=np.concatenate([one.time_s, other.time_s]),
+        applies=np.concatenate([one.applies, other.applies]),
+        best_s=np.concatenate([one.best_s, other.best_s]),
+        groups=np.concatenate([one.groups, other.groups]),
+        tied=np.concatenate([one.tied, other.tied]),
+    )
+
+
+def _numbered(groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
+    places: dict[Hashable, int] = {}
+    return np.array([places.setdefault(group, len(places)) for group in groups], dtype=np.intp)

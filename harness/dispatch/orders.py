@@ -1,0 +1,61 @@
+"""Which candidates suit the inputs that reach a node of a tree: the best first.
+
+A node's costs are drawn to its parent's, the more the fewer inputs it has; and where its first
+candidate is not clearly better on these inputs than the best static choice, that comes first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.dispatch.growing import Grown, parents, sums_by_node
+from harness.dispatch.matrix import Array, Flags, Places
+
+_PRIOR = 2.0  # inputs' worth of the parent's mean in the mean of a node
+_SURE = 1.0  # standard errors by which a node must gain over the best static choice
+
+
+def node_orders(grown: Grown, paths: Places, costs: Array, static: Array, groups: Places) -> Places:
+    """The members of a portfolio by preference for each node, shape (nodes, members).
+
+    `paths` are those of the inputs learnt from. `costs` are log slowdowns, shape (inputs,
+    members), NaN where one does not apply; `static` are those of the best static choice, shape
+    (inputs,). Members are in the order of the static choice.
+    """
+    applies: Flags = ~np.isnan(costs)
+    counts = sums_by_node(grown, paths, applies.astype(np.float64))
+    sums = sums_by_node(grown, paths, np.where(applies, costs, 0.0))
+    orders: Places = np.argsort(_drawn_to_parents(grown, sums, counts), axis=1, kind="stable")
+    gains = np.where(applies, static[:, None] - costs, 0.0)
+    orders[~_is_sure(orders[:, 0], paths, gains, groups)] = np.arange(costs.shape[1])
+    return orders
+
+
+def _drawn_to_parents(grown: Grown, sums: Array, counts: Array) -> Array:
+    overall = sums[0].sum() / max(counts[0].sum(), 1.0)
+    means = np.empty_like(sums)
+    means[0] = (sums[0] + _PRIOR * overall) / (counts[0] + _PRIOR)
+    for node, parent in enumerate(parents(grown)):
+        if parent >= 0:
+            means[node] = (sums[node] + _PRIOR * means[parent]) / (counts[node] + _PRIOR)
+    return means
+
+
+def _is_sure(first: Places, paths: Places, gains: Array, groups: Places) -> Flags:
+    """Whether the mean gain of the first candidate lies above its standard error, shape (nodes,).
+
+    Inputs of one group tell the same: the error is that of clustered samples.
+    """
+    inputs, levels = np.nonzero(paths < len(first))
+    nodes = paths[inputs, levels]
+    gain = gains[inputs, first[nodes]]
+    count = np.bincount(nodes, minlength=len(first))
+    mean = np.bincount(nodes, weights=gain, minlength=len(first)) / count
+    most = int(groups.max()) + 1
+    pairs, place = np.unique(nodes * most + groups[inputs], return_inverse=True)
+    strayed = np.bincount(place, weights=gain - mean[nodes]) ** 2
+    clusters = np.bincount(pairs // most, minlength=len(first))
+    squares = np.bincount(pairs // most, weights=strayed, minlength=len(first))
+    error = np.sqrt(squares * clusters / np.maximum(clusters - 1, 1)) / count
+    sure: Flags = (clusters >= 2) & (mean > _SURE * error)
+    return sure

@@ -1,0 +1,211 @@
+"""A dispatcher -> a folder of files that need nothing but a compiler or Python.
+
+    NAME.h                the choice for C and C++
+    NAME/__init__.py      the choice for Python, and load()
+    NAME/_opencl.py       what load() gives: builds, launches, falls back (or _cuda.py)
+    NAME/kernels/         what each configuration is launched from
+    dispatch.json         which files were written here, with their digests, from how many inputs
+
+The folder is written aside and then takes its place, so that nobody finds half of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.records import Environment
+from harness.dispatch import loaders
+from harness.dispatch.c_code import c_header
+from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
+from harness.dispatch.features import features_of
+from harness.dispatch.matrix import Matrix
+from harness.dispatch.program import Leaf, Program, TreeChoice
+from harness.dispatch.python_code import python_module
+from harness.models.columns import tuned_range
+from harness.space_file import Spec
+
+MANIFEST = "dispatch.json"
+
+_NOWHERE = Provenance(
+    Environment("", "", "", "", ""), "", (), 0, "", "", ()
+)  # of what is not written
+
+
+def write_dispatcher(
+    out: Path,
+    program: Program,
+    spec: Spec,
+    provenance: Provenance,
+    kernels: Sequence[KernelFile] = (),
+    limits: Mapping[str, int] | None = None,
+) -> list[Path]:
+    """Write the dispatcher of a space into a folder, and return the files.
+
+    `kernels` are those of the candidates (see `harness.dispatch.kernel_files`); without them
+    there is only the choice. `limits` are the device's numbers that launch sizes may speak of
+    (`DeviceLimits.names()`). A folder that a dispatcher was written to is replaced.
+
+    Raises UsageError where the folder holds anything else, and ExpressionError for a constraint
+    or launch size that cannot be written exactly.
+    """
+    dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {})
+    return write_files(out, files_of(dispatcher), provenance.inputs)
+
+
+def check_candidates(
+    matrix: Matrix, constraints: Sequence[str], spec: Spec, limits: Mapping[str, int]
+) -> None:
+    """Raise what `write_dispatcher` will raise whatever is learnt: ExpressionError for constraints
+    and launch sizes that cannot be written for any candidate, UsageError for features."""
+    refused: list[ExpressionError] = []
+    choice, tuned = TreeChoice(Leaf(order=(0,))), tuned_range(matrix.features)
+    for config in matrix.candidates if len(matrix.features) else ():
+        program = Program((), tuned, (config,), 0, choice, (tuple(constraints),))
+        try:
+            _ = _dispatcher(program, spec, _NOWHERE, (), limits).box
+            return
+        except ExpressionError as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
+
+
+def _dispatcher(
+    program: Program,
+    spec: Spec,
+    provenance: Provenance,
+    kernels: Sequence[KernelFile],
+    limits: Mapping[str, int],
+) -> Dispatcher:
+    return Dispatcher(
+        name=spec.name,
+        title=spec.title,
+        functions=spec.functions,
+        features=features_of(program, spec.features, spec.inputs),
+        program=program,
+        provenance=provenance,
+        launch=spec.launch,
+        constants={p.name: p.default for p in spec.parameters} | dict(limits),
+        kernels=tuple(kernels),
+    )
+
+
+def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
+    """The content of each file, by its path in the folder."""
+    name = dispatcher.name
+    files = {
+        f"{name}.h": c_header(dispatcher).encode(),
+        f"{name}/__init__.py": python_module(dispatcher).encode(),
+    }
+    if dispatcher.kernels:
+        backend = dispatcher.provenance.environment.backend
+        files[f"{name}/_{backend}.py"] = _loader(backend)
+        files |= {f"{name}/kernels/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
+    return files
+
+
+def _loader(backend: str) -> bytes:
+    path = Path(loaders.__file__).parent / f"{backend}.py"
+    if not path.is_file():
+        raise UsageError(f"there is no loader for the backend {backend}; write no kernels for it")
+    return path.read_bytes()
+
+
+def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path]:
+    """Write files, by their paths in a folder, all or none; the folder's own files go. They come
+    from so many inputs.
+
+    Raises UsageError where the folder holds anything that was not written so.
+    """
+    out = Path(os.path.realpath(out))
+    check_folder(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise _unwritable(out, error) from None
+    try:
+        # Not the temporary folder itself, which nobody else may enter.
+        _fill(aside / "new", files, inputs)
+        if out.exists():
+            os.rename(out, aside / "old")
+        os.rename(aside / "new", out)
+    except OSError as error:
+        if (aside / "old").exists() and not out.exists():
+            os.rename(aside / "old", out)
+        raise _unwritable(out, error) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return [out / name for name in files]
+
+
+def _fill(folder: Path, files: Mapping[str, bytes], inputs: int) -> None:
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    told = {"dispatcher_files_sha256": digests, "inputs": inputs}
+    listed = json.dumps(told, indent=4) + "\n"
+    for name, content in {**files, MANIFEST: listed.encode()}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def check_folder(out: Path) -> None:
+    """Raise UsageError where a folder holds what a person put there or changed, and for one within
+    a dispatcher's."""
+    outer = next((above for above in out.absolute().parents if (above / MANIFEST).exists()), None)
+    if outer is not None:
+        raise UsageError(f"{out} is in {outer}, which a dispatcher was written to; name another")
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UsageError(f"{out} is not a folder; name another with -o")
+    if not (out / MANIFEST).exists():  # all of it is foreign, and may be much to walk through
+        for path in out.iterdir():
+            raise _not_ours(out, path.name, "is not")
+    found = _written(out).get("dispatcher_files_sha256")
+    digests = found if isinstance(found, dict) else {}
+    for path in sorted(out.rglob("*")):
+        name = path.relative_to(out).as_posix()
+        if path.is_symlink() or not (path.is_dir() or name == MANIFEST or _is_cache(path)):
+            own = None if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
+            if own is None or digests.get(name) != own:
+                changed = "was changed since it was written" if name in digests else "is not"
+                raise _not_ours(out, name, changed)
+
+
+def _not_ours(out: Path, name: str, why: str) -> UsageError:
+    return UsageError(
+        f"{out} is replaced only where all that it holds is a dispatcher's, but {name} {why}; "
+        "move it away, or name another folder with -o"
+    )
+
+
+def _is_cache(path: Path) -> bool:
+    """Whether Python made it, from what was written."""
+    return path.parent.name == "__pycache__" and path.suffix == ".pyc"
+
+
+def earlier_inputs(out: Path) -> int | None:
+    """From how many inputs the dispatcher in a folder was learnt; None where it does not say."""
+    found = _written(out).get("inputs")
+    return found if isinstance(found, int) else None
+
+
+def _written(out: Path) -> Mapping[str, object]:
+    """What is known of a folder's files; nothing where no dispatcher was written to it."""
+    try:
+        found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _unwritable(out: Path, error: OSError) -> UsageError:
+    return UsageError(f"{out} cannot be written: {error.strerror}; name another folder with -o")

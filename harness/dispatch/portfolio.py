@@ -1,0 +1,86 @@
+"""Few candidates that together suit all inputs, and the best single one.
+
+A cost is a log slowdown, so that sums of costs are logarithms of geometric means.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.dispatch.matrix import Array, Flags, Matrix, Places
+
+MOST_MEMBERS = 16
+_MOVED = 32
+_WORTH = 0.001  # of log slowdown: a member that gains less only makes the choice harder
+
+
+def costs(matrix: Matrix) -> Array:
+    """Log slowdowns, shape (inputs, candidates), in which what does not apply costs more than
+    the worst there is."""
+    logs = matrix.log_slowdown
+    worst = np.nanmax(logs, initial=0.0)
+    penalised: Array = np.where(np.isnan(logs), 2 * worst + 1.0, logs)
+    return penalised
+
+
+def greedy_portfolio(matrix: Matrix, most: int = MOST_MEMBERS) -> list[int]:
+    """The places of candidates in the order of what each adds: the first is the one that is best
+    alone, each next one lowers the mean log slowdown most. It ends at `most`, or where a next one
+    would gain nearly nothing."""
+    table = costs(matrix)
+    chosen: list[int] = []
+    best = np.full(len(table), np.inf)
+    while len(chosen) < most:
+        means = np.minimum(best[:, None], table).mean(axis=0)
+        place = int(means.argmin())
+        if chosen and best.mean() - means[place] < _WORTH:
+            break
+        chosen.append(place)
+        best = np.minimum(best, table[:, place])
+    return chosen
+
+
+def static_order(matrix: Matrix) -> tuple[int, ...]:
+    """All candidates, such that taking the first that applies has a low mean log slowdown over
+    the inputs: the best static choice. Where all apply, the best single one stands first.
+
+    It starts from the order of the means where each applies and moves one candidate at a time
+    to the front as long as that gains. Raises ValueError for an input without any candidate.
+    """
+    table = matrix.log_slowdown
+    applies = matrix.applies
+    if not applies.any(axis=1).all():
+        raise ValueError("an input has no candidate that applies")
+    counts = applies.sum(axis=0)
+    means = np.where(counts, np.where(applies, table, 0.0).sum(axis=0) / np.maximum(counts, 1), 0.0)
+    order = sorted(range(table.shape[1]), key=lambda place: (counts[place] == 0, means[place]))
+    if applies.all():
+        return tuple(order)
+    cost = _mean_cost(table, applies, order)
+    while True:
+        moved = [
+            [place, *(other for other in order if other != place)] for place in order[1:_MOVED]
+        ]
+        trials = [_mean_cost(table, applies, trial) for trial in moved]
+        if not trials or min(trials) >= cost:
+            return tuple(order)
+        cost = min(trials)
+        order = moved[trials.index(cost)]
+
+
+def _mean_cost(table: Array, applies: Flags, order: list[int]) -> float:
+    places = first_applicable(np.array(order)[None, :], applies)
+    return float(table[np.arange(len(table)), places].mean())
+
+
+def first_applicable(orders: Places, applies: Flags) -> Places:
+    """The first candidate of each order that applies, shape (inputs,); -1 where none does.
+
+    `orders` has the shape (inputs, members) or (1, members), `applies` (inputs, candidates).
+    """
+    wide = np.broadcast_to(orders, (len(applies), orders.shape[1]))
+    usable = np.take_along_axis(applies, wide, axis=1)
+    rows = np.arange(len(applies))
+    first = usable.argmax(axis=1)
+    places: Places = np.where(usable[rows, first], wide[rows, first], -1)
+    return places

@@ -1,0 +1,228 @@
+"""What a dispatcher computes, free of the library that learnt it: columns, trees, a choice.
+
+All arithmetic is that of IEEE doubles, in the order given here, so that generated code agrees
+with `Program.order` bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from harness.constraints.expression import Expression
+from harness.core.records import Config, Value
+
+
+class Kind(Enum):
+    """How a column is computed from features."""
+
+    RAW = "raw"
+    PRODUCT = "product"  # of the features, from left to right
+    RATIO = "ratio"  # the first over the second; over zero as IEEE says: an infinity, or NaN
+    EQUALS = "equals"  # 1 where the feature is this word, else 0
+    TWOS = "twos"  # the largest power of two that divides the whole part of the feature; of 0, 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number that trees split on, computed from an input's features."""
+
+    kind: Kind
+    features: tuple[str, ...]
+    word: Value = None
+
+    def of(self, given: Mapping[str, Value]) -> float:
+        """The number for an input."""
+        if self.kind is Kind.EQUALS:
+            return float(given[self.features[0]] == self.word)
+        if self.kind is Kind.TWOS:
+            return twos(given[self.features[0]])
+        numbers = [_number(given[name]) for name in self.features]
+        if self.kind is Kind.RATIO:
+            return ratio(*numbers)
+        product = numbers[0]
+        for number in numbers[1:]:
+            product *= number
+        return product
+
+    def __str__(self) -> str:
+        if self.kind is Kind.EQUALS:
+            return f"{self.features[0]} == {self.word}"
+        if self.kind is Kind.TWOS:
+            return f"{self.features[0]} & -{self.features[0]}"
+        return (" / " if self.kind is Kind.RATIO else " * ").join(self.features)
+
+
+def _number(value: Value) -> float:
+    if isinstance(value, (int, float)):
+        return float(value)
+    raise TypeError(f"a feature that is computed with must be a number, got {value!r}")
+
+
+def twos(value: Value) -> float:
+    """The largest power of two that divides a whole number, or the whole part of another."""
+    whole = value if isinstance(value, int) else int(_number(value))
+    return float(whole & -whole)
+
+
+def ratio(dividend: float, divisor: float) -> float:
+    """The quotient as C has it; Python refuses to divide by zero."""
+    if divisor != 0:
+        return dividend / divisor
+    if dividend == 0 or math.isnan(dividend):
+        return math.nan
+    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Where a tree ends: the number it predicts, or one for each candidate, or the candidates by
+    their places, the best first. `rows` says how many inputs it was learnt from, 0 where that is
+    not told."""
+
+    value: float = 0.0
+    order: tuple[int, ...] = ()
+    rows: int = 0
+    costs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Split:
+    """Inputs of which the column is at most the threshold go to `low`, all others, NaN as well,
+    to `high`."""
+
+    column: int
+    threshold: float
+    low: Node
+    high: Node
+
+
+Node = Leaf | Split
+
+
+def reached(node: Node, numbers: Sequence[float]) -> Leaf:
+    """The leaf that an input reaches, by the numbers of its columns."""
+    while isinstance(node, Split):
+        node = node.low if numbers[node.column] <= node.threshold else node.high
+    return node
+
+
+@dataclass(frozen=True)
+class TreeChoice:
+    """One tree whose leaves have the order of the candidates."""
+
+    root: Node
+
+    def order(self, numbers: Sequence[float]) -> tuple[int, ...]:
+        """The candidates, the best first."""
+        return reached(self.root, numbers).order
+
+
+@dataclass(frozen=True)
+class EnsembleChoice:
+    """Trees of each candidate whose sum, from `offsets`, is the candidate's expected cost."""
+
+    offsets: tuple[float, ...]
+    trees: tuple[tuple[Node, ...], ...]
+
+    def order(self, numbers: Sequence[float]) -> tuple[int, ...]:
+        """The candidates, the least cost first; of equal costs in their own order."""
+        costs = []
+        for offset, trees in zip(self.offsets, self.trees, strict=True):
+            cost = offset
+            for tree in trees:
+                cost += reached(tree, numbers).value
+            costs.append(cost)
+        return _by_cost(costs)
+
+
+@dataclass(frozen=True)
+class ForestChoice:
+    """Trees whose leaves have a cost for each of `count` candidates; the sum over the trees, from
+    0, is what a candidate is expected to cost, but for a factor."""
+
+    count: int
+    trees: tuple[Node, ...]
+
+    def order(self, numbers: Sequence[float]) -> tuple[int, ...]:
+        """As EnsembleChoice has it."""
+        costs = [0.0] * self.count
+        for tree in self.trees:
+            for place, cost in enumerate(reached(tree, numbers).costs):
+                costs[place] += cost
+        return _by_cost(costs)
+
+
+def _by_cost(costs: Sequence[float]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(costs)), key=costs.__getitem__))
+
+
+Choice = TreeChoice | EnsembleChoice | ForestChoice
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What values a feature had where it was tuned: numbers from `low` to `high`, or `words`."""
+
+    feature: str
+    low: float = 0.0
+    high: float = 0.0
+    words: tuple[Value, ...] = ()
+
+    def holds(self, value: Value) -> bool:
+        """Whether a value lies among them."""
+        if self.words:
+            return value in self.words
+        return isinstance(value, (int, float)) and self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Program:
+    """A dispatcher: input -> configuration.
+
+    `portfolio` are the candidates; `static` is the place of the best single one, which stands in
+    for all that are unsure, and for inputs outside of what was `tuned`. `guards` have of each
+    candidate the constraints over features, in words of the spec's expressions, that must hold
+    for it to apply; parameters in them have the candidate's values.
+    """
+
+    columns: tuple[Column, ...]
+    tuned: tuple[Tuned, ...]
+    portfolio: tuple[Config, ...]
+    static: int
+    choice: Choice
+    guards: tuple[tuple[str, ...], ...]
+
+    def is_tuned(self, given: Mapping[str, Value]) -> bool:
+        """Whether an input lies in the range that was tuned."""
+        return all(tuned.holds(given[tuned.feature]) for tuned in self.tuned)
+
+    def order(self, given: Mapping[str, Value]) -> tuple[int, ...]:
+        """Candidates by preference, the best single one last; the first that applies is taken."""
+        if not self.is_tuned(given):
+            return (self.static,)
+        chosen = self.choice.order([column.of(given) for column in self.columns])
+        return self.with_static(chosen)
+
+    def with_static(self, order: Sequence[int]) -> tuple[int, ...]:
+        """An order of candidates with the best single one behind it, unless it is there."""
+        return tuple(dict.fromkeys((*order, self.static)))
+
+    def applies(self, place: int, given: Mapping[str, Value]) -> bool:
+        """Whether the guards of a candidate hold for an input."""
+        values = {**self.portfolio[place], **given}
+        return all(bool(_parsed(guard).holds(values)) for guard in self.guards[place])
+
+    def select(self, given: Mapping[str, Value]) -> int | None:
+        """The place of the configuration for an input: the first of its order that applies, else
+        the first of the portfolio that does; None where none does."""
+        places = dict.fromkeys((*self.order(given), *range(len(self.portfolio))))
+        return next((place for place in places if self.applies(place, given)), None)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(guard: str) -> Expression:
+    return Expression(guard)

@@ -1,0 +1,153 @@
+"""The published models as choosers, so that the verdict can set ours beside them.
+
+Both learn from the matrix of all candidates on all inputs, which is more than their authors had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.core.records import shown
+from harness.dispatch.matrix import Array, Flags, Matrix, Places
+from harness.models import gadapt
+from harness.models.starchart import Axis, Growth, Target, Tree, axes_of, grow
+from harness.models.starchart.axes import is_numeric, values_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FOLDS = 5
+_GROUP, _TIME, _INPUT = "group", "time_s", "input."
+_UNSEEN = "(a word that was not learnt from)"
+
+
+def candidate_table(matrix: Matrix) -> pd.DataFrame:
+    """A row a candidate, a column a parameter. Values that have no order are words; so they are
+    where some candidates have no number for a parameter, and None is one."""
+    import pandas as pd
+
+    table: pd.DataFrame = pd.DataFrame([dict(config) for config in matrix.candidates])
+    for name in table.columns:
+        if is_numeric(table[name]) and table[name].isna().any():
+            table[name] = pd.Series(values_of(table[name]), dtype=object)
+        if name in matrix.choices:
+            table[name] = [value if value is None else shown(value) for value in table[name]]
+    return table
+
+
+# ----------------------------------------------------------------------------------- G-ADAPT
+
+
+@dataclass(frozen=True)
+class GAdaptChosen:
+    """The candidate nearest to the predicted parameters, of those that apply."""
+
+    model: gadapt.Model
+    candidates: pd.DataFrame = field(repr=False)
+
+    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
+        """As harness.dispatch.choosers.Chosen has it."""
+        return gadapt.nearest(self.model.predict(features), self.candidates, applies)[0]
+
+
+@dataclass(frozen=True)
+class GAdapt:
+    """G-ADAPT's model (harness.models.gadapt): from features to each parameter of the best
+    candidate."""
+
+    name: str = "G-ADAPT's model"
+
+    def fit(self, matrix: Matrix, seed: int) -> GAdaptChosen:
+        """Learn from the best candidate of each input."""
+        candidates = candidate_table(matrix)
+        logs = matrix.log_slowdown
+        best = np.where(np.isnan(logs), np.inf, logs).argmin(axis=1)
+        legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
+        model = gadapt.fit(matrix.features, candidates.iloc[best], legal, seed)
+        return GAdaptChosen(model, candidates)
+
+
+# --------------------------------------------------------------------------------- Starchart
+
+
+@dataclass(frozen=True)
+class StarchartChosen:
+    """The candidate with the least predicted time. All of a leaf have the same: of these, the
+    one with the least mean slowdown where it was learnt; `preference` has them by that."""
+
+    tree: Tree
+    pairs: Pairs
+    preference: Places
+
+    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
+        """As harness.dispatch.choosers.Chosen has it."""
+        count = len(self.preference)
+        table = self.pairs.of(features)
+        for axis in self.tree.axes:
+            if not axis.is_number and axis.name.startswith(_INPUT):
+                known = table[axis.name].isin(axis.values)
+                table[axis.name] = table[axis.name].where(known, _UNSEEN)
+        predicted = self.tree.predict(table).to_numpy().reshape(-1, count)
+        times = np.where(applies, predicted, np.inf)[:, self.preference]
+        places: Places = self.preference[times.argmin(axis=1)]
+        return places
+
+
+@dataclass(frozen=True)
+class Starchart:
+    """Starchart's best leaf: a tree over parameters and features of the logarithm of the time,
+    its size chosen by cross-validation over groups of inputs."""
+
+    name: str = "Starchart's best leaf"
+
+    def fit(self, matrix: Matrix, seed: int) -> StarchartChosen:
+        """Learn from all pairs that were measured; a failure counts as a long time."""
+        logs = matrix.log_slowdown
+        pairs = Pairs(candidate_table(matrix))
+        table = pairs.of(matrix.features)
+        table[_TIME] = np.exp(logs + np.log(matrix.best_s)[:, None]).ravel()
+        table[_GROUP] = np.repeat(matrix.groups, len(matrix.candidates))
+        tree = grow(
+            table,
+            Target(_TIME, log=True),
+            pairs.axes(table),
+            Growth(folds=_FOLDS, groups=_GROUP, seed=seed),
+        )
+        return StarchartChosen(tree, pairs, _by_mean(logs))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Tables with a row for each input and candidate, those of an input together."""
+
+    candidates: pd.DataFrame
+
+    def of(self, features: pd.DataFrame) -> pd.DataFrame:
+        """Features have _INPUT before their names, since a parameter may have the same."""
+        count = len(self.candidates)
+        rows = np.repeat(np.arange(len(features)), count)
+        table: pd.DataFrame = features.iloc[rows].add_prefix(_INPUT).reset_index(drop=True)
+        for name in self.candidates.columns:
+            table[name] = np.tile(self.candidates[name].to_numpy(), len(features))
+        return table
+
+    def axes(self, table: pd.DataFrame) -> tuple[Axis, ...]:
+        """Of a table from `of`, all columns but those that were added since. Words have a value
+        for those that a later input may bring: trees predict them by the mean of all words."""
+        found = axes_of(table, [str(n) for n in table.columns if n not in (_GROUP, _TIME)])
+        return tuple(
+            axis if axis.is_number else replace(axis, values=(*axis.values, _UNSEEN))
+            for axis in found
+        )
+
+
+def _by_mean(logs: Array) -> Places:
+    """Candidates by their mean log slowdown, those last that applied nowhere."""
+    known = np.isfinite(logs)
+    sums = np.where(known, logs, 0.0).sum(axis=0)
+    means = np.where(known.any(axis=0), sums / np.maximum(known.sum(axis=0), 1), np.inf)
+    order: Places = np.argsort(means, kind="stable")
+    return order

@@ -1,0 +1,245 @@
+"""A dispatcher -> the text of a Python module that needs nothing but Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from harness.dispatch import python_tables
+from harness.dispatch.dispatcher import Dispatcher, used_columns
+from harness.dispatch.formulas import Formula, Type
+from harness.dispatch.program import (
+    Column,
+    EnsembleChoice,
+    ForestChoice,
+    Kind,
+    Node,
+    Split,
+    TreeChoice,
+    Tuned,
+)
+from harness.dispatch.rendering import (
+    MAX_NESTED,
+    column_names,
+    counted,
+    nested,
+    real_names,
+    rendered,
+    told,
+)
+from harness.dispatch.spelling import bare, docstring, wrapped
+
+_RATIO = '''
+
+def _ratio(dividend, divisor):
+    """The quotient as C has it; Python refuses to divide by zero."""
+    if divisor != 0:
+        return dividend / divisor
+    if dividend == 0 or dividend != dividend:
+        return math.nan
+    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+'''
+
+
+def python_module(dispatcher: Dispatcher) -> str:
+    """The module; `docs/dispatch.md` tells what is in it."""
+    writer = _Writer(dispatcher)
+    provenance, program = dispatcher.provenance, dispatcher.program
+    environment = provenance.environment
+    tables, choice = writer.tables_and_choice()
+    columns = [] if isinstance(program.choice, TreeChoice) else list(writer.columns())
+    ratio = [_RATIO] if any("_ratio(" in line for line in (*columns, *choice)) else []
+    helpers = [*ratio, *tables]
+    texts = "\n".join([*choice, *columns, *helpers, *(g.python for g in dispatcher.guards)])
+    return rendered(
+        "module.py.j2",
+        comment="\n".join(wrapped(map(docstring, told(dispatcher)))),
+        imports=writer.imports(texts),
+        name=ascii(dispatcher.name),
+        portfolio=[ascii(dict(config)) for config in program.portfolio],
+        static=program.static,
+        tuned=[f"{t.feature!a}: {_tuned_value(t)}" for t in program.tuned],
+        provenance=[
+            (ascii(key), ascii(value))
+            for key, value in (
+                ("backend", environment.backend),
+                ("device", environment.device),
+                ("platform", environment.platform),
+                ("driver", environment.driver),
+                ("compiler", environment.compiler),
+                ("kernel_sha256", provenance.program_sha256),
+                ("databases", provenance.databases),
+                ("inputs", provenance.inputs),
+                ("choice", provenance.choice),
+                ("harness_version", provenance.harness_version),
+                ("date", provenance.date),
+            )
+        ],
+        functions=ascii(dispatcher.functions),
+        kernels=[f"({k.name!a}, {k.options!a})" for k in dispatcher.kernels],
+        signature=writer.arguments,
+        arguments=writer.arguments,
+        is_cached=not isinstance(program.choice, TreeChoice),
+        reals=list(writer.conversions(Type.REAL)),
+        numbers=list(writer.conversions(Type.WHOLE, Type.REAL)),
+        columns=columns,
+        choice=choice,
+        is_tuned=" and ".join(writer.tuned()) or "True",
+        fallback=writer.first(dispatcher.fallback),
+        guarded=[
+            (place, guard.python)
+            for place, guard in enumerate(dispatcher.guards)
+            if guard.python != "True"
+        ],
+        launches=list(writer.launches()),
+        is_exact=" and ".join(writer.box()) or "True",
+        loader=f"_{environment.backend}",
+        helpers=helpers,
+    )
+
+
+class _Writer:
+    """The parts of a module that depend on the program."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._used = used_columns(dispatcher.program)
+        self._names = column_names(dispatcher)
+        self._reals = real_names(dispatcher)
+        self.arguments = ", ".join(f.variable for f in dispatcher.features)
+
+    def conversions(self, *types: Type) -> Iterator[str]:
+        """Python's own numbers of others, such as NumPy's, which round and overflow; a fraction
+        where a whole number belongs raises TypeError."""
+        for feature in self._dispatcher.features:
+            if feature.type in types:
+                kind = "operator.index" if feature.type is Type.WHOLE else "float"
+                yield f"{feature.variable} = {kind}({feature.variable})"
+
+    # ---------------------------------------------------------------------------- columns
+
+    def columns(self) -> Iterator[str]:
+        """A variable for each feature that is computed with, and for each column that is used."""
+        computed = [self._computed(place) for place in self._used]
+        yield from dict.fromkeys(itertools.chain.from_iterable(computed))
+
+    def _computed(self, place: int) -> Iterator[str]:
+        """What computes one column."""
+        column = self._dispatcher.program.columns[place]
+        if column.kind not in (Kind.EQUALS, Kind.TWOS):
+            for name in dict.fromkeys(column.features):
+                yield f"{self._reals[name]} = float({self._dispatcher.feature(name).variable})"
+        if column.kind is not Kind.RAW:
+            yield f"{self._names[place]} = {self._column(column)}"
+
+    def _column(self, column: Column) -> str:
+        if column.kind is Kind.EQUALS:
+            return f"{self._dispatcher.feature(column.features[0]).variable} == {column.word!a}"
+        if column.kind is Kind.TWOS:
+            whole = f"int({self._dispatcher.feature(column.features[0]).variable})"
+            return f"float({whole} & -{whole})"
+        reals = [self._reals[name] for name in column.features]
+        if column.kind is not Kind.RATIO:
+            return " * ".join(reals)
+        divisor = self._dispatcher.tuned_of(column.features[1])
+        is_safe = divisor is not None and not divisor.words and not divisor.holds(0)
+        return " / ".join(reals) if is_safe else f"_ratio({', '.join(reals)})"
+
+    # ----------------------------------------------------------------------------- choice
+
+    def tables_and_choice(self) -> tuple[list[str], list[str]]:
+        """The tables that the choice needs, and the way from the columns to the place."""
+        dispatcher = self._dispatcher
+        choice = dispatcher.program.choice
+        if isinstance(choice, EnsembleChoice):
+            tables, lines = python_tables.ensemble(dispatcher, choice, self.arguments)
+        elif isinstance(choice, ForestChoice):
+            tables, lines = python_tables.forest(dispatcher, choice, self.arguments)
+        elif nested(choice.root) > MAX_NESTED:
+            tables, lines = python_tables.deep_tree(dispatcher, choice, self.arguments)
+        else:
+            return [], list(self._tree(choice.root))
+        numbers = "".join(f"{self._names[place]}, " for place in self._used)
+        first = list(self.columns()) if isinstance(choice, TreeChoice) else []
+        return tables, [*first, f"numbers = ({numbers})", *lines]
+
+    def _tree(
+        self, node: Node, indent: str = "", done: frozenset[str] = frozenset()
+    ) -> Iterator[str]:
+        """Conditions inside each other; a column is computed where it is first asked for, beside
+        what was `done` on the way there, since most of many columns are not on the way."""
+        while isinstance(node, Split):
+            lines = [line for line in self._computed(node.column) if line not in done]
+            yield from (indent + line for line in lines)
+            done |= set(lines)
+            yield f"{indent}if {self._names[node.column]} <= {float(node.threshold)!r}:"
+            yield from self._tree(node.low, indent + "    ", done)
+            node = node.high
+        comment = f"  # {counted(node.rows)}" if node.rows else ""
+        yield f"{indent}return {self.first(self._dispatcher.orders(node.order))}{comment}"
+
+    def first(self, order: Sequence[int]) -> str:
+        """The first of an order that applies."""
+        always = self._dispatcher.guards[order[0]].c == "1" if order else False
+        if always:
+            return str(order[0])
+        return f"_first({tuple(order)!r}, {self.arguments})"
+
+    # ------------------------------------------------------------------ ranges and launches
+
+    def tuned(self) -> Iterator[str]:
+        """The conditions of the tuned range."""
+        for tuned in self._dispatcher.program.tuned:
+            name = self._dispatcher.feature(tuned.feature).variable
+            if tuned.words:
+                yield f"{name} in {tuned.words!a}"
+            else:
+                yield f"{_number(tuned.low)} <= {name} <= {_number(tuned.high)}"
+
+    def box(self) -> Iterator[str]:
+        """The conditions under which guards and launch sizes are exact."""
+        for name, (low, high) in self._dispatcher.box.items():
+            yield f"{low!r} <= {self._dispatcher.feature(name).variable} <= {high!r}"
+
+    def launches(self) -> Iterator[str]:
+        """The sizes of each candidate."""
+        for place, (group, grid) in enumerate(self._dispatcher.sizes):
+            yield f"{'elif' if place else 'if'} index == {place}:"
+            yield f"    group = ({_bare_list(group)})"
+            yield f"    grid = ({_bare_list(grid)})"
+        if self._dispatcher.sizes:
+            yield "else:"
+            yield '    raise ValueError(f"there is no configuration {index}")'
+
+    # ---------------------------------------------------------------------------- imports
+
+    def imports(self, texts: str) -> list[str]:
+        """The modules of the standard library that are needed."""
+        sizes = [s.python for group, grid in self._dispatcher.sizes for s in (*group, *grid)]
+        is_cached = not isinstance(self._dispatcher.program.choice, TreeChoice)
+        needs_math = any("math." in text for text in (texts, *sizes))
+        is_exact = bool(self._dispatcher.sizes) or any(
+            g.python != "True" for g in self._dispatcher.guards
+        )
+        needs_index = is_exact and any(f.type is Type.WHOLE for f in self._dispatcher.features)
+        needs_sys = bool(self._dispatcher.kernels)
+        return (
+            ["functools"] * is_cached
+            + ["math"] * needs_math
+            + ["operator"] * needs_index
+            + ["sys"] * needs_sys
+        )
+
+
+def _bare_list(sizes: Sequence[Formula]) -> str:
+    listed = ", ".join(bare(size.python) for size in sizes)
+    return f"{listed}," if len(sizes) == 1 else listed
+
+
+def _tuned_value(tuned: Tuned) -> str:
+    return ascii(tuned.words) if tuned.words else f"({_number(tuned.low)}, {_number(tuned.high)})"
+
+
+def _number(bound: float) -> str:
+    """As short as it can be: 16 rather than 16.0, which compares alike."""
+    return str(int(bound)) if bound == int(bound) and abs(bound) < 1e15 else repr(float(bound))

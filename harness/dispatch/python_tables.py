@@ -1,0 +1,119 @@
+"""Ensembles, forests, and trees too deep for nested conditions, as tables of a Python module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from harness.dispatch.dispatcher import Dispatcher, roots, used_columns
+from harness.dispatch.program import EnsembleChoice, ForestChoice, Leaf, Node, TreeChoice
+from harness.dispatch.rendering import in_lines
+from harness.dispatch.tables import Flat, flat, renumbered
+
+_LEAF = '''
+
+def _leaf(node, numbers):
+    """The leaf that is reached from a node."""
+    column = _COLUMN[node]
+    while column >= 0:
+        node = node + 1 if numbers[column] <= _NUMBER[node] else _HIGH[node]
+        column = _COLUMN[node]
+    return node
+'''
+
+_REFUSAL = '    raise LookupError(f"no configuration of {NAME} applies to this input")'
+
+
+def deep_tree(
+    dispatcher: Dispatcher, choice: TreeChoice, arguments: str
+) -> tuple[list[str], list[str]]:
+    """Tables of one tree, whose leaves name a row of candidates; and how they are used."""
+    orders: dict[tuple[int, ...], int] = {}
+    (root,) = _renumbered(dispatcher, [choice.root])
+    table = flat([root], lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)))
+    is_guarded = dispatcher.is_guarded
+    row = "_ORDERS[_HIGH[_leaf(0, numbers)]]"
+    chosen = f"_first({row}, {arguments})" if is_guarded else row
+    return [
+        *_walk(table),
+        "# The candidates of each leaf.",
+        *_tuple("_ORDERS", [order if is_guarded else order[0] for order in orders]),
+    ], [f"return {chosen}"]
+
+
+def ensemble(
+    dispatcher: Dispatcher, choice: EnsembleChoice, arguments: str
+) -> tuple[list[str], list[str]]:
+    """Tables of all candidates' trees, and how the least cost among those that apply is found."""
+    table = flat(_renumbered(dispatcher, roots(dispatcher.program)), lambda leaf: 0)
+    left = iter(table.roots)
+    own = [tuple(next(left) for _ in trees) for trees in choice.trees]
+    is_guarded = dispatcher.is_guarded
+    skip = [f"    if not applies(index, {arguments}):", "        continue"]
+    return [
+        *_walk(table),
+        "# Of each configuration the roots of its trees, and what their sum begins with.",
+        *_tuple("_ROOTS", own),
+        *_tuple("_OFFSETS", map(float, choice.offsets)),
+    ], [
+        "best, least = -1, 0.0",
+        "for index, cost in enumerate(_OFFSETS):",
+        *(skip if is_guarded else []),
+        "    for root in _ROOTS[index]:",
+        "        cost += _NUMBER[_leaf(root, numbers)]",
+        "    if best < 0 or cost < least:",
+        "        best, least = index, cost",
+        *(["if best < 0:", _REFUSAL] if is_guarded else []),
+        "return best",
+    ]
+
+
+def forest(
+    dispatcher: Dispatcher, choice: ForestChoice, arguments: str
+) -> tuple[list[str], list[str]]:
+    """Tables of trees that all candidates share, and how the least cost is found."""
+    rows: list[tuple[float, ...]] = []
+
+    def row(leaf: Leaf) -> int:
+        rows.append(leaf.costs)
+        return len(rows) - 1
+
+    table = flat(_renumbered(dispatcher, choice.trees), row)
+    applying = [
+        "places = range(len(PORTFOLIO))",
+        f"places = [index for index in places if applies(index, {arguments})]",
+        "if not places:",
+        _REFUSAL,
+        "return min(places, key=costs.__getitem__)",
+    ]
+    return [
+        *_walk(table),
+        "# The roots of the trees; of each leaf what it adds to the costs of configurations.",
+        *_tuple("_ROOTS", table.roots),
+        *_tuple("_COSTS", rows),
+    ], [
+        "costs = [0.0] * len(PORTFOLIO)",
+        "for root in _ROOTS:",
+        "    more = _COSTS[_HIGH[_leaf(root, numbers)]]",
+        "    costs = [cost + own for cost, own in zip(costs, more)]",
+        *(applying if dispatcher.is_guarded else ["return costs.index(min(costs))"]),
+    ]
+
+
+def _renumbered(dispatcher: Dispatcher, trees: Iterable[Node]) -> list[Node]:
+    places = {column: place for place, column in enumerate(used_columns(dispatcher.program))}
+    return [renumbered(tree, places) for tree in trees]
+
+
+def _walk(table: Flat) -> Iterator[str]:
+    yield _LEAF
+    yield "\n"
+    yield "# Nodes: the low side of a split is the next node; a leaf has the column -1."
+    yield from _tuple("_COLUMN", table.column)
+    yield from _tuple("_NUMBER", map(float, table.number))
+    yield from _tuple("_HIGH", table.high)
+
+
+def _tuple(name: str, items: Iterable[object]) -> Iterator[str]:
+    yield f"{name} = ("
+    yield from (f"    {line}" for line in in_lines([repr(item) for item in items]))
+    yield ")"

@@ -1,0 +1,120 @@
+"""What both languages' code has in common: its comment, and how its templates are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jinja2
+
+from harness.core.records import shown
+from harness.dispatch.dispatcher import Dispatcher, used_columns
+from harness.dispatch.program import Column, Kind, Node, Split, Tuned
+
+MAX_NESTED = 40
+"""Conditions inside each other; beyond, a tree becomes a table. C promises 127 blocks, Python
+takes 100 levels of indentation."""
+
+_templates = jinja2.Environment(
+    loader=jinja2.PackageLoader("harness.dispatch"),
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # this is no HTML; harness.dispatch.spelling escapes
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template of this package with these values."""
+    return _templates.get_template(template).render(**values)
+
+
+def told(dispatcher: Dispatcher) -> Iterator[str]:
+    """The comment: what the code is, where it comes from, how good it was found to be."""
+    provenance, environment = dispatcher.provenance, dispatcher.provenance.environment
+    title = f": {dispatcher.title}" if dispatcher.title else ""
+    yield f"Chooses the configuration of {dispatcher.name} for an input{title}."
+    yield ""
+    yield f"Choice: {provenance.choice}."
+    yield f"Written by harness {provenance.harness_version} on {provenance.date}; do not edit."
+    yield f"    device:   {environment.device}"
+    yield f"    platform: {environment.platform}, driver {environment.driver}"
+    yield f"    compiler: {environment.compiler}"
+    yield f"    kernel:   sha256 {provenance.program_sha256}"
+    yield f"    data:     {', '.join(provenance.databases)}; {provenance.inputs} inputs"
+    yield "    tuned:    " + "; ".join(map(_range, dispatcher.program.tuned))
+    yield ""
+    yield from provenance.verdict
+
+
+def _range(tuned: Tuned) -> str:
+    if tuned.words:
+        return f"{tuned.feature} in {{{', '.join(map(shown, tuned.words))}}}"
+    return f"{tuned.feature} from {tuned.low:g} to {tuned.high:g}"
+
+
+def counted(rows: int) -> str:
+    """How many inputs a leaf was learnt from."""
+    return f"{rows} input" if rows == 1 else f"{rows} inputs"
+
+
+def nested(node: Node) -> int:
+    """How deep conditions go when each high side follows its low side."""
+    deepest = 0
+    waiting = [(node, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        if isinstance(one, Split):
+            waiting += [(one.low, depth + 1), (one.high, depth)]
+    return deepest
+
+
+def real_names(dispatcher: Dispatcher) -> dict[str, str]:
+    """A variable for each feature as a double; no feature's own variable is called so."""
+    taken = {feature.variable for feature in dispatcher.features}
+    names = {}
+    for feature in dispatcher.features:
+        name = f"real_{feature.name}"
+        while name in taken:
+            name += "_"
+        names[feature.name] = name
+        taken.add(name)
+    return names
+
+
+def column_names(dispatcher: Dispatcher) -> dict[int, str]:
+    """A variable for each column that a tree splits on, by the column's place."""
+    reals = real_names(dispatcher)
+    taken = {feature.variable for feature in dispatcher.features} | set(reals.values())
+    names: dict[int, str] = {}
+    for place in used_columns(dispatcher.program):
+        column = dispatcher.program.columns[place]
+        if column.kind is Kind.RAW:
+            names[place] = reals[column.features[0]]
+            continue
+        name = _column_name(column)
+        names[place] = f"{name}_{place}" if name in taken else name
+        taken.add(names[place])
+    return names
+
+
+def _column_name(column: Column) -> str:
+    if column.kind is Kind.EQUALS:
+        word = "".join(c if c.isascii() and c.isalnum() else "_" for c in shown(column.word))
+        return f"{column.features[0]}_is_{word}"
+    if column.kind is Kind.TWOS:
+        return f"twos_of_{column.features[0]}"
+    return ("_over_" if column.kind is Kind.RATIO else "_times_").join(column.features)
+
+
+def in_lines(items: Sequence[str], width: int = 96) -> list[str]:
+    """Items with commas behind them, in lines."""
+    lines: list[str] = []
+    for item in items:
+        if lines and len(lines[-1]) + len(item) + 2 <= width:
+            lines[-1] += f" {item},"
+        else:
+            lines.append(f"{item},")
+    return lines

@@ -1,0 +1,197 @@
+"""What was learnt across inputs, and the verdict on it, as a person sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.core.config_diff import difference
+from harness.core.records import Config
+from harness.dispatch.choosers import Chooser
+from harness.dispatch.learnt import Learnt, leaf_count, splits_passed
+from harness.dispatch.matrix import FEWEST_INPUTS, Matrix
+from harness.dispatch.program import Leaf, Node, Program, Split, TreeChoice
+from harness.dispatch.study import Study, sentence, study
+from harness.dispatch.verdict import Judged, Told
+from harness.models.columns import column_values
+
+_MOST_SHOWN = 16  # leaves
+TITLE = "Slowdown against the best known configuration, on inputs that were held out"
+
+
+def print_across(console: Console, matrix: Matrix, wanted: Sequence[Chooser]) -> bool:
+    """Print which configuration suits which input, and how well that does on inputs held out, or
+    why there is nothing to tell; returns whether choosing by input is surely worth it.
+
+    `wanted` has a dispatcher of one tree among others. Text is not wrapped.
+    """
+    reason = _why_nothing(matrix)
+    if reason is not None:
+        console.print(Text(reason), soft_wrap=True)
+        return False
+    found = study(matrix, wanted)
+    for part in _learnt_across(found):
+        if isinstance(part, Table):
+            console.print(part)
+        else:
+            console.print(Text(part), soft_wrap=True)
+    return found.gain(found.best).is_better
+
+
+def _why_nothing(matrix: Matrix) -> str | None:
+    """Why nothing is learnt across inputs; None where something may be."""
+    count, left = len(matrix.features), len(matrix.judgeable().features)
+    if not count:
+        return "No configuration has worked on any input: there is nothing to choose from."
+    if count < FEWEST_INPUTS:
+        return (
+            f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs with results, and "
+            f"there are {count}. Add inputs to the space, or give the run the time for those that "
+            "it has."
+        )
+    if left < FEWEST_INPUTS:
+        return (
+            f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs on which the same "
+            f"configurations were measured, and there are {left}. Let the run go on to its end."
+        )
+    measured = matrix.judgeable().applies.any(axis=0)
+    if measured.sum() == 1 and len(matrix.candidates) > 1:
+        lone = difference(matrix.candidates[int(measured.argmax())], _default(matrix))
+        return (
+            f"Nothing is learnt across inputs: only one configuration was measured on all of them, "
+            f"{lone}. `python -m harness.tune` without --no-cross measures winners on the others."
+        )
+    best = _best_everywhere(matrix)
+    if best is not None:
+        told = "One configuration is best, or within noise of it, on every input"
+        return f"{told}: {difference(matrix.candidates[best], _default(matrix))}"
+    return None
+
+
+def _best_everywhere(matrix: Matrix) -> int | None:
+    """The first candidate that no other one beats on any input beyond noise."""
+    best = ((matrix.time_s <= matrix.best_s[:, None]) | matrix.tied).all(axis=0)
+    return int(best.argmax()) if best.any() else None
+
+
+def _learnt_across(found: Study) -> Iterator[str | Table]:
+    learnt = {name: found.learnt(name) for name in found.dispatchers}
+    name, heading = shown_tree(found, learnt)
+    program = learnt[name].program(found.matrix.candidates)
+    lines = list(tree_lines(program, _default(found.matrix)))
+    if len(lines) == 1:
+        yield f"No rule by input was found. The best single configuration: {lines[0]}"
+        yield from _slowest(found.matrix, learnt[name])
+    else:
+        yield f"{heading}:"
+        yield from (f"    {line}" for line in lines)
+    yield ""
+    yield verdict_table(found, learnt)
+    yield ""
+    yield sentence(found, found.best)
+
+
+def shown_tree(found: Study, learnt: Mapping[str, Learnt]) -> tuple[str, str]:
+    """Which dispatcher is shown as a tree, the one to ship if it is a small one; the heading."""
+    heading, choice = "Which configuration for which input", learnt[found.best].choice
+    if isinstance(choice, TreeChoice) and leaf_count(choice) <= _MOST_SHOWN:
+        return found.best, heading
+    name = found.dispatchers[0]
+    return name, f"{heading}, by the {name}, which is easier to read than the {found.best}"
+
+
+def _slowest(matrix: Matrix, learnt: Learnt) -> Iterator[str]:
+    """The input on which the one configuration that is chosen for all loses most."""
+    places = learnt.places(matrix.features, matrix.applies)
+    slowdown = np.where(places < 0, 1.0, matrix.slowdown[np.arange(len(places)), places])
+    row = int(slowdown.argmax())
+    if 1.05 < slowdown[row] < np.inf:
+        given = ", ".join(f"{name}={value}" for name, value in matrix.features.iloc[row].items())
+        told = f"On {given} the best known one is {slowdown[row]:.2f}x as fast."
+        yield f"{told} More inputs like that may tell when to take it."
+
+
+def _default(matrix: Matrix) -> Config:
+    """The default; of what is not known nothing is left out as being its own."""
+    return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
+
+
+def tree_lines(program: Program, default: Config) -> Iterator[str]:
+    """The one tree of a program as lines of text: of each configuration what differs from the
+    default."""
+    assert isinstance(program.choice, TreeChoice)
+    told = [difference(config, default) for config in program.portfolio]
+    yield from _lines(program, told, program.choice.root, "")
+
+
+def _lines(program: Program, told: Sequence[str], node: Node, indent: str) -> Iterator[str]:
+    ends = list(_leaves(node))
+    if not isinstance(node, Split) or len({leaf.order[0] for leaf in ends}) == 1:
+        count = sum(leaf.rows for leaf in ends)
+        rows = f"   ({count} {'input' if count == 1 else 'inputs'})" if count else ""
+        yield f"{indent}{told[ends[0].order[0]]}{rows}"
+        return
+    column, threshold = program.columns[node.column], node.threshold
+    shown = f"{threshold:.6g}" if abs(threshold) < 1e5 else f"{threshold:,.1f}"
+    yield f"{indent}if {column} <= {shown}:"
+    yield from _lines(program, told, node.low, indent + "    ")
+    yield f"{indent}else:   # {column} > {shown}"
+    yield from _lines(program, told, node.high, indent + "    ")
+
+
+def _leaves(node: Node) -> Iterator[Leaf]:
+    if isinstance(node, Leaf):
+        yield node
+    else:
+        yield from (*_leaves(node.low), *_leaves(node.high))
+
+
+def verdict_table(study: Study, learnt: Mapping[str, Learnt] = MappingProxyType({})) -> Table:
+    """A row a way to choose; of what was learnt from all inputs, what it costs: leaves to store,
+    and the splits that a choice passes."""
+    table = Table(title=TITLE, title_justify="left", box=box.HORIZONTALS, show_edge=False)
+    if study.notes:
+        table.caption, table.caption_justify = "\n".join(study.notes), "left"
+    table.add_column("choice")
+    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "splits"):
+        table.add_column(name, justify="right")
+    for judged in study.judged.values():
+        known = learnt.get(judged.name)
+        table.add_row(*_cells(judged), *(_costs(study, known) if known else ()))
+    return table
+
+
+def _costs(study: Study, known: Learnt) -> tuple[str, str]:
+    values = column_values(known.columns, study.matrix.features)
+    splits = splits_passed(known.choice, values)
+    return f"{leaf_count(known.choice):,}", f"{splits:,.1f}"
+
+
+def _cells(judged: Judged) -> list[str]:
+    failed = f" ({judged.failures} failed)" if judged.failures else ""
+    return [
+        judged.name,
+        _told(judged.mean),
+        _told(judged.percentile_99),
+        f"{judged.worst:.2f}{failed}",
+        f"{judged.near:.0%}",
+    ]
+
+
+def _told(told: Told) -> str:
+    return f"{told.value:.3f} [{told.low:.3f}, {told.high:.3f}]"
+
+
+def verdict_lines(study: Study) -> list[str]:
+    """The table as plain lines, for the comment of generated code."""
+    lines = [f"{TITLE} (95 % interval; p99: 99th percentile):"]
+    for judged in study.judged.values():
+        name, mean, tail, worst, _ = _cells(judged)
+        lines.append(f"    {name:<24} mean {mean}, p99 {tail}, worst {worst}")
+    return [*lines, *study.notes]

@@ -1,0 +1,178 @@
+"""Inputs to learn trees from, and what trees of any size that were grown on them choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from harness.dispatch.growing import Grown, Ranks, grow, passing, ranked, reached_at
+from harness.dispatch.matrix import Array, Matrix, Places
+from harness.dispatch.orders import node_orders
+from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
+from harness.dispatch.program import Column, Kind, Leaf, Node, Split
+from harness.models.columns import column_values, derive_columns, telling
+
+_SAMPLE = 2000  # inputs; enough to tell which columns matter
+_CAP = 4.0  # of a slowdown that is learnt: how bad a bad candidate is tells nothing of the good
+_CENTRED_CAP = 16.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a tree is: candidates, leaves, and inputs of a leaf at least."""
+
+    members: int
+    leaves: int
+    least: int
+
+
+def telling_columns(matrix: Matrix, most: int, seed: int) -> tuple[list[Column], Array]:
+    """The derived columns that tell most of the log slowdowns, at most so many, and besides all of
+    alignment, which tells much of few inputs; and their values, shape (inputs, columns)."""
+    columns = derive_columns(matrix.features, alignment=True)
+    rows = np.random.default_rng(seed).permutation(len(matrix.features))[:_SAMPLE]
+    sample = column_values(columns, matrix.features.iloc[rows])
+    places = telling(sample, filled(capped(matrix.log_slowdown[rows])), most, seed)
+    aligned = [place for place, column in enumerate(columns) if column.kind is Kind.TWOS]
+    kept = [columns[place] for place in sorted({*places.tolist(), *aligned})]
+    return kept, column_values(kept, matrix.features)
+
+
+def capped(logs: Array) -> Array:
+    """What is learnt: log slowdowns up to a cap."""
+    least: Array = np.minimum(logs, np.log(_CAP))
+    return least
+
+
+def centred(logs: Array) -> Array:
+    """Log slowdowns up to a cap, relative to their mean over the candidates that apply to an input,
+    shape (inputs, candidates); NaN where one does not apply.
+
+    What is common to all candidates, as the noise of the best one is, takes no part in a choice,
+    and need not be learnt.
+    """
+    below = np.minimum(logs, np.log(_CENTRED_CAP))
+    applies = ~np.isnan(below)
+    counts = np.maximum(applies.sum(axis=1, keepdims=True), 1)
+    relative: Array = below - np.where(applies, below, 0.0).sum(axis=1, keepdims=True) / counts
+    return relative
+
+
+def filled(logs: Array) -> Array:
+    """The mean of a candidate's others where it does not apply, so that no split is drawn to
+    where it does; shape (inputs, candidates)."""
+    applies = ~np.isnan(logs)
+    means = np.where(applies, logs, 0.0).sum(axis=0) / np.maximum(applies.sum(axis=0), 1)
+    whole: Array = np.where(applies, logs, means)
+    return whole
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Inputs with the numbers of their columns, shape (inputs, columns); `order` is that of the
+    best static choice where it is known already."""
+
+    matrix: Matrix
+    values: Array
+    order: tuple[int, ...] = ()
+
+    def part(self, rows: Places) -> Lesson:
+        """Some of the inputs, by their places."""
+        return Lesson(self.matrix.rows(rows), self.values[rows])
+
+    @cached_property
+    def static(self) -> tuple[int, ...]:
+        """All candidates in the order of the best static choice."""
+        return self.order or static_order(self.matrix)
+
+    @property
+    def known(self) -> tuple[int, ...]:
+        """All candidates that apply to some input, in the order of the best static choice."""
+        applies = set(np.flatnonzero(self.matrix.applies.any(axis=0)).tolist())
+        return tuple(place for place in self.static if place in applies)
+
+    @cached_property
+    def stand_ins(self) -> frozenset[int]:
+        """What the best static choice takes on some input: wherever one applies to an input here,
+        one of these does."""
+        return frozenset(first_applicable(np.array([self.static]), self.matrix.applies).tolist())
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """What trees are grown on."""
+        return ranked(self.values)
+
+    @cached_property
+    def logs(self) -> Array:
+        """The log slowdowns, shape (inputs, candidates)."""
+        return self.matrix.log_slowdown
+
+    def logs_of(self, order: Sequence[int]) -> Array:
+        """Those of the first candidate of an order that applies, shape (inputs,)."""
+        chosen = first_applicable(np.array([order]), self.matrix.applies)
+        logs: Array = self.logs[np.arange(len(self.logs)), chosen]
+        return logs
+
+    @cached_property
+    def portfolio(self) -> list[int]:
+        """The candidates by what each adds to those before it."""
+        return greedy_portfolio(self.matrix)
+
+    def members(self, size: int) -> tuple[int, ...]:
+        """The first so many of the portfolio, and those that stand in for them, in the order of
+        the best static choice."""
+        chosen = self.stand_ins | set(self.portfolio[:size])
+        return tuple(place for place in self.static if place in chosen)
+
+    def grown(self, shape: Shape, seed: int) -> tuple[Grown, Places]:
+        """A tree, and the members by preference for each of its nodes."""
+        logs = self.logs[:, self.members(shape.members)]
+        tree = grow(self.ranks, filled(capped(logs)), shape.leaves, shape.least, seed)
+        static, groups = self.logs_of(self.static), self.matrix.groups
+        return tree, node_orders(tree, tree.paths(self.values), logs, static, groups)
+
+    def root(self, shape: Shape, seed: int) -> Node:
+        """The tree as nodes. Where every candidate applies to all inputs, its leaves hold the best
+        alone."""
+        if not self.values.shape[1]:
+            return Leaf(order=tuple(range(len(self.members(shape.members)))), rows=len(self.values))
+        tree, orders = self.grown(shape, seed)
+        told = orders[:, :1] if self.matrix.applies.all() else orders
+        rows = passing(tree, tree.paths(self.values))
+        return _node(tree, told.tolist(), rows.tolist(), 0, 2 * shape.leaves - 1)
+
+    def least_costs(self, members: int, test: Lesson) -> float:
+        """The sum of log slowdowns on other inputs if the best of so many candidates were known."""
+        logs = np.where(test.matrix.applies, test.logs, np.inf)
+        best = logs[:, self.members(members)].min(axis=1)
+        return float(np.where(np.isinf(best), test.logs_of(self.static), best).sum())
+
+    def trial(self, shape: Shape, counts: Sequence[int], seed: int, test: Lesson) -> Array:
+        """The log slowdowns on other inputs for each number of leaves, shape (counts, inputs)."""
+        tree, orders = self.grown(shape, seed)
+        members = np.array(self.members(shape.members))
+        paths = tree.paths(test.values)
+        static = first_applicable(np.array([self.static]), test.matrix.applies)
+        rows = np.arange(len(paths))
+        logs = []
+        for leaves in counts:
+            wanted = members[orders[reached_at(paths, leaves)]]
+            chosen = first_applicable(wanted, test.matrix.applies)
+            logs.append(test.logs[rows, np.where(chosen >= 0, chosen, static)])
+        return np.stack(logs)
+
+
+def _node(tree: Grown, orders: list[list[int]], rows: list[int], node: int, count: int) -> Node:
+    """The part of a tree below a node, of its first `count` nodes; a split whose sides choose the
+    same is not kept."""
+    low, high = int(tree.low[node]), int(tree.high[node])
+    if not 0 <= low < count:
+        return Leaf(order=tuple(orders[node]), rows=rows[node])
+    below = _node(tree, orders, rows, low, count)
+    above = _node(tree, orders, rows, high, count)
+    if isinstance(below, Leaf) and isinstance(above, Leaf) and below.order == above.order:
+        return Leaf(order=below.order, rows=rows[node])
+    return Split(int(tree.column[node]), float(tree.threshold[node]), below, above)

@@ -1,0 +1,1 @@
+"""Measure one configuration on one input: build, run, verify, time."""

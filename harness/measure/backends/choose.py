@@ -1,0 +1,80 @@
+"""Which backend to use, and why; what to install where the asked one cannot run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.core.errors import BackendUnavailable, UsageError
+from harness.measure.backends import cuda, cuda_device, opencl, opencl_device
+from harness.measure.backends.base import Compiler, Device
+from harness.measure.backends.nvcc import Nvcc
+
+BACKENDS = ("auto", "cuda", "opencl", "command", "replay")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A device that was chosen, as it travels to worker processes.
+
+    `language` names the source that it compiles, `compiler` the flags that it understands.
+    `arch` is an architecture to compile for; None means that of the device that is here.
+    """
+
+    language: str
+    compiler: str
+    why: str
+    opencl_device: opencl.DeviceName | None = None
+    arch: str | None = None
+
+    def open_device(self) -> Device:
+        """Open the device in this process."""
+        if self.opencl_device is not None:
+            return opencl_device.OpenClDevice(self.opencl_device)
+        return cuda_device.CudaDevice()
+
+    def open_compiler(self) -> Compiler:
+        """Open the compiler for the device in this process."""
+        if self.opencl_device is not None:
+            return opencl.OpenClCompiler(self.opencl_device)
+        return Nvcc(self.arch or cuda.device_arch())
+
+
+def choose(requested: str) -> Backend:
+    """The backend asked for, or for `auto` CUDA with a GPU, an OpenCL GPU, PoCL, in this order.
+
+    Raises BackendUnavailable that says what is missing and what to install.
+    """
+    if requested == "cuda":
+        missing = cuda.cuda_status()
+        if missing is not None:
+            raise BackendUnavailable(f"--backend cuda cannot run here: {missing}")
+        return _cuda("it was asked for")
+    if requested == "opencl":
+        return _opencl(opencl.find_device(), "it was asked for")
+    if requested != "auto":
+        raise UsageError(f"there is no backend {requested}; there are {', '.join(BACKENDS)}")
+    return _auto()
+
+
+def _auto() -> Backend:
+    no_cuda = cuda.cuda_status()
+    if no_cuda is None:
+        return _cuda("CUDA comes first, and a GPU is here")
+    try:
+        device = opencl.find_device()
+    except BackendUnavailable as error:
+        raise BackendUnavailable(
+            f"no backend can run here.\n  cuda: {no_cuda}\n  opencl: {error}"
+        ) from None
+    if device.is_gpu:
+        return _opencl(device, f"an OpenCL GPU is here, and CUDA is not: {no_cuda}")
+    # What is missing for CUDA is told at length where CUDA is asked for.
+    return _opencl(device, f"no GPU was found ({no_cuda.partition(':')[0]})")
+
+
+def _cuda(why: str) -> Backend:
+    return Backend("cuda", "nvcc", why)
+
+
+def _opencl(device: opencl.DeviceName, why: str) -> Backend:
+    return Backend("opencl", "opencl", why, device)

@@ -1,0 +1,84 @@
+"""CUDA through PyCUDA: whether it can be used here, and what its errors mean.
+
+The only door to PyCUDA, which is imported when a device is opened, or to see whether it can be.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from harness.core.errors import BackendUnavailable
+from harness.measure.backends.cuda_driver import found_devices, require_driver
+from harness.measure.backends.nvcc import find_nvcc
+
+ERROR_MEANINGS = {
+    "Error": "the driver failed without a known reason",
+    "LogicError": "the driver refused the call, or an earlier launch failed",
+    "LaunchError": "the driver refused or aborted the launch",
+    "MemoryError": "the device is out of memory",
+    "RuntimeError": "the device or the binary cannot be used",
+    "CompileError": "PyCUDA could not compile",
+}
+"""What each of PyCUDA's exception types means; all of them become LaunchFailed."""
+
+
+def load_pycuda() -> Any:
+    """The module pycuda.driver; importing it initialises nothing. Raises BackendUnavailable."""
+    if importlib.util.find_spec("pycuda") is None:
+        raise BackendUnavailable(
+            "PyCUDA is not installed. pip install 'harness[cuda]', which builds it from source "
+            "and needs a C++ compiler and the CUDA toolkit's headers"
+        )
+    try:
+        return importlib.import_module("pycuda.driver")
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"PyCUDA is installed but cannot be imported: {error}. Rebuild it for this machine: "
+            "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda"
+        ) from error
+
+
+def meaning_of(error: BaseException) -> str:
+    """What an exception of PyCUDA means, by its type or the nearest base that is known."""
+    for kind in type(error).__mro__:
+        if kind.__name__ in ERROR_MEANINGS:
+            return ERROR_MEANINGS[kind.__name__]
+    raise TypeError(f"{type(error).__name__} is no exception of PyCUDA's driver")
+
+
+def cuda_status() -> str | None:
+    """Why CUDA kernels cannot run here, with the next step; None when they can.
+
+    Neither a context nor the driver itself is initialised in this process.
+    """
+    try:
+        require_cuda()
+    except BackendUnavailable as error:
+        return str(error)
+    return None
+
+
+def require_cuda() -> None:
+    """Raise BackendUnavailable unless driver, PyCUDA, a device and nvcc are all there."""
+    require_driver()
+    load_pycuda()
+    found_devices()
+    find_nvcc()
+
+
+def device_arch(ordinal: int = 0) -> str:
+    """The architecture to compile for, such as `sm_90`; opens nothing in this process.
+
+    Raises BackendUnavailable where there is no such device.
+    """
+    devices = found_devices()
+    if not 0 <= ordinal < len(devices):
+        raise BackendUnavailable(no_device(ordinal, len(devices)))
+    return devices[ordinal].arch
+
+
+def no_device(ordinal: int, count: int) -> str:
+    """Why there is no device of this number."""
+    return f"there is no CUDA device {ordinal}: the driver lists {count}, counted from 0"

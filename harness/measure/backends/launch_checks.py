@@ -1,0 +1,38 @@
+"""What is settled before a driver is asked: does a binary, or a launch, fit the device?"""
+
+from __future__ import annotations
+
+from harness.core.records import Build, DeviceLimits
+from harness.measure.backends.base import Launch
+
+
+def why_unlaunchable(launch: Launch, limits: DeviceLimits) -> str | None:
+    """Why no kernel can be launched in this shape on a device; None when one can."""
+    group, grid = three(launch.group), three(launch.grid)
+    size = group[0] * group[1] * group[2]
+    shapes = (("group", group, limits.max_group_dims), ("grid", grid, limits.max_grid_dims))
+    for what, shape, most in shapes:
+        if any(not 1 <= extent <= bound for extent, bound in zip(shape, most, strict=True)):
+            return f"{what} {shape} of {launch.function} must lie between (1, 1, 1) and {most}"
+    if size > limits.max_group_size:
+        return (
+            f"group {group} of {launch.function} has {size:,} threads, "
+            f"but the device takes {limits.max_group_size:,} at most"
+        )
+    return None
+
+
+def why_unloadable(build: Build, limits: DeviceLimits) -> str | None:
+    """Why a binary needs more than a device has; None when it fits."""
+    if (build.shared_bytes or 0) > limits.max_local_bytes:
+        return (
+            f"the binary uses {build.shared_bytes:,} bytes of static shared memory a block, "
+            f"but the device has {limits.max_local_bytes:,}"
+        )
+    return None
+
+
+def three(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """A shape of 1 to 3 dimensions, filled up with ones."""
+    x, y, z = (*shape, 1, 1)[:3]
+    return x, y, z

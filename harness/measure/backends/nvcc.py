@@ -1,0 +1,288 @@
+"""CUDA kernels compiled to cubins by the toolkit's nvcc; no GPU and no driver is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.records import Build
+from harness.measure.backends.base import Binary, Program
+from harness.measure.backends.cubin import machine_code_sha256
+from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
+from harness.measure.flags.warnings import require_obeyed
+
+COMPILE_TIMEOUT_S = 120.0
+SOURCE_NAME = "kernel.cu"
+_BINARY_NAME = "kernel.cubin"
+
+# nvcc obeys these, so builds under different values must not be mixed up.
+_ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
+
+_WHEEL = "nvidia-cuda-nvcc"
+_WHEEL_NEEDS = {
+    "nvvm/bin/cicc": "nvidia-nvvm",
+    "include/cuda_runtime.h": "nvidia-cuda-runtime",
+    "include/crt/host_config.h": "nvidia-cuda-crt",
+}
+
+
+class Nvcc:
+    """Compiles programs for one architecture, such as `sm_90`; a `Compiler`.
+
+    `executable` is found by `find_nvcc` unless it is given. Raises UsageError for a malformed
+    architecture and BackendUnavailable where nvcc, its host compiler or its support for the
+    architecture is missing.
+    """
+
+    def __init__(
+        self,
+        arch: str,
+        executable: Path | None = None,
+        compile_timeout_s: float = COMPILE_TIMEOUT_S,
+    ) -> None:
+        self._executable = executable or find_nvcc()
+        self._timeout_s = compile_timeout_s
+        self._release = _release(self._executable)
+        _require_host_compiler(self._executable)
+        self._arch = self._checked(arch)
+
+    @property
+    def arch(self) -> str:
+        """The architecture that is compiled for."""
+        return self._arch
+
+    @property
+    def identity(self) -> str:
+        """nvcc's release and build, the architecture, and what the environment adds."""
+        extra = "".join(f" {name}={os.environ[name]}" for name in _ENVIRONMENT if _is_set(name))
+        return f"nvcc {self._release} {self._arch}{extra}"
+
+    def compile(self, program: Program) -> Binary:
+        """A cubin; raises BuildFailed with nvcc's log, when nvcc exceeds its time, and when it
+        warns that it does not obey a flag.
+
+        Registers, shared and spilled bytes are the largest of any function in the file, since
+        what is launched is not known here. `binary_sha256` is that of the machine code (see
+        `harness.measure.backends.cubin`), equal for flags that change nothing.
+        """
+        begin_s = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="harness-nvcc-") as folder:
+            cubin, report = self._run(program, Path(folder))
+        compile_s = time.perf_counter() - begin_s
+        require_obeyed("nvcc", report)
+        worst = worst_of(parse_resources(report).values())
+        build = Build(
+            key=program.key(self.identity),
+            options=shlex.join(program.options),
+            compiler=self.identity,
+            compile_s=compile_s,
+            binary_sha256=_hash(cubin),
+            registers=worst.registers,
+            shared_bytes=worst.shared_bytes,
+            spill_bytes=worst.spill_bytes,
+            log=without_resources(report),
+        )
+        return Binary(build, cubin)
+
+    def _run(self, program: Program, folder: Path) -> tuple[bytes, str]:
+        (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
+        status, output = _run_in_group(self._command(program), folder, self._timeout_s)
+        report = _without_paths(output, folder)
+        if status is None:
+            raise BuildFailed(
+                f"nvcc did not finish within {self._timeout_s:g} s and was killed\n{report}".strip()
+            )
+        if status != 0:
+            log = without_resources(report) or "nvcc said nothing"
+            raise BuildFailed(f"nvcc ended with status {status}\n{log}")
+        return (folder / _BINARY_NAME).read_bytes(), report
+
+    def _command(self, program: Program) -> list[str]:
+        # The program's options come first: of two that conflict nvcc takes the last, and neither
+        # the architecture nor the kind of output may differ from what the identity says.
+        return [
+            str(self._executable),
+            *program.options,
+            *(f"-I{Path(folder).resolve()}" for folder in program.include_dirs),
+            f"-arch={self._arch}",
+            "--resource-usage",
+            "-cubin",
+            *("-x", "cu", SOURCE_NAME, "-o", _BINARY_NAME),
+        ]
+
+    def _checked(self, arch: str) -> str:
+        known = supported_archs(self._executable)
+        near = difflib.get_close_matches(arch, known, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else "."
+        choice = f"It compiles for {', '.join(known)}"
+        if not re.fullmatch(r"sm_\d+[af]?", arch):
+            raise UsageError(f"{arch!r} is not an architecture of nvcc{hint} {choice}")
+        if arch not in known and not self._has_variant(arch, known):
+            raise BackendUnavailable(
+                f"nvcc {self._release} at {self._executable} does not compile for {arch}{hint} "
+                f"{choice}. Install a toolkit that does: older ones know older devices"
+            )
+        return arch
+
+    def _has_variant(self, arch: str, known: Sequence[str]) -> bool:
+        """Whether nvcc takes an architecture with a feature suffix, which it does not list."""
+        if arch.rstrip("af") not in known:
+            return False
+        ask = [str(self._executable), "--dryrun", "-cubin", f"-arch={arch}", "-x", "cu", os.devnull]
+        return subprocess.run(ask, capture_output=True, check=False).returncode == 0
+
+
+def find_nvcc() -> Path:
+    """The nvcc to use: $CUDACXX, $CUDA_HOME/bin, $PATH, /usr/local/cuda/bin, then PyPI's wheel.
+
+    Raises BackendUnavailable that says where was looked and what to install.
+    """
+    named = os.environ.get("CUDACXX")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise BackendUnavailable(
+                f"CUDACXX is {named!r}, but there is no such program. "
+                "Set it to the path of nvcc, or unset it"
+            )
+        return Path(found)
+    for candidate in _candidates():
+        if os.access(candidate, os.X_OK) and candidate.is_file():
+            return candidate
+    raise BackendUnavailable(
+        "nvcc was not found: CUDACXX is not set, and there is none in $CUDA_HOME/bin, on PATH, in "
+        f"/usr/local/cuda/bin or from the wheel {_WHEEL}. Install the CUDA toolkit, or "
+        f"pip install {' '.join((_WHEEL, *_WHEEL_NEEDS.values()))}"
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if _is_set(name):
+            yield Path(os.environ[name], "bin", "nvcc")
+    on_path = shutil.which("nvcc")
+    if on_path:
+        yield Path(on_path)
+    yield Path("/usr/local/cuda/bin/nvcc")
+    yield from _wheels_nvcc()
+
+
+def _wheels_nvcc() -> Iterator[Path]:
+    """The nvcc of the PyPI wheel, if it is installed with the wheels that it needs."""
+    import importlib.metadata  # slow, and every process loads this module
+
+    try:
+        files = importlib.metadata.files(_WHEEL) or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for file in files:
+        if file.name == "nvcc" and file.parent.name == "bin":
+            executable = Path(str(file.locate()))
+            _require_wheels(executable)
+            yield executable
+
+
+def _require_wheels(executable: Path) -> None:
+    root = executable.parent.parent
+    missing = [wheel for file, wheel in _WHEEL_NEEDS.items() if not (root / file).is_file()]
+    if missing:
+        raise BackendUnavailable(
+            f"nvcc of the wheel {_WHEEL} at {executable} lacks what other wheels bring. "
+            f"pip install {' '.join(missing)}, each in the same version as {_WHEEL}"
+        )
+
+
+def _require_host_compiler(executable: Path) -> None:
+    # With flags in the environment a compiler may be named there (-ccbin).
+    if shutil.which("gcc") is None and not any(map(_is_set, _ENVIRONMENT)):
+        raise BackendUnavailable(
+            f"{executable} needs a C++ compiler for the host, but there is no gcc on PATH. "
+            "Install g++, or set NVCC_CCBIN to another compiler"
+        )
+
+
+def _is_set(name: str) -> bool:
+    return bool(os.environ.get(name))
+
+
+def supported_archs(executable: Path) -> tuple[str, ...]:
+    """The real architectures that an nvcc compiles for, such as `sm_90`, in its order."""
+    listed = _ask(executable, "--list-gpu-code").split()
+    return tuple(name for name in listed if name.startswith("sm_"))
+
+
+def _release(executable: Path) -> str:
+    """The version and build, such as `13.0.88 (compiler.36424714_0)`."""
+    text = _ask(executable, "--version")
+    version = re.search(r"\bV(\d[\d.]*)", text)
+    if version is None:
+        raise BackendUnavailable(
+            f"{executable} --version names no version, but printed {text.strip()[:200]!r}. "
+            "Set CUDACXX to a working nvcc"
+        )
+    build = re.search(r"^Build \S*/(\S+)", text, re.MULTILINE)
+    return version[1] + (f" ({build[1]})" if build else "")
+
+
+def _ask(executable: Path, question: str) -> str:
+    command = [str(executable), question]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BackendUnavailable(
+            f"{shlex.join(command)} failed: {error}. Set CUDACXX to a working nvcc"
+        ) from error
+    return done.stdout
+
+
+def _run_in_group(command: Sequence[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
+    """Exit status, None past the deadline, and all output, of a command run in a folder.
+
+    The command leads a process group of its own, which is killed as a whole: nvcc's children
+    (cicc, ptxas) would otherwise outlive it.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        return None, output
+    return process.returncode, output
+
+
+def _without_paths(output: str, folder: Path) -> str:
+    """The output without the temporary folder and the numbers of nvcc's intermediate files."""
+    output = output.replace(f"{folder}/", "").replace(str(folder), ".")
+    return re.sub(r"\btmpxft_[0-9a-f]+_[0-9a-f]+-\d+_", "", output)
+
+
+def _hash(cubin: bytes) -> str:
+    try:
+        return machine_code_sha256(cubin)
+    except ValueError as error:
+        raise BuildFailed(f"nvcc wrote something that is no cubin: {error}") from error

@@ -1,0 +1,190 @@
+"""OpenCL through PyOpenCL: which devices there are, and the compiler of each.
+
+The only door to pyopencl, which is imported when a device or a compiler is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.files import cache_folder
+from harness.core.records import Build
+from harness.measure.backends.base import Binary, Program
+from harness.measure.backends.pocl_cpu import name_processor
+from harness.measure.flags.warnings import require_obeyed
+from harness.source.inlining import inlined
+from harness.source.live_text import live_text
+
+_INSTALL = 'pip install "pyopencl[pocl]" brings PoCL along, which runs kernels on the CPU'
+_EXTRA_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
+
+
+def load_pyopencl() -> Any:
+    """The module pyopencl; raises BackendUnavailable that says what to install."""
+    # PoCL keeps the work-group functions that it compiles at first launches here.
+    os.environ.setdefault("POCL_CACHE_DIR", str(cache_folder("pocl")))
+    # PoCL's threads are pinned: left alone, the scheduler often wakes two of them on one core,
+    # and a launch on two cores then takes exactly twice as long, for seconds on end.
+    os.environ.setdefault("POCL_AFFINITY", "1")
+    # PyOpenCL's own cache would serve what ours has judged stale, and leaves each source that
+    # does not compile in the folder for temporary files.
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise BackendUnavailable(
+            f'PyOpenCL is missing ({error}); pip install "pyopencl[pocl]" installs it with PoCL, '
+            "which runs kernels on the CPU"
+        ) from None
+    return pyopencl
+
+
+@dataclass(frozen=True)
+class DeviceName:
+    """Which OpenCL device: its platform and place in it, and what people call it."""
+
+    platform: str
+    index: int
+    name: str
+    is_gpu: bool
+
+
+def list_devices() -> list[DeviceName]:
+    """Every OpenCL device there is, GPUs first; raises BackendUnavailable without PyOpenCL."""
+    cl = load_pyopencl()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:
+        return []
+    found = [name for platform in platforms for name in _devices_of(cl, platform)]
+    return sorted(found, key=lambda device: not device.is_gpu)
+
+
+def _devices_of(cl: Any, platform: Any) -> list[DeviceName]:
+    try:
+        devices = platform.get_devices()
+    except cl.Error:  # a platform without its driver
+        return []
+    return [
+        DeviceName(
+            platform.name, index, device.name.strip(), bool(device.type & cl.device_type.GPU)
+        )
+        for index, device in enumerate(devices)
+    ]
+
+
+def find_device() -> DeviceName:
+    """The first GPU, or else the first device; raises BackendUnavailable where there is none."""
+    devices = list_devices()
+    if not devices:
+        raise BackendUnavailable(f"PyOpenCL is here, but no OpenCL device is; {_INSTALL}")
+    return devices[0]
+
+
+def device_of(cl: Any, name: DeviceName) -> Any:
+    for platform in cl.get_platforms():
+        if platform.name == name.platform:
+            device = platform.get_devices()[name.index]
+            if "PoCL" in device.version:
+                name_processor(device.version, device.int_ptr)
+            return device
+    raise BackendUnavailable(f"the OpenCL platform {name.platform} is gone; run the command again")
+
+
+def identity_of(device: Any) -> str:
+    extra = os.environ.get(_EXTRA_OPTIONS)
+    told = f"{device.platform.version.strip()}, {device.name.strip()}, {device.driver_version}"
+    return told + (f", {_EXTRA_OPTIONS}={extra}" if extra else "")
+
+
+class OpenClCompiler:
+    """Builds programs for one device.
+
+    On PoCL the binary is the source itself: PoCL keeps its own code beside our cache, and to
+    extract a binary costs a second compilation (0.5 s), since it compiles for any group size.
+    What stands for the hash of the machine code is then that of what decides it: the options, and
+    the source's live text.
+    """
+
+    def __init__(self, name: DeviceName) -> None:
+        self._cl = load_pyopencl()
+        self._device = device_of(self._cl, name)
+        self._context = self._cl.Context([self._device])
+        self._keeps_source = "PoCL" in self._device.platform.version
+
+    @property
+    def identity(self) -> str:
+        """Platform version, device and driver version."""
+        return identity_of(self._device)
+
+    @property
+    def arch(self) -> None:
+        """OpenCL tells no architecture."""
+        return None
+
+    def compile(self, program: Program) -> Binary:
+        """Build for the device; raises BuildFailed with the driver's log, and where that says
+        that a flag is not obeyed."""
+        started = time.perf_counter()
+        text = inlined(program)
+        built = build_program(self._cl, self._cl.Program(self._context, text), program.options)
+        elapsed_s = time.perf_counter() - started
+        log = built.get_build_info(self._device, self._cl.program_build_info.LOG).strip()
+        require_obeyed("opencl", log)
+        if self._keeps_source:
+            data, code = _source_data(text, program.options), _live_data(text, program.options)
+        else:
+            (code,) = built.get_info(self._cl.program_info.BINARIES)
+            data = b"B" + code
+        build = Build(
+            key=program.key(self.identity),
+            options=" ".join(program.options),
+            compiler=self.identity,
+            compile_s=elapsed_s,
+            binary_sha256=hashlib.sha256(code).hexdigest(),
+            shared_bytes=self._shared_bytes(built),
+            log=log,
+        )
+        return Binary(build, data)
+
+    def _shared_bytes(self, built: Any) -> int:
+        """The largest statically allocated local memory of the program's kernels."""
+        info = self._cl.kernel_work_group_info.LOCAL_MEM_SIZE
+        kernels = built.all_kernels()
+        return max((int(k.get_work_group_info(info, self._device)) for k in kernels), default=0)
+
+
+def _source_data(text: str, options: Sequence[str]) -> bytes:
+    return b"S" + json.dumps({"text": text, "options": list(options)}).encode()
+
+
+def _live_data(text: str, options: Sequence[str]) -> bytes:
+    return json.dumps([live_text(text), *options]).encode()
+
+
+def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:
+    """Build quietly: the log is kept, not printed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            # With what it takes to check a launch's arguments.
+            return program.build([*options, "-cl-kernel-arg-info"], cache_dir=False)
+        except cl.Error as error:
+            raise BuildFailed(_log_of(error)) from None
+
+
+def _log_of(error: Exception) -> str:
+    """The compiler's part of PyOpenCL's message, or all of it where there is no such part."""
+    found = re.search(
+        r"Build on <.*>:\n\s*(.*?)\s*(?:\n=+\n|\(options: |\Z)", str(error), re.DOTALL
+    )
+    return found[1] if found and found[1] else str(error)

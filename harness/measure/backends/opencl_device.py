@@ -1,0 +1,269 @@
+"""Running OpenCL kernels: a GPU's platform where there is one, else PoCL on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.errors import BuildFailed, LaunchFailed
+from harness.core.records import DeviceLimits, Environment
+from harness.measure.backends.base import Argument, Binary, Launch
+from harness.measure.backends.launch_checks import three, why_unlaunchable
+from harness.measure.backends.opencl import (
+    DeviceName,
+    build_program,
+    device_of,
+    identity_of,
+    load_pyopencl,
+)
+from harness.measure.backends.opencl_arguments import Wanted, why_unfit
+
+_MAX_GRID = 2**31 - 1
+_KEPT = 128  # programs; each input is measured with mostly the same configurations
+
+
+class _Kernel(NamedTuple):
+    """A kernel and what it takes; `group` is the only group size it takes, (0, 0, 0) for any."""
+
+    kernel: Any
+    arguments: list[Wanted]
+    group: tuple[int, ...]
+
+
+@dataclass
+class _Loaded:
+    """A program on the device; its kernels are looked up, and asked what they take, once."""
+
+    program: Any
+    kernels: dict[str, _Kernel] = field(default_factory=dict)
+
+
+class OpenClDevice:
+    """One OpenCL device; times are the events' from start to end."""
+
+    def __init__(self, name: DeviceName) -> None:
+        self._cl = load_pyopencl()
+        cl = self._cl
+        self._device = device_of(cl, name)
+        self._context = cl.Context([self._device])
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        self._queue = cl.CommandQueue(self._context, properties=profiling)
+        self._buffers: dict[str, Any] = {}
+        self._arrays: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+        self._scalars: dict[str, np.generic] = {}
+        self._healthy = True
+        self._program = lru_cache(maxsize=_KEPT)(self._make_program)
+
+    @property
+    def environment(self) -> Environment:
+        """Device with its compute units, platform, driver and compiler."""
+        device, units = self._device, self._device.max_compute_units
+        return Environment(
+            backend="opencl",
+            device=f"{device.name.strip()}, {units} compute units{self._unpinned()}",
+            platform=device.platform.name.strip(),
+            driver=device.driver_version,
+            compiler=identity_of(device),
+            notes={"global_memory_bytes": str(device.global_mem_size)},
+        )
+
+    def _unpinned(self) -> str:
+        """What tells a CPU apart whose threads a person left unpinned: its times differ."""
+        free = self.shares_cpu and os.environ.get("POCL_AFFINITY") != "1"
+        return ", threads not pinned" if free else ""
+
+    @cached_property
+    def limits(self) -> DeviceLimits:
+        """What the driver tells; OpenCL bounds the grid only by its index type."""
+        dims = [*self._device.max_work_item_sizes, 1, 1][:3]
+        return DeviceLimits(
+            max_group_size=int(self._device.max_work_group_size),
+            max_group_dims=(int(dims[0]), int(dims[1]), int(dims[2])),
+            max_grid_dims=(_MAX_GRID, _MAX_GRID, _MAX_GRID),
+            max_local_bytes=int(self._device.local_mem_size),
+            compute_units=int(self._device.max_compute_units),
+            warp_size=self._warp_size(),
+        )
+
+    def _warp_size(self) -> int:
+        """NVIDIA's and AMD's extensions tell it; a CPU has none, which is 1."""
+        for attribute in ("warp_size_nv", "wavefront_width_amd"):
+            try:
+                return int(getattr(self._device, attribute))
+            except (AttributeError, self._cl.Error):
+                continue
+        return 1
+
+    @property
+    def shares_cpu(self) -> bool:
+        """Whether the device is the CPU itself, as with PoCL."""
+        return bool(self._device.type & self._cl.device_type.CPU)
+
+    @property
+    def healthy(self) -> bool:
+        """False once a failed launch has spoilt the queue, as GPUs' drivers do."""
+        return self._healthy
+
+    def bind(self, arguments: Mapping[str, Argument]) -> None:
+        """Allocate and copy; arguments bound before are given back."""
+        cl = self._cl
+        self._release()
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        for name, value in arguments.items():
+            if isinstance(value, np.ndarray):
+                with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
+                    self._buffers[name] = cl.Buffer(self._context, flags, hostbuf=value)
+                self._arrays[name] = (value.shape, value.dtype)
+            else:
+                self._scalars[name] = value
+
+    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Overwrite one array argument and wait; ValueError unless it is as it was bound."""
+        shape, dtype = self._bound(name)
+        if (array.shape, array.dtype) != (shape, dtype):
+            raise ValueError(
+                f"{name} is bound as {dtype}{list(shape)}, "
+                f"but what is written is {array.dtype}{list(array.shape)}"
+            )
+        content = np.asarray(array, order="C")
+        with self._errors(f"writing {name}"):
+            self._cl.enqueue_copy(self._queue, self._buffers[name], content, is_blocking=True)
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """A copy of one array argument."""
+        array = np.empty(*self._bound(name))
+        with self._errors(f"reading {name}"):
+            self._cl.enqueue_copy(self._queue, array, self._buffers[name], is_blocking=True)
+        return array
+
+    def _bound(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        if name not in self._arrays:
+            there = ", ".join(self._arrays) or "none"
+            raise ValueError(f"{name} is not a bound array; arrays are {there}")
+        return self._arrays[name]
+
+    def load(self, binary: Binary) -> object:
+        """A program ready to launch. PoCL builds it again from its cache, which can take longer
+        than all its launches, so the last ones stay loaded."""
+        try:
+            return self._program(binary.data)
+        except (BuildFailed, ValueError, self._cl.Error) as error:
+            raise LaunchFailed(f"the binary cannot be loaded: {error}") from None
+
+    def _make_program(self, content: bytes) -> _Loaded:
+        cl = self._cl
+        kind, data = content[:1], content[1:]
+        if kind == b"S":
+            source = json.loads(data)
+            program = cl.Program(self._context, source["text"])
+            return _Loaded(build_program(cl, program, source["options"]))
+        program = cl.Program(self._context, [self._device], [data])
+        return _Loaded(build_program(cl, program, []))
+
+    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+        """Run in order; the sum of the kernels' times in seconds, by their events."""
+        if not isinstance(module, _Loaded):
+            raise TypeError(f"launch() takes what load() returned, but got {module!r}")
+        return math.fsum([self._launch(module, launch) for launch in launches])
+
+    def _launch(self, module: _Loaded, launch: Launch) -> float:
+        reason = why_unlaunchable(launch, self.limits)
+        if reason:
+            raise LaunchFailed(reason)
+        kernel, wanted, group = self._kernel(module, launch.function)
+        if any(group) and group != three(launch.group):
+            raise LaunchFailed(
+                f"{launch.function} is compiled for groups of {group}, but the launch's are "
+                f"{three(launch.group)}"
+            )
+        # The values stay referenced until the launch has ended; PoCL crashes otherwise.
+        values = self._values(launch, wanted)
+        size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
+        with self._errors(launch.function):
+            kernel.set_args(*values)
+            event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
+            event.wait()
+            return float(event.profile.end - event.profile.start) * 1e-9
+
+    def _values(self, launch: Launch, wanted: Sequence[Wanted]) -> list[Any]:
+        """What is passed, checked: drivers crash on a number where an array belongs."""
+        given = {name: dtype for name, (_, dtype) in self._arrays.items()}
+        scalars = {name: scalar.dtype for name, scalar in self._scalars.items()}
+        reason = why_unfit(launch, wanted, given, scalars)
+        if reason:
+            raise LaunchFailed(reason)
+        return [
+            a if isinstance(a, np.generic) else self._buffers.get(a, self._scalars.get(a))
+            for a in launch.arguments
+        ]
+
+    def _kernel(self, module: _Loaded, function: str) -> _Kernel:
+        if function not in module.kernels:
+            with self._errors(f"looking up {function}"):
+                kernel = self._cl.Kernel(module.program, function)
+                self._check_local_memory(kernel)
+                group = self._ask(kernel, "COMPILE_WORK_GROUP_SIZE")
+                module.kernels[function] = _Kernel(kernel, self._wanted(kernel), tuple(group))
+        return module.kernels[function]
+
+    def _ask(self, kernel: Any, name: str) -> Any:
+        info = getattr(self._cl.kernel_work_group_info, name)
+        return kernel.get_work_group_info(info, self._device)
+
+    def _check_local_memory(self, kernel: Any) -> None:
+        wanted = int(self._ask(kernel, "LOCAL_MEM_SIZE"))
+        if wanted > self.limits.max_local_bytes:
+            raise LaunchFailed(
+                f"it needs {wanted:,} bytes of local memory a group, but the device has "
+                f"{self.limits.max_local_bytes:,}"
+            )
+
+    def _wanted(self, kernel: Any) -> list[Wanted]:
+        """What the kernel takes, as far as the driver tells."""
+        info, spaces = self._cl.kernel_arg_info, self._cl.kernel_arg_address_qualifier
+        wanted = []
+        for index in range(kernel.num_args):
+            try:
+                space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
+                type_name = kernel.get_arg_info(index, info.TYPE_NAME)
+            except self._cl.Error:  # it does not tell, of a binary for instance
+                wanted.append(Wanted())
+            else:
+                wanted.append(Wanted(type_name, is_array=space != spaces.PRIVATE))
+        return wanted
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        """Turn what the driver raises into LaunchFailed, and see whether the queue survived."""
+        try:
+            yield
+        except self._cl.Error as error:
+            self._healthy = self._healthy and self._answers()
+            state = "" if self._healthy else "; the queue is lost and its process must end"
+            raise LaunchFailed(f"{doing}: {error}{state}") from None
+
+    def _answers(self) -> bool:
+        """Whether the queue still works."""
+        try:
+            self._queue.finish()
+        except self._cl.Error:
+            return False
+        return True
+
+    def _release(self) -> None:
+        for buffer in self._buffers.values():
+            buffer.release()
+        self._buffers, self._arrays, self._scalars = {}, {}, {}
+
+    def close(self) -> None:
+        """Give the buffers back."""
+        self._release()

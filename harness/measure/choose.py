@@ -1,0 +1,45 @@
+"""Which measurer a space needs: of kernels on a device, or of a program."""
+
+from __future__ import annotations
+
+from harness.core.errors import UsageError
+from harness.measure.backends.choose import choose
+from harness.measure.flags.fit import fitted_to_program
+from harness.measure.kernels import LocalMeasurer, Measurer
+from harness.measure.programs import CommandMeasurer
+from harness.space_file import Spec
+
+COMMAND = "command"
+
+
+def open_measurer(spec: Spec, requested: str) -> tuple[Measurer, str]:
+    """The measurer of a space with the backend that was asked for, and why that one was chosen.
+
+    Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
+    cannot run here.
+    """
+    if spec.program is not None or requested == COMMAND:
+        if requested not in ("auto", COMMAND):
+            raise UsageError(
+                f"{spec.path} tunes a program, which --backend {requested} cannot run; "
+                f"leave --backend out, or write --backend {COMMAND}"
+            )
+        return CommandMeasurer(spec), "the space tunes a program"
+    backend = choose(requested)
+    if backend.language not in spec.sources:
+        raise UsageError(
+            f"{spec.path} has no {backend.language} source, only {', '.join(spec.sources)}; "
+            "name the --backend that runs it, or add a source to kernel.source"
+        )
+    return LocalMeasurer(spec, backend), backend.why
+
+
+def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
+    """The space without those flags, of the ones that it names from a catalogue, that the
+    measurer's compiler does not know; its notices say which.
+
+    Raises BackendUnavailable where the compiler refuses even an empty program.
+    """
+    if isinstance(measurer, LocalMeasurer):
+        return measurer.fitted(spec)
+    return fitted_to_program(spec) if isinstance(measurer, CommandMeasurer) else spec

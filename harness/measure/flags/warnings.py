@@ -1,0 +1,90 @@
+"""Which warnings of a compiler say that a build is not what its flags say.
+
+Compilers warn of flags that exclude one another, that they adjust or that they ignore, and end
+with status 0. A time measured then stands beside flags that were not obeyed, so such a warning is
+an outcome. Warnings about the source, and those of flags that will go away in a later version but
+are obeyed today, are not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from harness.core.errors import BuildFailed
+
+# nvcc's tools warn of the source in the same voice, so what counts is listed. The words are those
+# of nvcc, ptxas and nvlink 13.0; `harness/flags/nvcc.yaml` has the settings that bring them about.
+_NVCC_TOOL = r"^(?:nvcc|ptxas|nvlink|cicc)\s+(?:warning|info)\s*:\s*"
+_NVCC_CONFLICT = "|".join(
+    (
+        r"incompatible redefinition for option",
+        r"Conflicting options",
+        r"adjusting per thread register count",
+        r"Too big maxrregcount value",
+        r"Value of .* will be ignored",
+        r"option will be ignored",
+        r"Command line option .* will be ignored",
+        r"Option .* (?:will be ignored|ignoring)",
+        r"[Oo]ption .* is ignored unless",
+        r"flag is not supported .* will be ignored",
+        r"is not fully implemented",
+        r"not compatible with .*, ignoring option",
+        r"Too many (?:values )?specified for .* will be ignored",
+        r"minnctapersm is ignored",
+        r"overrides '",
+        r"Ignoring -dlto option",
+        r"setmaxnreg' ignored",
+    )
+)
+
+# The C compilers tell of the source with file and line: what the driver or the front end says
+# without them is about the command line.
+_C_TOOL = r"^(?:\S*/)?(?:cc1|cc1plus|gcc|g\+\+|lto1|lto-wrapper|clang|clang\+\+)(?:-\d+)?"
+_C_CONFLICT = _C_TOOL + r": (?:warning|sorry, unimplemented): (?!.*\bdeprecated\b)"
+_UNPLACED = r"^(?:<invalid loc>: )?(?:warning|sorry, unimplemented): (?!.*\bdeprecated\b)"
+
+# PoCL's clang; "not yet supported" is PoCL's own.
+_OPENCL_CONFLICT = "|".join(
+    (
+        r"^(?:warning: )?<invalid loc>:.*does not support the option",
+        r"build option is not (?:yet )?supported",
+        r"argument unused during compilation",
+        r"^(?:warning: )?.*overriding '-",
+    )
+)
+
+_PATTERNS = {
+    "nvcc": f"{_NVCC_TOOL}.*(?:{_NVCC_CONFLICT})",
+    "opencl": _OPENCL_CONFLICT,
+    "gcc": _C_CONFLICT,
+    "g++": _C_CONFLICT,
+    "clang": f"{_C_CONFLICT}|{_UNPLACED}",
+    "clang++": f"{_C_CONFLICT}|{_UNPLACED}",
+}
+_COMPILED = {compiler: re.compile(pattern) for compiler, pattern in _PATTERNS.items()}
+
+
+def family(compiler: str) -> str:
+    """A compiler's name without its version: `gcc` for `gcc-12`."""
+    return re.sub(r"-\d+(\.\d+)*$", "", compiler)
+
+
+def require_obeyed(compiler: str, log: str) -> None:
+    """Raise BuildFailed with the lines of a compiler's output that say that it did not obey its
+    flags: the build is not what it would be filed under."""
+    told = conflicts(compiler, log)
+    if told:
+        raise BuildFailed("the compiler did not obey its flags\n" + "\n".join(told))
+
+
+def conflicts(compiler: str, log: str) -> tuple[str, ...]:
+    """The lines of a compiler's output that say that it did not obey its flags, each once.
+
+    `compiler` is a key of `harness.space_file.flags.COMPILERS`, with or without a version. Of any
+    other nothing is known, and no line counts.
+    """
+    pattern = _COMPILED.get(family(compiler))
+    if pattern is None:
+        return ()
+    lines = (line.strip() for line in log.splitlines())
+    return tuple(dict.fromkeys(line for line in lines if pattern.search(line)))

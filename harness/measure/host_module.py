@@ -1,0 +1,277 @@
+"""The Python file beside a kernel: its arguments for an input, and what they must give.
+
+A host module defines
+
+    arguments(features, rng) -> dict of numpy arrays and numpy scalars, in the kernel's order
+    reference(arguments) -> dict of the expected arrays, by argument name: the outputs
+
+and, where a kernel reads and overwrites the same array, INOUT = ("name", ...): such arrays
+are restored before every run. Where a run takes several launches (`launch: host` in the space),
+
+    launches(arguments, config) -> Launch and Read objects, one after the other
+
+and, where the configuration chooses how the data lie in memory,
+
+    arrange(arguments, config) -> dict of the arrays that lie otherwise than in arguments()
+
+and, where more is known of a configuration than its time,
+
+    observe(config) -> dict of numbers by name, kept with every measurement of it
+
+It is a person's own code and runs as such; what it is given is read-only, and which parameters
+it asks for is noted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.errors import HostModuleError
+from harness.core.modules import load_module
+from harness.core.records import Config, Input
+from harness.measure.backends.base import Argument
+from harness.measure.backends.base import Launch as Launch  # host modules take it from here
+from harness.measure.tracked_config import WatchedConfig
+from harness.measure.verify import COMPARABLE
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A step between launches: `array = yield Read("name")` gives launches() a copy of an array
+    argument as it now is on the device, which may decide what is launched next."""
+
+    name: str
+
+
+Steps = Generator[Launch | Read, Array | None, None]
+
+
+class HostModule:
+    """A person's module, loaded; whatever goes wrong in it is told as a HostModuleError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._module = self._loaded()
+
+    def arguments(self, given: Input, rng: np.random.Generator) -> dict[str, Argument]:
+        """What arguments() gives for an input, checked and read-only."""
+        arguments = self._dict("arguments", given, dict(given), rng)
+        for name, value in arguments.items():
+            self._check_argument("arguments", name, value)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+        return arguments
+
+    def reference(self, given: Input, arguments: Mapping[str, Argument]) -> dict[str, Array]:
+        """The outputs that reference() expects of the arguments of an input, checked."""
+        expected = self._dict("reference", given, dict(arguments))
+        arrays = {name: np.asarray(value) for name, value in expected.items()}
+        for name, array in arrays.items():
+            self._check_expected(name, array, arguments)
+        return arrays
+
+    def inout(self, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
+        """The arguments that a run reads and overwrites, checked."""
+        names = getattr(self._module, "INOUT", ())
+        if not isinstance(names, (tuple, list)):
+            raise self._fault(f'INOUT must be a tuple such as ("y",), but got {names!r}')
+        for name in names:
+            if not isinstance(arguments.get(name), np.ndarray):
+                raise self._fault(f"INOUT names `{name}`, which is no array argument")
+        return tuple(names)
+
+    def launches(
+        self,
+        arguments: Mapping[str, Argument],
+        config: Config,
+        functions: Sequence[str],
+        asked: set[str] | None = None,
+    ) -> Steps:
+        """What launches() gives, step by step, each checked before it is taken."""
+        where = f"with ({config})"
+        steps = self._called("launches", where, dict(arguments), WatchedConfig(config, asked))
+        if not isinstance(steps, Iterable):
+            kind = type(steps).__name__
+            raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
+        iterator = iter(steps)
+        answer: Array | None = None
+        launched = False
+        while True:
+            try:
+                step = iterator.send(answer) if isinstance(iterator, Generator) else next(iterator)
+            except StopIteration:
+                break
+            except (Exception, SystemExit) as error:
+                raise self._fault(f"launches() raised {self._told(error)} {where}") from error
+            self._check_step(step, arguments, functions)
+            launched = launched or isinstance(step, Launch)
+            answer = yield step
+        if not launched:
+            raise self._fault(f"launches() gave nothing to launch {where}")
+
+    def arrange(
+        self,
+        arguments: Mapping[str, Argument],
+        config: Config,
+        outputs: frozenset[str],
+        asked: set[str] | None = None,
+    ) -> dict[str, Array]:
+        """What arrange() gives, checked; nothing where the module has no such function."""
+        if not callable(getattr(self._module, "arrange", None)):
+            return {}
+        where = f"with ({config})"
+        found = self._called("arrange", where, dict(arguments), WatchedConfig(config, asked))
+        if not isinstance(found, dict):
+            raise self._fault(f"arrange() must return a dict, but got {type(found).__name__}")
+        return {
+            name: self._arranged(name, array, arguments.get(name), outputs)
+            for name, array in found.items()
+        }
+
+    def observe(self, config: Config) -> dict[str, float]:
+        """What observe() tells, checked; nothing where the module has no such function."""
+        if not callable(getattr(self._module, "observe", None)):
+            return {}
+        found = self._called("observe", f"with ({config})", WatchedConfig(config))
+        if not isinstance(found, dict):
+            raise self._fault(f"observe() must return a dict, but got {type(found).__name__}")
+        for name, value in found.items():
+            if type(value) not in (int, float) or not math.isfinite(value):
+                raise self._fault(f"observe() gives `{name}` as {value!r}; use finite numbers")
+        return {str(name): float(value) for name, value in found.items()}
+
+    # ------------------------------------------------------------- calling the module
+
+    def _loaded(self) -> ModuleType:
+        try:
+            module = load_module(self._path, "harness_host")
+        except (Exception, SystemExit) as error:
+            raise self._fault(self._told(error)) from error
+        if module is None:
+            raise self._fault("is not a Python file")
+        for name in ("arguments", "reference"):
+            if not callable(getattr(module, name, None)):
+                raise self._fault(f"must define the function `{name}`")
+        return module
+
+    def _called(self, name: str, where: str, *values: object) -> Any:
+        function = getattr(self._module, name, None)
+        if not callable(function):
+            raise self._fault(f"must define the function `{name}`")
+        try:
+            return function(*values)
+        except (Exception, SystemExit) as error:
+            raise self._fault(f"{name}() raised {self._told(error)} {where}") from error
+
+    def _dict(self, name: str, given: Input, *values: object) -> dict[str, Any]:
+        result = self._called(name, f"on the input ({given})", *values)
+        if not isinstance(result, dict) or not result:
+            kind = type(result).__name__
+            raise self._fault(f"{name}() must return a dict of arrays, but got {kind}")
+        return result
+
+    def _fault(self, text: str) -> HostModuleError:
+        return HostModuleError(f"{self._path}: {text}")
+
+    def _told(self, error: BaseException) -> str:
+        """The error, and the line of the host module where it came up."""
+        line, trace, own = 0, error.__traceback__, self._path.resolve()
+        while trace is not None:
+            if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+
+    # --------------------------------------------------------- checking what it returns
+
+    def _check_argument(self, function: str, name: str, value: object) -> None:
+        if not isinstance(value, (np.ndarray, np.generic)):
+            raise self._fault(
+                f"{function}() gives `{name}` the type {type(value).__name__}; use numpy "
+                "arrays, and numpy scalars such as np.int32(n), whose width the kernel expects"
+            )
+        if value.dtype.kind not in COMPARABLE + "V" or not value.dtype.isnative:
+            raise self._fault(
+                f"{function}() gives `{name}` the dtype {value.dtype}, which no kernel reads; "
+                "use numbers, or structures of numbers, in the machine's byte order"
+            )
+        if isinstance(value, np.ndarray) and (value.size == 0 or not value.flags.c_contiguous):
+            raise self._fault(
+                f"{function}() gives `{name}` as an array that is empty or not contiguous; pass a "
+                "C-contiguous copy (np.ascontiguousarray)"
+            )
+
+    def _check_expected(self, name: str, expected: Array, arguments: Mapping[str, Any]) -> None:
+        argument = arguments.get(name)
+        if not isinstance(argument, np.ndarray):
+            there = ", ".join(k for k, v in arguments.items() if isinstance(v, np.ndarray))
+            raise self._fault(
+                f"reference() gives `{name}`, which is no array argument; there are {there}"
+            )
+        if expected.shape != argument.shape:
+            raise self._fault(
+                f"reference() gives `{name}` the shape {expected.shape}, but the "
+                f"argument has {argument.shape}"
+            )
+        for array in (expected, argument):
+            if array.dtype.kind not in COMPARABLE:
+                raise self._fault(
+                    f"the output `{name}` has the dtype {array.dtype}; only numbers can be compared"
+                )
+
+    def _check_step(
+        self, step: object, arguments: Mapping[str, Argument], functions: Sequence[str]
+    ) -> None:
+        """A step of launches() is a Launch or a Read, and names what there is."""
+        if isinstance(step, Launch):
+            if step.function not in functions:
+                there = f"kernel.function of the space lists {', '.join(functions)}"
+                raise self._fault(f"launches() launches `{step.function}`, but {there}")
+            named = [given for given in step.arguments if not isinstance(given, np.generic)]
+        elif isinstance(step, Read):
+            named = [step.name]
+            if not isinstance(arguments.get(step.name, np.empty(0)), np.ndarray):
+                raise self._fault(f"launches() reads `{step.name}`, which is no array")
+        else:
+            kind = type(step).__name__
+            raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
+        for name in named:
+            if name not in arguments:
+                there = ", ".join(arguments)
+                raise self._fault(f"launches() names `{name}`, but the arguments are {there}")
+
+    def _arranged(
+        self,
+        name: str,
+        array: object,
+        argument: Argument | None,
+        outputs: frozenset[str],
+    ) -> Array:
+        if not isinstance(argument, np.ndarray):
+            raise self._fault(f"arrange() gives `{name}`, which is no array argument")
+        if name in outputs:
+            raise self._fault(
+                f"arrange() gives `{name}`, which is verified: an output lies as reference() "
+                "gives it"
+            )
+        self._check_argument("arrange", name, array)
+        if not isinstance(array, np.ndarray) or (array.size, array.dtype) != (
+            argument.size,
+            argument.dtype,
+        ):
+            raise self._fault(
+                f"arrange() gives `{name}` another size or dtype than arguments() does, "
+                f"{argument.dtype}{list(argument.shape)}; make it there as large as it may get"
+            )
+        # The same bytes in the shape that the device knows it by.
+        return array.reshape(argument.shape)

@@ -1,0 +1,211 @@
+"""How many blocks of a kernel an NVIDIA multiprocessor holds at once, and what stops more.
+
+The calculation is the one of `cuda_occupancy.h`, which NVIDIA ships with the CUDA toolkit
+(cudaOccMaxActiveBlocksPerMultiprocessor), with the largest shared-memory carve-out, which is
+what the driver chooses for a kernel that needs it. Barriers, clusters and the caching modes
+of compute capabilities below 7 are left out.
+
+A multiprocessor has four partitions with a quarter of the registers each, and a warp lives
+in one of them. So with w = ceil(group_size / 32) warps a block and r = 32 * registers rounded
+up to 256 registers a warp, it holds the least of
+
+    warps      floor(max_warps / w)
+    groups     max_groups
+    registers  floor(4 * floor(16384 / r) / w), or none if r * (w rounded up to 4) > 65536
+    shared     floor(shared_bytes_SM / s)
+
+blocks, where s is the block's shared memory plus what the driver reserves, rounded up.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from harness.core.records import Build
+
+WARP_SIZE = 32
+MAX_GROUP_SIZE = 1024
+MAX_REGISTERS = 256  # as in the header; the compiler stops at 255
+REGISTERS_PER_SM = 65536
+REGISTER_STEP = 256
+PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What one multiprocessor has; sizes in bytes.
+
+    `reserved_bytes` of shared memory go to the driver in every block, and a block's share is
+    rounded up to `shared_step_bytes`.
+    """
+
+    max_threads: int
+    max_groups: int
+    shared_bytes: int
+    reserved_bytes: int = 1024
+    shared_step_bytes: int = 128
+
+    @property
+    def max_warps(self) -> int:
+        """How many warps can be resident at once."""
+        return self.max_threads // WARP_SIZE
+
+
+def _before_8(max_threads: int, max_groups: int, shared_bytes: int) -> Multiprocessor:
+    """A multiprocessor below compute capability 8: nothing reserved, and steps of 256 bytes."""
+    return Multiprocessor(
+        max_threads, max_groups, shared_bytes, reserved_bytes=0, shared_step_bytes=256
+    )
+
+
+# Source of max_groups and of the two steps: cuda_occupancy.h of CUDA 13.0. Source of threads and
+# shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+MULTIPROCESSORS = {
+    "7.0": _before_8(2048, 32, 96 * 1024),
+    "7.2": _before_8(2048, 32, 96 * 1024),
+    "7.5": _before_8(1024, 16, 64 * 1024),
+    "8.0": Multiprocessor(2048, 32, 164 * 1024),
+    "8.6": Multiprocessor(1536, 16, 100 * 1024),
+    "8.7": Multiprocessor(1536, 16, 164 * 1024),
+    "8.9": Multiprocessor(1536, 24, 100 * 1024),
+    "9.0": Multiprocessor(2048, 32, 228 * 1024),
+    "10.0": Multiprocessor(2048, 32, 228 * 1024),
+    "10.3": Multiprocessor(2048, 32, 228 * 1024),
+    "11.0": Multiprocessor(1536, 24, 228 * 1024),
+    "12.0": Multiprocessor(1536, 24, 100 * 1024),
+    "12.1": Multiprocessor(1536, 24, 100 * 1024),
+}
+"""Multiprocessors by compute capability."""
+
+
+class Limiter(str, Enum):
+    """What keeps another block out."""
+
+    WARPS = "warps"
+    GROUPS = "groups"
+    REGISTERS = "registers"
+    SHARED = "shared memory"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Blocks and warps resident on one multiprocessor; `limiters` holds every tie.
+
+    No block at all (active_groups 0) means that the launch is refused.
+    """
+
+    active_groups: int
+    active_warps: int
+    max_warps: int
+    limiters: tuple[Limiter, ...]
+
+    @property
+    def fraction(self) -> float:
+        """Active warps over the most there could be, from 0 to 1."""
+        return self.active_warps / self.max_warps
+
+    @property
+    def limiter(self) -> str:
+        """The limiters in words, such as `registers and shared memory`."""
+        return " and ".join(map(str, self.limiters))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.fraction:.0%} ({self.active_warps} of {self.max_warps} warps "
+            f"in {self.active_groups} blocks, limited by {self.limiter})"
+        )
+
+
+def multiprocessor(arch: str) -> Multiprocessor:
+    """The multiprocessor of an architecture such as `sm_90` or `sm_90a`.
+
+    Raises ValueError, with the nearest known name, for one that is not in the table.
+    """
+    known = {"sm_" + capability.replace(".", ""): sm for capability, sm in MULTIPROCESSORS.items()}
+    name = re.sub(r"(?<=\d)[af]$", "", arch)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(
+            f"no occupancy figures for architecture {arch!r}{hint}; known are {', '.join(known)}"
+        )
+    return known[name]
+
+
+def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> Occupancy:
+    """The occupancy of a kernel that uses `registers` per thread and `shared_bytes` per block.
+
+    `shared_bytes` is static plus dynamic shared memory. Raises ValueError for an unknown
+    architecture, a group size below 1, or a negative resource.
+    """
+    if group_size < 1 or registers < 0 or shared_bytes < 0:
+        raise ValueError(
+            "group_size must be 1 or more, registers and shared_bytes 0 or more, "
+            f"but got {group_size}, {registers} and {shared_bytes}"
+        )
+    sm = multiprocessor(arch)
+    warps = _divide_up(group_size, WARP_SIZE)
+    bounds = {
+        Limiter.WARPS: sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
+        Limiter.GROUPS: sm.max_groups,
+        Limiter.REGISTERS: _groups_by_registers(warps, registers),
+        Limiter.SHARED: _groups_by_shared(sm, shared_bytes),
+    }
+    groups = min(bound for bound in bounds.values() if bound is not None)
+    limiters = tuple(limiter for limiter, bound in bounds.items() if bound == groups)
+    return Occupancy(groups, groups * warps, sm.max_warps, limiters)
+
+
+def observe_occupancy(
+    arch: str | None, build: Build, group_sizes: Iterable[int]
+) -> dict[str, float]:
+    """What is recorded of a build's occupancy: the least of its launches, whose blocks have
+    `group_sizes` threads, as `occupancy` (0 to 1) and `active_warps` a multiprocessor.
+
+    Registers and shared memory are the most of any function of the source. Nothing is observed
+    where they, or the multiprocessor, are not known: of OpenCL, and of other architectures.
+    """
+    if arch is None or build.registers is None:
+        return {}
+    try:
+        multiprocessor(arch)
+    except ValueError:
+        return {}
+    sizes = set(group_sizes)
+    found = [occupancy(arch, s, build.registers, build.shared_bytes or 0) for s in sizes]
+    if not found:
+        return {}
+    least = min(found, key=lambda one: one.active_warps)
+    return {"occupancy": least.fraction, "active_warps": float(least.active_warps)}
+
+
+def _groups_by_registers(warps: int, registers: int) -> int | None:
+    """How many blocks the registers allow; None where no register is used."""
+    if registers == 0:
+        return None
+    per_warp = _round_up(registers * WARP_SIZE, REGISTER_STEP)
+    # The hardware's check takes it that all four partitions get the same number of warps.
+    if registers > MAX_REGISTERS or per_warp * _round_up(warps, PARTITIONS) > REGISTERS_PER_SM:
+        return 0
+    return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
+
+
+def _groups_by_shared(sm: Multiprocessor, shared_bytes: int) -> int | None:
+    """How many blocks the shared memory allows; None where none is used."""
+    per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
+    return sm.shared_bytes // per_group if per_group else None
+
+
+def _divide_up(value: int, step: int) -> int:
+    return -(-value // step)
+
+
+def _round_up(value: int, step: int) -> int:
+    return _divide_up(value, step) * step

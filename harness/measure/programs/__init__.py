@@ -1,0 +1,6 @@
+"""Programs in place of kernels: any compiler, any program, run as processes of their own."""
+
+from harness.measure.programs.building import CommandBackend
+from harness.measure.programs.measurer import CommandMeasurer
+
+__all__ = ["CommandBackend", "CommandMeasurer"]

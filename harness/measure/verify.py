@@ -1,0 +1,200 @@
+"""Is a result right? Compared element by element with the reference, by tolerances of its dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.records import Verdict, WorstElement
+
+Array = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
+
+# (rtol, atol) where the space names none: about 100 roundings of the format.
+_BY_DTYPE: dict[str, tuple[float, float]] = {
+    "float16": (1e-1, 1e-3),
+    "float32": (1e-5, 1e-6),
+    "float64": (1e-13, 1e-14),
+    "complex64": (1e-5, 1e-6),
+    "complex128": (1e-13, 1e-14),
+}
+COMPARABLE = "biufc"
+"""The kinds of numpy dtypes that can be verified."""
+
+_CHUNK = 1 << 16
+"""Elements compared at a time: what is made on the way stays in the processor's cache."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """An element is right when |found - expected| <= atol + rtol * |expected|.
+
+    None means the default of the output's dtype. A relative tolerance is one of rounding:
+    integers know only `atol` (by default 0), and booleans must be equal.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+
+    def of(self, dtype: np.dtype[Any]) -> tuple[float, float]:
+        """rtol and atol for an output of this dtype."""
+        rtol, atol = _BY_DTYPE.get(dtype.name, (0.0, 0.0))
+        if dtype.kind == "b":
+            return 0.0, 0.0
+        if dtype.kind in "iu":
+            return 0.0, atol if self.atol is None else self.atol
+        return (
+            rtol if self.rtol is None else self.rtol,
+            atol if self.atol is None else self.atol,
+        )
+
+
+def verify(
+    found: Mapping[str, Array], expected: Mapping[str, Array], tolerance: Tolerance
+) -> Verdict:
+    """Compare every expected output; the verdict holds the worst element of all, if one is wrong.
+
+    NaN equals only NaN, infinities only themselves. An output's shape must be the expected
+    one; ValueError otherwise, since that is the host module's mistake.
+    """
+    worst: _Worst | None = None
+    for name, want in expected.items():
+        other = _compare(name, found[name], want, *tolerance.of(found[name].dtype))
+        if other is not None and (worst is None or other.excess > worst.excess):
+            worst = other
+    return Verdict(worst.element if worst is not None else None)
+
+
+def never_right(expected: Array, dtype: np.dtype[Any]) -> Array:
+    """An array of the same shape of which no element would be verified as right.
+
+    What an output holds before its launch, so that an element that is never written shows:
+    NaN (a number where NaN is expected), and integers with their highest bit flipped.
+    """
+    if dtype.kind in "fc":
+        return np.where(np.isnan(expected), 0, np.nan).astype(dtype)
+    if dtype.kind == "b":
+        return np.asarray(np.logical_not(expected))
+    with np.errstate(invalid="ignore"):
+        bits = expected.astype(dtype).view(f"u{dtype.itemsize}")
+    highest = bits.dtype.type(1 << (8 * dtype.itemsize - 1))
+    return np.asarray(bits ^ highest).view(dtype)
+
+
+class _Worst(NamedTuple):
+    excess: float
+    element: WorstElement
+
+
+class _Chunk(NamedTuple):
+    """What is wrong in a part of an output: its flags, and how far beyond the tolerance."""
+
+    start: int
+    wrong: Flags
+    excess: npt.NDArray[np.float64]
+
+
+def _compare(name: str, found: Array, expected: Array, rtol: float, atol: float) -> _Worst | None:
+    if found.shape != expected.shape:
+        raise ValueError(
+            f"reference() gives `{name}` the shape {expected.shape}, but the argument "
+            f"has {found.shape}"
+        )
+    if found.dtype == expected.dtype == np.bool_:
+        # By their bytes: a kernel may have written one that is neither 0 nor 1.
+        found, expected = found.view(np.uint8), expected.view(np.uint8)
+    count, index, excess = 0, 0, -np.inf
+    for chunk in _wrong_chunks(found.reshape(-1), expected.reshape(-1), rtol, atol):
+        count += int(np.count_nonzero(chunk.wrong))
+        place = int(np.argmax(chunk.excess))
+        if chunk.excess[place] > excess:
+            index, excess = chunk.start + place, float(chunk.excess[place])
+    if count == 0:
+        return None
+    return _Worst(excess, _element(name, found, expected, index, count, rtol, atol))
+
+
+def _wrong_chunks(found: Array, expected: Array, rtol: float, atol: float) -> Iterator[_Chunk]:
+    """Of two flat arrays, the chunks in which anything is wrong."""
+    exact = found.dtype.kind in "iub" and expected.dtype.kind in "iub" and atol < 1
+    for start in range(0, found.size, _CHUNK):
+        got, want = found[start : start + _CHUNK], expected[start : start + _CHUNK]
+        right = np.equal(got, want) if exact else _within(got, want, rtol, atol)
+        if not right.all():
+            wrong = ~right
+            yield _Chunk(start, wrong, _excess(got, want, wrong, rtol, atol))
+
+
+def _within(found: Array, expected: Array, rtol: float, atol: float) -> Flags:
+    got, want = _wide(found), _wide(expected)
+    with np.errstate(invalid="ignore", over="ignore"):
+        right: Flags = np.abs(got - want) <= atol + rtol * np.abs(want)
+    # The inequality is false for every NaN, but inf <= inf holds for an infinite expectation.
+    special = ~np.isfinite(want)
+    if special.any():
+        right[special] = _same(got[special], want[special])
+    return right
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
+
+
+def _same(found: Array, expected: Array) -> Flags:
+    """Equal, with NaN equal to NaN."""
+    same: Flags = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    return same
+
+
+def _excess(
+    found: Array, expected: Array, wrong: Flags, rtol: float, atol: float
+) -> npt.NDArray[np.float64]:
+    """How far each wrong element is outside its tolerance; -inf for the right ones.
+
+    NaN where a number belongs, or an infinity, is farther off than any finite number.
+    """
+    got, want = _wide(found), _wide(expected)
+    with np.errstate(invalid="ignore", over="ignore"):
+        beyond: npt.NDArray[np.float64] = np.abs(got - want) - (atol + rtol * np.abs(want))
+    beyond[~np.isfinite(beyond)] = np.inf
+    beyond[~wrong] = -np.inf
+    return beyond
+
+
+def _element(
+    name: str, found: Array, expected: Array, place: int, count: int, rtol: float, atol: float
+) -> WorstElement:
+    index = tuple(int(i) for i in np.unravel_index(place, found.shape))
+    got, want = found[index].item(), expected[index].item()
+    size = float(abs(want))
+    # What is not finite must be met exactly.
+    allowed = atol + rtol * size if math.isfinite(size) else 0.0
+    if isinstance(got, complex) or isinstance(want, complex):
+        part, got, want = _farther_part(complex(got), complex(want))
+        name = f"{name}.{part}"
+    return WorstElement(
+        argument=name,
+        index=index,
+        found=_plain(got),
+        expected=_plain(want),
+        tolerance=allowed,
+        wrong_count=count,
+        count=int(found.size),
+    )
+
+
+def _farther_part(found: complex, expected: complex) -> tuple[str, float, float]:
+    """The real or the imaginary part, whichever is farther off; NaN is farthest."""
+    real, imag = abs(found.real - expected.real), abs(found.imag - expected.imag)
+    if np.nan_to_num(imag, nan=np.inf) > np.nan_to_num(real, nan=np.inf):
+        return "imag", found.imag, expected.imag
+    return "real", found.real, expected.real
+
+
+def _plain(number: bool | int | float) -> int | float:
+    return int(number) if isinstance(number, (bool, int)) else float(number)

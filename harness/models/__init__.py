@@ -1,0 +1,1 @@
+"""Models that are fitted to measurements: regression trees, Gaussian processes, linear models."""

@@ -1,0 +1,134 @@
+"""Numbers that trees split on, derived from any features: sizes, products, ratios, words, and how
+often 2 divides a size, on which alignment depends.
+
+Products and ratios of pairs are G-ADAPT's derived features. Logarithms need no column of their
+own: a tree's splits are the same on them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.dispatch.matrix import Array, Places
+from harness.dispatch.program import Column, Kind, Tuned
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MANTISSA_BITS = 53
+_SAMPLE = 2000  # inputs; enough to tell which columns matter, and which are alike
+_FOREST = {"n_estimators": 24, "max_depth": 8, "max_features": 0.3, "min_samples_leaf": 3}
+
+
+def column_values(columns: Sequence[Column], features: pd.DataFrame) -> Array:
+    """The numbers of each column for each input, shape (inputs, columns); bit for bit those of
+    `Column.of`."""
+    values = np.empty((len(features), len(columns)))
+    for place, column in enumerate(columns):
+        values[:, place] = _values(column, features)
+    return values
+
+
+def _values(column: Column, features: pd.DataFrame) -> Array:
+    if column.kind is Kind.EQUALS:
+        return (features[column.features[0]] == column.word).to_numpy(dtype=np.float64)
+    if column.kind is Kind.TWOS:
+        return _twos(features[column.features[0]])
+    first, *others = (features[name].to_numpy(dtype=np.float64) for name in column.features)
+    result: Array = first
+    for other in others:
+        result = result / other if column.kind is Kind.RATIO else result * other
+    return result
+
+
+def _twos(series: pd.Series) -> Array:
+    """`harness.dispatch.program.twos` of each number."""
+    if series.dtype.kind in "iu":
+        whole = series.to_numpy(dtype=np.int64)
+        lowest: Array = (whole & -whole).astype(np.float64)
+        return lowest
+    mantissa, exponent = np.frexp(np.trunc(series.to_numpy(dtype=np.float64)))
+    whole = (mantissa * 2**_MANTISSA_BITS).astype(np.int64)
+    scaled: Array = np.ldexp((whole & -whole).astype(np.float64), exponent - _MANTISSA_BITS)
+    return scaled
+
+
+def derive_columns(features: pd.DataFrame, *, alignment: bool = False) -> list[Column]:
+    """The raw features, the words, and the products and ratios of all pairs of positive features;
+    with `alignment` also the powers of two that divide whole numbers.
+
+    Of columns that order the inputs alike, or in reverse, only the first stands, and none that
+    has one value alone; a sample of the inputs tells.
+    """
+    sample = features.sample(min(len(features), _SAMPLE), random_state=0)
+    seen: set[bytes] = set()
+    kept = []
+    aligned = _alignment(features) if alignment else ()
+    for column in itertools.chain(_candidates(features), aligned):
+        ranks = np.unique(_values(column, sample), return_inverse=True)[1]
+        if ranks.max() == 0:
+            continue
+        keys = {ranks.tobytes(), (ranks.max() - ranks).tobytes()}
+        if not keys & seen:
+            seen |= keys
+            kept.append(column)
+    return kept
+
+
+def _candidates(features: pd.DataFrame) -> Iterator[Column]:
+    sizes = []
+    for name in map(str, features.columns):
+        series = features[name]
+        if is_number(series):
+            yield Column(Kind.RAW, (name,))
+            if (series > 0).all() and series.nunique() > 1:
+                sizes.append(name)
+        else:
+            yield from (Column(Kind.EQUALS, (name,), word) for word in sorted(set(series), key=str))
+    for pair in itertools.combinations(sizes, 2):
+        yield Column(Kind.PRODUCT, pair)
+        yield Column(Kind.RATIO, pair)
+
+
+def _alignment(features: pd.DataFrame) -> Iterator[Column]:
+    for name in map(str, features.columns):
+        if is_number(features[name]) and features[name].dtype.kind in "iu":
+            yield Column(Kind.TWOS, (name,))
+
+
+def is_number(series: pd.Series) -> bool:
+    """Whether a feature is a size to compute with, not a word or a truth value."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype  # here: pandas loads slowly
+
+    return is_numeric_dtype(series) and not is_bool_dtype(series)
+
+
+def tuned_range(features: pd.DataFrame) -> tuple[Tuned, ...]:
+    """What values each feature has among the inputs."""
+    return tuple(
+        Tuned(name, float(series.min()), float(series.max()))
+        if is_number(series)
+        else Tuned(name, words=tuple(sorted(set(series), key=str)))
+        for name, series in ((str(name), features[name]) for name in features.columns)
+    )
+
+
+def telling(values: Array, targets: Array, most: int, seed: int) -> Places:
+    """The places of the columns that tell most of the targets, by a small forest's importance;
+    in their own order.
+
+    `values` has the shape (inputs, columns), `targets` (inputs, outputs), all finite.
+    """
+    from sklearn.ensemble import RandomForestRegressor  # here: it loads slowly
+
+    if values.shape[1] <= most:
+        return np.arange(values.shape[1])
+    random = np.random.default_rng(seed)
+    rows = random.permutation(len(values))[:_SAMPLE]
+    forest = RandomForestRegressor(random_state=seed, **_FOREST).fit(values[rows], targets[rows])
+    ranked: Places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:most])
+    return ranked

@@ -1,0 +1,136 @@
+"""Configurations as points that a model of times can learn from.
+
+Each parameter is an axis from 0 to 1. More axes tell what a model would otherwise have to find
+out value by value:
+
+- How many times two divides a value. Block sizes of 48 and 80 lie between 32 and 96, but it is
+  the multiples of large powers of two that fill warps and cache lines.
+- The product and the ratio of each two sizes: the elements of a tile, the threads of a group, the
+  elements of a tile that each thread computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.space import Places
+from harness.space_file import Parameter
+
+Array = npt.NDArray[np.float64]
+_Columns = Callable[[Places], Array]
+_Numbers = range | npt.NDArray[np.int64]
+"""Ascending whole numbers."""
+
+_MOST_WORDS = 1000  # of an enumeration, each an axis; of more, some share one
+_TOO_LARGE = 2**62
+_MOST_SIZES = 12  # of which all pairs are axes; 66 pairs
+
+_RELATIVE_LENGTH_OF_PAIRS = math.e
+"""How much longer the length scales of products and ratios are expected to be: most of them say
+nothing that the parameters do not."""
+
+
+class Encoder:
+    """Places of values (harness.space.Places) as points of [0, 1]^axes.
+
+    A scale stands by the position of its value, a logarithmic one by its logarithm; the values of
+    an enumeration are all equally far apart. Axes of one feature share a length scale: `groups`
+    has of each axis the number of its feature, from 0, and `relative_lengths` of each feature how
+    long that is expected to be beside the others.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        """Parameters of one value are left out."""
+        self._parameters = parameters
+        varying = [axis for axis, p in enumerate(parameters) if len(p.values) > 1]
+        sizes = [(axis, n) for axis in varying if (n := _sizes(parameters[axis])) is not None]
+        self._own = [_own_columns(axis, parameters[axis]) for axis in varying]
+        self._twos = [_twos_column(axis, n) for axis, n in sizes if not _are_powers(n)]
+        # More pairs than these would bury all else.
+        self._logs = [_log_column(*size) for size in sizes] if len(sizes) <= _MOST_SIZES else []
+        self._one, self._other = np.triu_indices(len(self._logs), 1)
+        self._count_features()
+
+    def _count_features(self) -> None:
+        probe = np.zeros((1, len(self._parameters)), dtype=np.int32)
+        widths = [columns(probe).shape[1] for columns in (*self._own, *self._twos)]
+        pairs = len(widths) + np.arange(len(self._one))
+        # Of each pair a product and a ratio.
+        self.groups = np.concatenate([np.repeat(np.arange(len(widths)), widths), pairs, pairs])
+        lengths = [1.0] * len(widths) + [_RELATIVE_LENGTH_OF_PAIRS] * len(pairs)
+        self.relative_lengths = np.array(lengths)
+
+    def points(self, places: Places) -> Array:
+        """Shape (points, axes)."""
+        columns = [of(places) for of in (*self._own, *self._twos)]
+        if len(self._one):
+            logs = np.hstack([of(places) for of in self._logs])
+            one, other = logs[:, self._one], logs[:, self._other]
+            columns += [(one + other) / 2, (one - other + 1) / 2]
+        return np.hstack([np.empty((len(places), 0)), *columns])
+
+
+def _own_columns(axis: int, parameter: Parameter) -> _Columns:
+    """The parameter itself."""
+    if parameter.kind == "log_integer" and (numbers := _sizes(parameter)) is not None:
+        return _log_column(axis, numbers)
+    last = len(parameter.values) - 1
+    if parameter.kind != "enum" or last == 1:
+        return lambda places: places[:, axis, None] / last
+    # Of two different values, two of these differ: their distance is 1.
+    apart = np.eye(min(last + 1, _MOST_WORDS)) / math.sqrt(2)
+    return lambda places: apart[places[:, axis] % len(apart)]
+
+
+def _sizes(parameter: Parameter) -> _Numbers | None:
+    """The values of a parameter, if they are at least three whole numbers from 1."""
+    values = parameter.values
+    if len(values) < 3 or parameter.kind == "enum":
+        return None
+    if isinstance(values, range):
+        return values if values[0] >= 1 and values[-1] < _TOO_LARGE else None
+    numbers = [v for v in values if type(v) is int or (type(v) is float and v.is_integer())]
+    whole = len(numbers) == len(values) and all(1 <= number < _TOO_LARGE for number in numbers)
+    return np.array(numbers, dtype=np.int64) if whole else None
+
+
+def _are_powers(numbers: _Numbers) -> bool:
+    """Whether all are powers of two, so that their order tells how often two divides them."""
+    if isinstance(numbers, range):
+        return False  # of three or more in steps, one is none
+    return bool((numbers & (numbers - 1) == 0).all())
+
+
+def _twos_column(axis: int, numbers: _Numbers) -> _Columns:
+    """How many times two divides the value."""
+    most = math.floor(math.log2(numbers[-1]))
+
+    def column(places: Places) -> Array:
+        found = _taken(numbers, places[:, axis])
+        lowest_bit = (found & -found).astype(np.float64)
+        relative: Array = np.log2(lowest_bit)[:, None] / most
+        return relative
+
+    return column
+
+
+def _log_column(axis: int, numbers: _Numbers) -> _Columns:
+    """The value's logarithm, from 0 to 1 over all values."""
+    low, high = math.log2(numbers[0]), math.log2(numbers[-1])
+
+    def column(places: Places) -> Array:
+        relative: Array = (np.log2(_taken(numbers, places[:, axis])) - low) / (high - low)
+        return relative[:, None]
+
+    return column
+
+
+def _taken(numbers: _Numbers, places: Places) -> npt.NDArray[np.int64]:
+    """The numbers at these places."""
+    if isinstance(numbers, range):
+        return places.astype(np.int64) * numbers.step + numbers.start
+    return numbers[places]

@@ -1,0 +1,63 @@
+"""What the model sees of an input: its features, their products, ratios and logarithms.
+
+Columns that are above 0 on all inputs stand by their base-2 logarithm: splits are the same as on
+the sizes themselves, and a threshold lies halfway between two sizes by their ratio.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.dispatch.matrix import Array
+from harness.dispatch.program import Column, Kind
+from harness.models.columns import column_values, derive_columns, telling
+from harness.models.starchart.axes import must_have
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_COLUMNS = 48  # of many features there are hundreds of pairs; the rest would only cost time
+
+
+@dataclass(frozen=True)
+class Features:
+    """The columns that were learnt from, and the range of each: what lies outside of it counts as
+    its end, on which trees agree, and from which linear models do not lead astray."""
+
+    columns: tuple[Column, ...]
+    low: Array
+    high: Array
+
+    def values(self, features: pd.DataFrame) -> Array:
+        """What trees split on, shape (inputs, columns). Raises UsageError for a missing feature."""
+        must_have(features, {name for column in self.columns for name in column.features})
+        with np.errstate(divide="ignore", invalid="ignore"):  # a size of 0, outside of the range
+            values = column_values(self.columns, features)
+        return self._logs(np.nan_to_num(values, nan=0.0).clip(self.low, self.high))
+
+    def _logs(self, values: Array) -> Array:
+        positive = self.low > 0
+        logs: Array = np.where(positive, np.log2(np.where(positive, values, 1.0)), values)
+        return logs
+
+    def sizes(self, features: pd.DataFrame) -> Array:
+        """What linear models are made of, shape (inputs, numbers): the features that are numbers,
+        and the logarithms of the positive ones."""
+        raw = [place for place, column in enumerate(self.columns) if column.kind is Kind.RAW]
+        own = Features(tuple(self.columns[p] for p in raw), self.low[raw], self.high[raw])
+        logs = own.values(features)
+        positive = own.low > 0
+        return np.hstack([logs, np.exp2(logs[:, positive])])
+
+
+def learn_features(features: pd.DataFrame, targets: Array, seed: int) -> Features:
+    """The columns of a table of inputs; of very many, those that tell most of the targets, of
+    shape (inputs,) or (inputs, targets)."""
+    columns = derive_columns(features)
+    values = column_values(columns, features)
+    kept = telling(values, targets, _MOST_COLUMNS, seed)
+    values = values[:, kept]
+    return Features(tuple(columns[p] for p in kept), values.min(axis=0), values.max(axis=0))

@@ -1,0 +1,152 @@
+"""What is chosen for inputs that were left out, and how good it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.core.errors import UsageError
+from harness.core.records import Value
+from harness.dispatch.matrix import Array, Flags, Places
+from harness.models.gadapt.model import fit
+from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
+from harness.models.starchart.regression import folds_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NEAR = 1.05
+
+
+def nearest(
+    predicted: pd.DataFrame, candidates: pd.DataFrame, applies: Flags | None = None
+) -> tuple[Places, Flags]:
+    """Of each prediction the place of the nearest candidate that applies, the first of equally
+    near ones, and whether that is the prediction itself. Each parameter counts by how many of its
+    values, in order, lie between, as a share of all; a word that differs counts 1."""
+    must_have(predicted, [str(name) for name in candidates.columns])
+    distance = np.zeros((len(predicted), len(candidates)))
+    for name in candidates.columns:
+        distance += _distance(predicted[name], candidates[name])
+    if applies is not None:
+        distance = np.where(applies, distance, np.inf)
+    places: Places = distance.argmin(axis=1)
+    return places, distance[np.arange(len(distance)), places] == 0
+
+
+def _distance(predicted: pd.Series[Any], candidates: pd.Series[Any]) -> Array:
+    """Shape (predictions, candidates)."""
+    if is_numeric(predicted) and is_numeric(candidates):
+        known = np.unique(np.concatenate([numbers(predicted), numbers(candidates)]))
+        one, other = (np.searchsorted(known, numbers(c)) for c in (predicted, candidates))
+        gaps: Array = np.abs(one[:, None] - other) / max(1, len(known) - 1)
+        return gaps
+    codes: dict[Value, int] = {}
+    one, other = (
+        np.array([codes.setdefault(word, len(codes)) for word in values_of(c)])
+        for c in (predicted, candidates)
+    )
+    differ: Array = (one[:, None] != other).astype(np.float64)
+    return differ
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How well the model chose for inputs it had not seen.
+
+    `inputs` has a row an input: the places of the `chosen` and of the `best` candidate, whether
+    the prediction was a `candidate` itself or only near to the chosen one, and the `fraction` of
+    the best performance that is reached, from 0, where the chosen one failed, to 1.
+    """
+
+    inputs: pd.DataFrame
+
+    @property
+    def accuracy(self) -> float:
+        """The share of inputs for which it chose the very best configuration, as published; of
+        equally good ones any is."""
+        return float((self.inputs["fraction"] == 1).mean())
+
+    @property
+    def mean_fraction(self) -> float:
+        """The geometric mean."""
+        fraction = numbers(self.inputs["fraction"])
+        return 0.0 if fraction.min() == 0 else math.exp(float(np.log(fraction).mean()))
+
+    @property
+    def worst_fraction(self) -> float:
+        """The least."""
+        return float(self.inputs["fraction"].min())
+
+    @property
+    def within_5_percent(self) -> float:
+        """The share of inputs on which at most 5 % more time is taken than by the best."""
+        return float((self.inputs["fraction"] >= 1 / _NEAR).mean())
+
+    @property
+    def not_candidates(self) -> float:
+        """The share of predictions that were no candidates, and gave way to the nearest."""
+        return float((~self.inputs["candidate"]).mean())
+
+    def __str__(self) -> str:
+        return (
+            f"the best configuration on {self.accuracy:.1%} of {len(self.inputs)} inputs; "
+            f"{self.mean_fraction:.1%} of the best performance in geometric mean, "
+            f"{self.worst_fraction:.1%} at worst; within 5 % on {self.within_5_percent:.1%}; "
+            f"{self.not_candidates:.1%} of the predictions were no candidates and gave way to the "
+            "nearest"
+        )
+
+
+def judge(
+    features: pd.DataFrame,
+    candidates: pd.DataFrame,
+    time_s: Array,
+    applies: Flags | None = None,
+    folds: int | None = None,
+    groups: Sequence[Any] | None = None,
+    seed: int = 0,
+) -> Judgement:
+    """Learn from all inputs but some, choose for these, and so for each: one input at a time as
+    published, or in `folds` parts, where inputs of one of the `groups` stay together.
+
+    `candidates` has a row a configuration; `time_s` the shape (inputs, candidates), infinity where
+    one failed; `applies`, of the same shape, tells what may be chosen, by default all.
+
+    Raises UsageError for fewer than two inputs, or where nothing worked on one.
+    """
+    import pandas as pd
+
+    if time_s.shape != (len(features), len(candidates)) or len(features) < 2:
+        raise UsageError(
+            "times must have a row for each of two inputs or more and a column for each candidate, "
+            f"but have the shape {time_s.shape} for {len(features)} inputs and {len(candidates)} "
+            "candidates"
+        )
+    applies = np.ones(time_s.shape, dtype=bool) if applies is None else applies
+    time_s = np.where(applies, time_s, np.inf)
+    if not np.isfinite(time_s.min(axis=1)).all():
+        raise UsageError("an input on which no candidate worked has no best one: leave it out")
+    legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
+    best = time_s.argmin(axis=1)
+    chosen, is_candidate = np.empty_like(best), np.empty(len(best), dtype=bool)
+    for known, unseen in folds_of(len(best), folds or len(best), seed, groups):
+        model = fit(features.iloc[known], candidates.iloc[best[known]], legal, seed)
+        predicted = model.predict(features.iloc[unseen])
+        chosen[unseen], is_candidate[unseen] = nearest(predicted, candidates, applies[unseen])
+    rows = np.arange(len(best))
+    return Judgement(
+        pd.DataFrame(
+            {
+                "chosen": chosen,
+                "best": best,
+                "candidate": is_candidate,
+                "fraction": time_s[rows, best] / time_s[rows, chosen],
+            },
+            index=features.index,
+        )
+    )

@@ -1,0 +1,131 @@
+"""One parameter of the best configuration, from an input's features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.core.records import Value
+from harness.dispatch.matrix import Array, Places
+from harness.models.starchart.regression import Regression, fit, folds_of
+
+if TYPE_CHECKING:
+    from sklearn.tree import DecisionTreeClassifier
+
+# Of the root's squared error, that a split must take away; the largest leaves all to the leaf's
+# linear model, the least makes most leaves too small for one.
+_LEAST_GAINS = (1.0, 0.03, 1e-3)
+_FOLDS = 5
+_FEWEST_TO_CHOOSE_ON = 5  # with fewer, the least gain
+_MOST_TO_CHOOSE_ON = 2000  # inputs; with more, all are learnt from, but the gain chosen on these
+_ROWS_PER_COLUMN = 2  # a leaf with fewer rows for each number of its linear model has its mean
+_FEWEST_TO_SPLIT = 4
+
+
+@dataclass(frozen=True)
+class LinearLeaf:
+    """A value that is linear in the standardised features of a leaf's inputs."""
+
+    centre: Array
+    scale: Array
+    coefficients: Array
+    constant: float
+
+    def predict(self, rows: Array) -> Array:
+        """Shape (rows,)."""
+        value: Array = (rows - self.centre) / self.scale @ self.coefficients + self.constant
+        return value
+
+
+def _linear_leaf(rows: Array, values: Array) -> LinearLeaf:
+    """The least-squares model; the mean alone where the rows are too few to tell more."""
+    centre, scale = rows.mean(axis=0), rows.std(axis=0)
+    varying = scale > 0
+    scale = np.where(varying, scale, 1.0)
+    coefficients = np.zeros(rows.shape[1])
+    if len(rows) >= _ROWS_PER_COLUMN * (1 + varying.sum()):
+        standard = (rows - centre) / scale
+        coefficients = np.linalg.lstsq(standard, values - values.mean(), rcond=None)[0]
+    return LinearLeaf(centre, scale, coefficients, float(values.mean()))
+
+
+@dataclass(frozen=True)
+class NumberTree:
+    """A regression tree with linear models in its leaves; `legal` in ascending order."""
+
+    tree: Regression
+    leaves: Mapping[int, LinearLeaf]
+    legal: tuple[Any, ...]
+
+    def predict(self, derived: Array, sizes: Array) -> list[Value]:
+        """The legal value nearest to what the leaf's model has, of each input."""
+        return [self.legal[place] for place in self.places(derived, sizes)]
+
+    def places(self, derived: Array, sizes: Array) -> Places:
+        """The same by their places among the legal ones."""
+        reached = self.tree.model.apply(derived)
+        found = np.empty(len(derived))
+        for leaf in np.unique(reached):
+            found[reached == leaf] = self.leaves[leaf].predict(sizes[reached == leaf])
+        legal = np.array(self.legal, dtype=np.float64)
+        # Of the two around it, the nearer; of equally near ones the smaller.
+        above = np.searchsorted(legal, found).clip(1, max(1, len(legal) - 1))
+        above = np.minimum(above, len(legal) - 1)
+        below = np.maximum(above - 1, 0)
+        nearest: Places = np.where(found - legal[below] <= legal[above] - found, below, above)
+        return nearest
+
+
+@dataclass(frozen=True)
+class WordTree:
+    """A classification tree; `legal` are its classes."""
+
+    tree: DecisionTreeClassifier
+    legal: tuple[Value, ...]
+
+    def predict(self, derived: Array, sizes: Array) -> list[Value]:
+        """The class of each input."""
+        return [self.legal[place] for place in self.tree.predict(derived)]
+
+
+def fit_numbers(
+    derived: Array, sizes: Array, values: Array, legal: tuple[Any, ...], seed: int
+) -> NumberTree:
+    """The tree whose least gain mistakes fewest values in cross-validation."""
+    chooses = np.random.default_rng(seed).permutation(len(values))[:_MOST_TO_CHOOSE_ON]
+    folds = folds_of(len(chooses), _FOLDS, seed) if len(chooses) >= _FEWEST_TO_CHOOSE_ON else []
+    mistakes = dict.fromkeys(_LEAST_GAINS, 0)
+    for gain in _LEAST_GAINS:
+        for learn, held_out in ((chooses[known], chooses[unseen]) for known, unseen in folds):
+            tree = _grow(derived[learn], sizes[learn], values[learn], legal, gain, seed)
+            predicted = np.array(legal)[tree.places(derived[held_out], sizes[held_out])]
+            mistakes[gain] += int((predicted != values[held_out]).sum())
+    gain = min(_LEAST_GAINS[::-1], key=mistakes.__getitem__)
+    return _grow(derived, sizes, values, legal, gain, seed)
+
+
+def _grow(
+    derived: Array, sizes: Array, values: Array, legal: tuple[Any, ...], gain: float, seed: int
+) -> NumberTree:
+    tree = fit(derived, values, gain, _FEWEST_TO_SPLIT, seed)
+    reached = tree.model.apply(derived)
+    leaves = {
+        int(leaf): _linear_leaf(sizes[reached == leaf], values[reached == leaf])
+        for leaf in np.unique(reached)
+    }
+    return NumberTree(tree, leaves, legal)
+
+
+def fit_words(
+    derived: Array, found: Sequence[Value], legal: tuple[Value, ...], seed: int
+) -> WordTree:
+    from sklearn.tree import DecisionTreeClassifier  # here: it takes a second to load
+
+    places = {word: place for place, word in enumerate(legal)}
+    tree = DecisionTreeClassifier(
+        criterion="entropy", min_samples_split=_FEWEST_TO_SPLIT, random_state=seed
+    )
+    return WordTree(tree.fit(derived, [places[word] for word in found]), legal)

@@ -1,0 +1,53 @@
+"""Starchart: trees over parameters and inputs, of time, energy or power.
+
+Jia, Shaw, Martonosi, "Starchart: Hardware and Software Optimization Using Recursive Partitioning
+Regression Trees", PACT 2013. All take and give pandas tables with a row a sample:
+
+    tree = grow(table, "time_s", ["BLOCK", "UNROLL", "m", "n"])
+    print(*describe(tree), sep="\\n")
+    leaves(tree)
+    importance(tree), importance(tree, "BLOCK >= 256")
+    settings_below([(tree, 0.010), (grow(table, "power_w", ["BLOCK", "UNROLL", "m", "n"]), 150)])
+    grow(pool({"A100": a100, "W6600": w6600}), "time_s", ["platform", "BLOCK", "UNROLL"])
+"""
+
+from harness.models.starchart.axes import Axis, axes_of, pool
+from harness.models.starchart.boxes import Box, Range, Words
+from harness.models.starchart.columns import WordColumns
+from harness.models.starchart.drawing import Placed, draw, lay_out
+from harness.models.starchart.growing import Growth, Node, Split, Target, Tree, grow, usable
+from harness.models.starchart.importance import importance, rows_inside
+from harness.models.starchart.intersection import count_below, settings_below
+from harness.models.starchart.judging import Accuracy, Predictor, cross_validate
+from harness.models.starchart.regression import Spread
+from harness.models.starchart.text import describe, leaves
+
+__all__ = [
+    "Accuracy",
+    "Axis",
+    "Box",
+    "Growth",
+    "Node",
+    "Placed",
+    "Predictor",
+    "Range",
+    "Split",
+    "Spread",
+    "Target",
+    "Tree",
+    "WordColumns",
+    "Words",
+    "axes_of",
+    "count_below",
+    "cross_validate",
+    "describe",
+    "draw",
+    "grow",
+    "importance",
+    "lay_out",
+    "leaves",
+    "pool",
+    "rows_inside",
+    "settings_below",
+    "usable",
+]

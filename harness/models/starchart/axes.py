@@ -1,0 +1,125 @@
+"""The parameters and input features of a table of samples, as axes of one space."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.errors import UsageError
+from harness.core.records import Value, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column that splits are made on, and the values that it takes in the samples: numbers
+    (booleans too) in ascending order, or words, of which None is an absent flag."""
+
+    name: str
+    values: tuple[Any, ...]
+    is_number: bool
+
+    def codes(self, table: pd.DataFrame) -> Array:
+        """Values as positions among the known ones, which float32, in which trees hold them,
+        tells apart where it does not tell the values; a number between two known ones lies
+        between their positions.
+
+        Raises UsageError for a word that is not known.
+        """
+        column = table[self.name]
+        if self.is_number:
+            return np.interp(numbers(column), self.numbers, np.arange(len(self.values)))
+        places = {word: float(place) for place, word in enumerate(self.values)}
+        found = values_of(column)
+        for word in found:
+            if word not in places:
+                raise UsageError(
+                    f"column {self.name}: `{shown(word)}` was not among the samples; known are "
+                    f"{', '.join(map(shown, self.values))}"
+                )
+        return np.array([places[word] for word in found])
+
+    @property
+    def numbers(self) -> Array:
+        """The known values of a numeric axis."""
+        return np.array(self.values, dtype=np.float64)
+
+
+def axes_of(table: pd.DataFrame, names: Sequence[str]) -> tuple[Axis, ...]:
+    """The named columns as axes. Raises UsageError for a column that is missing, or that has
+    numbers in some rows and nothing in others."""
+    return tuple(axis_of(table, name) for name in names)
+
+
+def axis_of(table: pd.DataFrame, name: str) -> Axis:
+    """As `axes_of`, of one column."""
+    must_have(table, [name])
+    column = table[name]
+    if not is_numeric(column):
+        found = set(values_of(column))
+        return Axis(name, tuple(sorted(found, key=lambda word: (word is None, str(word)))), False)
+    lacking = int(column.isna().sum())
+    if lacking:
+        raise UsageError(
+            f"column {name} has no number in {lacking} of {len(column)} rows; leave these out, or "
+            "make all of its values words where absent is a value of its own"
+        )
+    return Axis(name, tuple(column.drop_duplicates().sort_values().tolist()), True)
+
+
+def must_have(table: pd.DataFrame, names: Iterable[str]) -> None:
+    """Raises UsageError for a column that a table does not have."""
+    there = [str(name) for name in table.columns]
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(name, there, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(there)}"
+            raise UsageError(f"the table has no column `{name}`; {hint}")
+
+
+def is_numeric(column: pd.Series[Any]) -> bool:
+    """Whether a column holds numbers or booleans and nothing else, but for missing values."""
+    if column.dtype.kind in "biuf":
+        return True
+    return len(column) > 0 and all(isinstance(v, (bool, int, float)) for v in column)
+
+
+def numbers(column: pd.Series[Any]) -> Array:
+    """A numeric column as float64."""
+    return np.asarray(column, dtype=np.float64)
+
+
+def values_of(column: pd.Series[Any]) -> list[Value]:
+    """The values as Python's own; None where there is none."""
+    missing = column.isna()
+    return [None if gone else word for word, gone in zip(column, missing, strict=True)]
+
+
+def pool(tables: Mapping[str, pd.DataFrame], name: str = "platform") -> pd.DataFrame:
+    """Samples of several platforms as one table, in which the platform is a parameter.
+
+    Raises UsageError where a table has a column of that name, or where their columns differ.
+    """
+    import pandas as pd
+
+    first, *others = tables.items()
+    for platform, table in (first, *others):
+        if name in table.columns:
+            raise UsageError(f"the table of {platform} has a column `{name}` already")
+        differing = set(table.columns) ^ set(first[1].columns)
+        if differing:
+            columns = ", ".join(sorted(map(str, differing)))
+            raise UsageError(f"{first[0]} and {platform} do not both have the columns {columns}")
+    pooled: pd.DataFrame = pd.concat(
+        [table.assign(**{name: platform}) for platform, table in tables.items()], ignore_index=True
+    )
+    return pooled

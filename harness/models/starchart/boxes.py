@@ -1,0 +1,145 @@
+"""Parts of the space that splits cut out: a range or a set of words for each parameter."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.records import Value, shown
+from harness.models.starchart.axes import numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Mask = npt.NDArray[np.bool_]
+
+_LISTED = 3  # so many values are told one by one
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers v with above < v <= upto. `known` are the parameter's values in the samples, in
+    ascending order: a range is told, and counts as empty, by those of them that it holds."""
+
+    above: float
+    upto: float
+    known: tuple[Any, ...] = field(repr=False)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The known values in it."""
+        return self.known[
+            bisect_right(self.known, self.above) : bisect_right(self.known, self.upto)
+        ]
+
+    def holds(self, column: pd.Series[Any]) -> Mask:
+        """Of each value whether it lies in the range."""
+        found = numbers(column)
+        mask: Mask = (found > self.above) & (found <= self.upto)
+        return mask
+
+    def both(self, other: Range) -> Range:
+        """What lies in both."""
+        known = self.known
+        if other.known is not known and other.known != known:
+            known = tuple(sorted({*known, *other.known}))
+        return Range(max(self.above, other.above), min(self.upto, other.upto), known)
+
+    def told(self, name: str) -> str:
+        """As a person reads it: `tpp <= 4`, `tpp = 1`, `tpp in {1, 2, 4}`, `tpp in {4..8}`."""
+        values = self.values
+        if len(values) == 1:
+            return f"{name} = {shown(values[0])}"
+        if values[0] == self.known[0]:
+            return f"{name} <= {shown(values[-1])}"
+        if values[-1] == self.known[-1]:
+            return f"{name} >= {shown(values[0])}"
+        if len(values) <= _LISTED:
+            return f"{name} in {{{', '.join(map(shown, values))}}}"
+        return f"{name} in {{{shown(values[0])}..{shown(values[-1])}}}"
+
+
+@dataclass(frozen=True)
+class Words:
+    """Some of a parameter's words, in their order in `known`."""
+
+    values: tuple[Value, ...]
+    known: tuple[Value, ...] = field(repr=False)
+
+    def holds(self, column: pd.Series[Any]) -> Mask:
+        """Of each value whether it is among the words."""
+        return np.asarray(column.isin([v for v in self.values if v is not None])) | (
+            np.asarray(column.isna()) & (None in self.values)
+        )
+
+    def both(self, other: Words) -> Words:
+        """The words of both."""
+        known = self.known + tuple(word for word in other.known if word not in self.known)
+        return Words(tuple(word for word in self.values if word in other.values), known)
+
+    def told(self, name: str) -> str:
+        """As a person reads it: `layout = row`, `layout in {row, column}`."""
+        if len(self.values) == 1:
+            return f"{name} = {shown(self.values[0])}"
+        return f"{name} in {{{', '.join(map(shown, self.values))}}}"
+
+
+Part = Range | Words
+
+
+@dataclass(frozen=True)
+class Box:
+    """The settings of which each parameter lies in its part; parameters that are not named are
+    free. In text, the parameter that was split on first comes first."""
+
+    parts: Mapping[str, Part] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a parameter has no known value left."""
+        return any(not part.values for part in self.parts.values())
+
+    def within(self, name: str, part: Part) -> Box:
+        """The box with one more bound on a parameter."""
+        return self.both(Box({name: part}))
+
+    def both(self, other: Box) -> Box:
+        """What lies in both boxes; it may be empty."""
+        parts = dict(self.parts)
+        for name, part in other.parts.items():
+            parts[name] = _both(parts[name], part) if name in parts else part
+        return Box(parts)
+
+    def holds(self, table: pd.DataFrame) -> Mask:
+        """Of each row whether its setting lies in the box."""
+        mask = np.ones(len(table), dtype=bool)
+        for name, part in self.parts.items():
+            mask &= part.holds(table[name])
+        return mask
+
+    def __str__(self) -> str:
+        return ", ".join(part.told(name) for name, part in self.parts.items()) or "all"
+
+
+def _both(one: Part, other: Part) -> Part:
+    if isinstance(one, Range) and isinstance(other, Range):
+        return one.both(other)
+    if isinstance(one, Words) and isinstance(other, Words):
+        return one.both(other)
+    raise TypeError("a parameter has numbers in one box and words in another")
+
+
+def below(known: tuple[Any, ...], threshold: float) -> Range:
+    """Numbers up to a threshold."""
+    return Range(-math.inf, threshold, known)
+
+
+def beyond(known: tuple[Any, ...], threshold: float) -> Range:
+    """Numbers above a threshold."""
+    return Range(threshold, math.inf, known)

@@ -1,0 +1,122 @@
+"""A tree as a picture: the places of its nodes first, then a figure of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.models.starchart.growing import Node, Tree
+from harness.models.starchart.text import percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NARROW, _BROAD = 1.3, 2.4  # inches of a leaf
+_LETTER = 0.08  # inches that each letter of a condition needs beside the other side's
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A node in the picture. `x` counts leaves from the left, `depth` splits from the root;
+    `condition` is what leads here from the node at the place `parent` of the list, which the root
+    does not have. `text` has mean and count, and below them the parameter of the split."""
+
+    x: float
+    depth: int
+    text: str
+    condition: str
+    parent: int | None
+    mean: float
+    count: int
+
+
+def lay_out(tree: Tree, depth: int = 4) -> list[Placed]:
+    """Where the nodes of the tree's first `depth` levels of splits stand, the root first."""
+    placed: list[Placed] = []
+    _place(tree.root, 0, depth, "", None, placed, [0])
+    return placed
+
+
+def _place(
+    node: Node,
+    here: int,
+    depth: int,
+    condition: str,
+    parent: int | None,
+    placed: list[Placed],
+    taken: list[int],
+) -> float:
+    """Add a node after its parent and before its children; `taken` has the leaves so far. Gives
+    its x, halfway between those of its children."""
+    place = len(placed)
+    placed.append(_PENDING)
+    split = node.split if here < depth else None
+    text = f"{node.mean:.3g}\n({node.count})"
+    if split is None:
+        x = float(taken[0])
+        taken[0] += 1
+    else:
+        text += f"\n{split.parameter}: {percent(split.gain)}"
+        ends = [
+            _place(
+                side,
+                here + 1,
+                depth,
+                side.box.parts[split.parameter].told(split.parameter),
+                place,
+                placed,
+                taken,
+            )
+            for side in (split.low, split.high)
+        ]
+        x = sum(ends) / 2
+    placed[place] = Placed(x, here, text, condition, parent, node.mean, node.count)
+    return x
+
+
+_PENDING = Placed(0.0, 0, "", "", None, 0.0, 0)
+
+
+def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:
+    """The first `depth` levels of splits as a figure; `paper` is the colour behind the text."""
+    from matplotlib.figure import Figure  # here: it takes half a second to load
+
+    placed = lay_out(tree, depth)
+    width = max(node.x for node in placed) + 1
+    height = max(node.depth for node in placed) + 1
+    longest = max(len(node.condition) for node in placed)
+    leaf = min(max(_NARROW, _LETTER * longest), _BROAD)
+    figure = Figure(figsize=(1 + leaf * width, 1 + 1.2 * height))
+    axes: Any = figure.add_axes((0, 0, 1, 0.92))
+    axes.set_axis_off()
+    axes.set_xlim(-0.6, width - 0.4)
+    axes.set_ylim(0.4 - height, 0.4)
+    figure.suptitle(
+        f"{tree.target}: mean (samples), share of the squared error of each split", wrap=True
+    )
+    for node in placed:
+        if node.parent is not None:
+            above = placed[node.parent]
+            axes.plot([above.x, node.x], [-above.depth, -node.depth], color="0.6", zorder=1)
+            x, y = (above.x + 2 * node.x) / 3, -(above.depth + 2 * node.depth) / 3
+            axes.text(
+                x,
+                y,
+                node.condition,
+                ha="center",
+                va="center",
+                fontsize=7,
+                zorder=2,
+                bbox={"boxstyle": "square,pad=0.1", "facecolor": paper, "edgecolor": "none"},
+            )
+        axes.text(
+            node.x,
+            -node.depth,
+            node.text,
+            ha="center",
+            va="center",
+            fontsize=8,
+            zorder=3,
+            bbox={"boxstyle": "round", "facecolor": paper, "edgecolor": "0.4"},
+        )
+    return figure

@@ -1,0 +1,290 @@
+"""From a table of samples to Starchart's tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.core.errors import UsageError
+from harness.models.starchart.axes import Array, Axis, axis_of, is_numeric, must_have, numbers
+from harness.models.starchart.boxes import Box
+from harness.models.starchart.columns import Encoder, WordColumns, make_encoder, positions
+from harness.models.starchart.regression import Fold, Regression, fit, folds_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A tree of the least of them is grown once, and judged at all of them.
+_THRESHOLDS = np.logspace(-1, -7, 25)
+_FEWEST_ROWS = 2
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a tree predicts: a column of seconds, joules or watts, divided by the product of the
+    columns `per` where inputs of several sizes shall be compared. With `log`, a tree is grown on
+    its logarithm, a leaf predicts the geometric mean, and errors count by their ratio.
+    """
+
+    column: str
+    per: tuple[str, ...] = ()
+    log: bool = False
+
+    def of(self, table: pd.DataFrame) -> Array:
+        """The numbers that the tree is grown on."""
+        values = numbers(table[self.column]) / self._size(table)
+        return np.log(values) if self.log else values
+
+    def restored(self, values: Array, table: pd.DataFrame) -> Array:
+        """From what the tree predicts for each row to the column's own unit."""
+        return self.shown(values) * self._size(table)
+
+    def shown(self, values: Array) -> Array:
+        """From the mean of a node to the unit that people read."""
+        return np.exp(values) if self.log else values
+
+    def _size(self, table: pd.DataFrame) -> Array:
+        size = np.ones(len(table))
+        for name in self.per:
+            size = size * numbers(table[name])
+        return size
+
+    def __str__(self) -> str:
+        if not self.per:
+            return self.column
+        size = " * ".join(self.per)
+        return f"{self.column} / ({size})" if len(self.per) > 1 else f"{self.column} / {size}"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How far a tree grows. A split must lower the sum of squared errors by `relative_threshold`
+    of the root's, or by `absolute_threshold` in the target's unit squared; with neither, the
+    relative threshold is chosen for the least cross-validated squared error in `folds` parts,
+    where rows that agree in the column `groups` stay together. A node of fewer rows than
+    `fewest_to_split` is left whole (10 in the authors' own program).
+    """
+
+    relative_threshold: float | None = None
+    absolute_threshold: float | None = None
+    words: WordColumns = WordColumns.MEAN
+    fewest_to_split: int = 2
+    folds: int = 10
+    groups: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.relative_threshold is not None and self.absolute_threshold is not None:
+            raise UsageError("give a relative or an absolute threshold, not both")
+        for name in ("relative_threshold", "absolute_threshold"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise UsageError(f"{name} must be 0 or more, but got {value}")
+        if self.words not in list(WordColumns):
+            known = " or ".join(WordColumns)
+            raise UsageError(f"words become numbers by {known}, but got {self.words}")
+        for name in ("folds", "fewest_to_split"):
+            if getattr(self, name) < 2:
+                raise UsageError(f"{name} must be 2 or more, but got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where a node is parted: `gain` is the share of the root's squared error that this takes
+    away."""
+
+    parameter: str
+    gain: float
+    low: Node
+    high: Node
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of the space with its samples: their number, the mean of the target (with `log`,
+    the geometric one) and the sum of squared errors around it."""
+
+    box: Box
+    count: int
+    mean: float
+    sse: float
+    split: Split | None = None
+
+    def leaves(self) -> Iterator[Node]:
+        """The parts that are not split."""
+        left = [self]
+        while left:
+            node = left.pop()
+            if node.split is None:
+                yield node
+            else:
+                left += [node.split.high, node.split.low]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A partition of the space of parameters and inputs. `samples` are the rows it was grown
+    on; `left_out` counts those without a target, as failures are."""
+
+    target: Target
+    axes: tuple[Axis, ...]
+    growth: Growth
+    threshold: float  # relative, as it was given or chosen
+    root: Node
+    samples: pd.DataFrame = field(repr=False)
+    left_out: int
+    encoder: Encoder = field(repr=False)
+    regression: Regression = field(repr=False)
+
+    def predict(self, table: pd.DataFrame) -> pd.Series[float]:
+        """The target of each row, in its column's own unit.
+
+        Raises UsageError for a missing column or a word that was not among the samples.
+        """
+        import pandas as pd
+
+        must_have(table, [axis.name for axis in self.axes] + list(self.target.per))
+        columns = self.encoder.encode(positions(self.axes, table))
+        predicted = self.target.restored(self.regression.predict(columns), table)
+        return pd.Series(predicted, index=table.index, name=self.target.column)
+
+
+def grow(
+    table: pd.DataFrame,
+    target: Target | str,
+    parameters: Sequence[str | Axis],
+    growth: Growth | None = None,
+) -> Tree:
+    """Grow the tree of a table with a row a sample: columns of parameters and of input features,
+    numbers or words alike, and the target's. Rows without a target are left out. A parameter is
+    an Axis, from `axes_of` a larger table, where predictions are wanted for words that this one
+    may lack.
+
+    Raises UsageError for columns that are missing or cannot be used, and for too few rows.
+    """
+    growth = growth or Growth()
+    target = Target(target) if isinstance(target, str) else target
+    must_have(table, [growth.groups] if growth.groups else [])
+    kept = usable(table, target, [_name(parameter) for parameter in parameters])
+    axes = tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
+    codes, values = positions(axes, kept), target.of(kept)
+    groups = kept[growth.groups].tolist() if growth.groups else None
+    threshold = _threshold(axes, codes, values, growth, groups)
+    encoder = make_encoder(axes, codes, values, growth.words)
+    regression = fit(encoder.encode(codes), values, threshold, growth.fewest_to_split, growth.seed)
+    return Tree(
+        target,
+        axes,
+        growth,
+        threshold,
+        _root(regression, encoder, target),
+        kept,
+        len(table) - len(kept),
+        encoder,
+        regression,
+    )
+
+
+def _name(parameter: str | Axis) -> str:
+    return parameter.name if isinstance(parameter, Axis) else parameter
+
+
+def usable(table: pd.DataFrame, target: Target, parameters: Sequence[str]) -> pd.DataFrame:
+    """The rows that have a target.
+
+    Raises UsageError for columns that are missing or cannot be used, and for too few rows.
+    """
+    if not parameters:
+        raise UsageError("name one parameter or more to split on")
+    must_have(table, [target.column, *target.per, *parameters])
+    for name in (target.column, *target.per):
+        if not is_numeric(table[name]):
+            raise UsageError(f"column {name} must hold numbers, but holds words")
+    if target.column in parameters:
+        raise UsageError(f"{target.column} is what is predicted: it cannot be a parameter too")
+    kept: pd.DataFrame = table[np.isfinite(numbers(table[target.column]))]
+    if len(kept) < _FEWEST_ROWS:
+        raise UsageError(
+            f"a tree needs {_FEWEST_ROWS} samples with a {target.column}; there are {len(kept)}"
+        )
+    for name in (*target.per, *([target.column] if target.log else [])):
+        if not (numbers(kept[name]) > 0).all():
+            raise UsageError(f"column {name} must be above 0 in every row")
+    return kept
+
+
+def _threshold(
+    axes: tuple[Axis, ...], codes: Array, values: Array, growth: Growth, groups: list[Any] | None
+) -> float:
+    """The relative threshold that was asked for, or the best."""
+    if growth.relative_threshold is not None:
+        return growth.relative_threshold
+    if growth.absolute_threshold is not None:
+        sse = float(np.square(values - values.mean()).sum())
+        return growth.absolute_threshold / sse if sse else 1.0
+    errors = np.zeros(len(_THRESHOLDS))
+    for fold in folds_of(len(values), growth.folds, growth.seed, groups):
+        errors += _squared_errors(axes, codes, values, growth, fold)
+    # Of equal ones the largest, with which a tree is smallest.
+    return float(_THRESHOLDS[np.argmin(errors)])
+
+
+def _squared_errors(
+    axes: tuple[Axis, ...], codes: Array, values: Array, growth: Growth, fold: Fold
+) -> Array:
+    """Of each threshold the sum over the rows that are held out."""
+    learn, judge = fold
+    encoder = make_encoder(axes, codes[learn], values[learn], growth.words)
+    tree = fit(
+        encoder.encode(codes[learn]),
+        values[learn],
+        float(_THRESHOLDS.min()),
+        growth.fewest_to_split,
+        growth.seed,
+    )
+    predicted = tree.predict_for(_THRESHOLDS, encoder.encode(codes[judge]))
+    errors: Array = np.square(predicted - values[judge]).sum(axis=1)
+    return errors
+
+
+def _root(regression: Regression, encoder: Encoder, target: Target) -> Node:
+    """The nodes as parts of the space, from scikit-learn's, of which children come after their
+    parents."""
+    tree = regression.model.tree_
+    means, sse, gains = target.shown(regression.means), regression.sse, regression.gains
+    boxes = _boxes(regression, encoder)
+    nodes: list[Node] = []
+    for index in reversed(range(tree.node_count)):
+        split = None
+        if tree.children_left[index] >= 0:
+            low, high = (
+                nodes[tree.node_count - 1 - child]
+                for child in (tree.children_left[index], tree.children_right[index])
+            )
+            name = encoder.columns[tree.feature[index]].axis.name
+            split = Split(name, float(gains[index]), low, high)
+        nodes.append(
+            Node(
+                boxes[index],
+                int(tree.n_node_samples[index]),
+                float(means[index]),
+                float(sse[index]),
+                split,
+            )
+        )
+    return nodes[-1]
+
+
+def _boxes(regression: Regression, encoder: Encoder) -> list[Box]:
+    tree = regression.model.tree_
+    boxes = [Box()] * tree.node_count
+    for index in range(tree.node_count):
+        if tree.children_left[index] >= 0:
+            column = encoder.columns[tree.feature[index]]
+            low, high = column.sides(float(tree.threshold[index]))
+            boxes[tree.children_left[index]] = boxes[index].within(column.axis.name, low)
+            boxes[tree.children_right[index]] = boxes[index].within(column.axis.name, high)
+    return boxes

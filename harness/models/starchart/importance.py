@@ -1,0 +1,92 @@
+"""Which parameters matter, in the whole space and in a part of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError, UsageError
+from harness.models.starchart.axes import must_have
+from harness.models.starchart.boxes import Box, Mask
+from harness.models.starchart.growing import Node, Tree, grow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FEWEST_SAMPLES = 2
+
+
+def importance(tree: Tree, inside: Box | str | None = None) -> pd.Series[float]:
+    """Of each parameter the share of the squared error that the splits on it take away, the
+    largest first; what is missing from 1 the tree leaves.
+
+    `inside` is a part of the space, a leaf's box or a condition such as `tpp >= 4 and ppb <= 128`:
+    a tree is grown on the samples in it alone, by the same relative threshold, and the shares are
+    of the squared error there.
+
+    Raises UsageError for a condition that cannot be computed or holds for too few samples.
+    """
+    import pandas as pd
+
+    if inside is not None:
+        tree = _grown_inside(tree, inside)
+    shares = {axis.name: 0.0 for axis in tree.axes}
+    left: list[Node] = [tree.root]
+    while left:
+        split = left.pop().split
+        if split is not None:
+            shares[split.parameter] += split.gain
+            left += [split.low, split.high]
+    found: pd.Series[float] = pd.Series(shares, name="importance").sort_values(
+        ascending=False, kind="stable"
+    )
+    return found
+
+
+def _grown_inside(tree: Tree, inside: Box | str) -> Tree:
+    mask = rows_inside(tree.samples, inside)
+    growth = dataclasses.replace(
+        tree.growth, relative_threshold=tree.threshold, absolute_threshold=None
+    )
+    names = [axis.name for axis in tree.axes]
+    return grow(tree.samples[mask], tree.target, names, growth)
+
+
+def rows_inside(table: pd.DataFrame, inside: Box | str) -> Mask:
+    """Of each sample whether it lies in a part of the space.
+
+    Raises UsageError for a condition that cannot be computed or holds for too few samples.
+    """
+    mask = inside.holds(table) if isinstance(inside, Box) else _where(table, inside)
+    if mask.sum() < _FEWEST_SAMPLES:
+        raise UsageError(
+            f"`{inside}` holds for {mask.sum()} of {len(mask)} samples; {_FEWEST_SAMPLES} or more "
+            "are needed"
+        )
+    return mask
+
+
+def _condition_over(table: pd.DataFrame, text: str) -> Expression:
+    """A condition over the columns of a table.
+
+    Raises UsageError for what is no condition, and for a column that there is not.
+    """
+    try:
+        expression = Expression(text)
+    except ExpressionError as error:
+        raise UsageError(str(error)) from None
+    must_have(table, expression.names)
+    return expression
+
+
+def _where(table: pd.DataFrame, condition: str) -> Mask:
+    """Of each sample whether a condition over its parameters holds."""
+    expression = _condition_over(table, condition)
+    try:
+        rows = table[sorted(expression.names)].to_dict("records")
+        return np.array([bool(expression.holds(row)) for row in rows], dtype=bool)
+    except ExpressionError as error:
+        raise UsageError(str(error)) from None

@@ -1,0 +1,73 @@
+"""A tree as text and as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from harness.models.starchart.growing import Node, Tree
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def leaves(tree: Tree) -> pd.DataFrame:
+    """The boxes that the tree parts the space into, the least mean first: `box`, `count`, `mean`
+    in the target's unit, and `deviation`, the standard deviation in it (with a target's `log`,
+    that of the logarithms)."""
+    import pandas as pd
+
+    rows = [
+        {
+            "box": node.box,
+            "count": node.count,
+            "mean": node.mean,
+            "deviation": math.sqrt(node.sse / node.count),
+        }
+        for node in tree.root.leaves()
+    ]
+    table: pd.DataFrame = pd.DataFrame(rows).sort_values("mean", kind="stable", ignore_index=True)
+    return table
+
+
+def describe(tree: Tree, depth: int | None = None) -> Iterator[str]:
+    """The tree as lines of text, down to `depth` splits one below the other: each part with the
+    mean and the number of its samples, each split with the share of the root's squared error
+    that it takes away. The first split is the one that takes away most."""
+    count = sum(1 for _ in tree.root.leaves())
+    kind = "geometric mean" if tree.target.log else "mean"
+    yield (
+        f"{tree.target}: {kind} (samples, share of the squared error that a split takes away); "
+        f"{count} leaves, no split takes away less than {tree.threshold:.2g}"
+    )
+    if tree.left_out:
+        yield f"({tree.left_out} samples without a {tree.target.column} are left out)"
+    yield f"all: {_part(tree.root)}"
+    yield from _lines(tree.root, "    ", math.inf if depth is None else depth)
+
+
+def _lines(node: Node, indent: str, depth: float) -> Iterator[str]:
+    split = node.split
+    if split is None:
+        return
+    if depth < 1:
+        yield f"{indent}... {sum(1 for _ in node.leaves())} leaves"
+        return
+    for side in (split.low, split.high):
+        condition = side.box.parts[split.parameter].told(split.parameter)
+        yield f"{indent}{condition}: {_part(side)}"
+        yield from _lines(side, indent + "    ", depth - 1)
+
+
+def percent(share: float) -> str:
+    """A share with three significant digits and no exponent: `92.6%`, `0.00091%`."""
+    rounded = Decimal(f"{100 * share:.3g}").normalize()
+    return f"{rounded:f}%"
+
+
+def _part(node: Node) -> str:
+    split = node.split
+    told = f", split on {split.parameter}: {percent(split.gain)}" if split else ""
+    return f"{node.mean:.4g} ({node.count}{told})"

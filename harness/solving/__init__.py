@@ -1,6 +1,0 @@
-"""Constraints over finite domains: how many solutions there are, and any of them by its index."""
-
-from harness.solving.solutions import Solutions
-from harness.solving.tables import Factor, TooLarge, constraint_factor
-
-__all__ = ["Factor", "Solutions", "TooLarge", "constraint_factor"]

@@ -1,0 +1,233 @@
+"""The pragmas by which a kernel's source names its own space, after G-ADAPT.
+
+    #pragma erange lo,hi[,base] [role]    lo, lo * base, ... up to hi: the base is 2
+    #pragma range lo,hi[,step] [role]     lo, lo + step, ... up to hi: the step is 1
+    #pragma values a,b,c [role]           the listed numbers
+    #pragma select a,b,c [role]           one of several implementations, by name or number
+    #pragma unroll_range [NAME] lo,hi[,step]
+    #pragma unroll_values [NAME] a,b,c    the factors of the loop below; 0 leaves the compiler free
+    #pragma constraint EXPRESSION         what every legal configuration satisfies
+
+The first four stand above the `#define` of what is tuned. A compiler knows none of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError
+from harness.core.records import Value
+from harness.source.preprocessor import Directive
+
+EXAMPLES = {
+    "erange": "64,512,2",
+    "range": "1,8",
+    "values": "1,2,4",
+    "select": "tiled,plain",
+    "unroll_range": "1,8",
+    "unroll_values": "1,2,4",
+    "constraint": "TILE <= BLOCK",
+}
+UNROLLS = ("unroll_range", "unroll_values")
+ROLES = ("launch", "source", "choice")
+MAX_NUMBER = 2**53
+MAX_DIGITS = 20
+MAX_LISTED = 1000
+
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_REAL = re.compile(r"-?[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What compilers know, and what only resembles one of ours by chance.
+_OTHERS = ("unroll", "nounroll", "unroll_and_jam", "region", "message", "select_any")
+
+
+@dataclass(frozen=True)
+class Pragma:
+    """One of our pragmas, read. `values` are in the order they stand; empty for a constraint.
+
+    `name` is the parameter's where the pragma itself gives it, `role` likewise.
+    """
+
+    kind: str
+    operands: str
+    line: int
+    values: Sequence[Value] = ()
+    role: str | None = None
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return f"#pragma {self.kind} {self.operands}"
+
+
+def is_ours(directive: Directive) -> bool:
+    """Whether a preprocessor line is one of these pragmas, well formed or not."""
+    return directive.name == "pragma" and directive.word in EXAMPLES
+
+
+def is_unroll(directive: Directive) -> bool:
+    """Whether a preprocessor line is what compilers know: `unroll`, `unroll 4`, `nounroll`."""
+    return directive.name == "pragma" and directive.word in ("unroll", "nounroll")
+
+
+def unroll_factor(text: str) -> str:
+    """The factor as it stands in `unroll 4` or `unroll(N)`; nothing where there is none."""
+    return text.removeprefix("unroll").strip(" ()")
+
+
+def unroll_names(directives: Sequence[Directive]) -> dict[int, str]:
+    """The parameter of each unroll pragma by the pragma's offset.
+
+    Those without a name of their own are UNROLL_1, UNROLL_2, ...: the number counts all unroll
+    pragmas of the file, so that to name one of them renames no other.
+    """
+    ours = [d for d in directives if is_ours(d) and d.word in UNROLLS]
+    return {d.start: _own_name(d) or f"UNROLL_{index}" for index, d in enumerate(ours, start=1)}
+
+
+def _own_name(directive: Directive) -> str | None:
+    operands = directive.operands[1:]
+    return operands[0].text if operands and operands[0].kind == "word" else None
+
+
+def lookalike(directive: Directive) -> str | None:
+    """The pragma of ours that an unknown one resembles: it is likely a slip."""
+    word = directive.word
+    if directive.name != "pragma" or word in (*EXAMPLES, *_OTHERS, ""):
+        return None
+    near = difflib.get_close_matches(word.lower(), EXAMPLES, 1, cutoff=0.75)
+    return near[0] if near else None
+
+
+def read_pragma(directive: Directive) -> Pragma:
+    """Read one of our pragmas; raises ValueError that says what was found and expected."""
+    kind = directive.word
+    operands = directive.text[len(kind) :].strip()
+    if kind == "constraint":
+        return _constraint(directive, operands)
+    name = _own_name(directive) if kind in UNROLLS else None
+    listed, role = _listed(kind, operands if name is None else operands[len(name) :])
+    values = _VALUES[kind](listed)
+    if kind in UNROLLS and (role or not all(map(_is_factor, values[:MAX_LISTED]))):
+        found = f"the role {role}" if role else ",".join(listed)
+        raise _unexpected(kind, found, "whole factors from 0 (the compiler's choice) and no role")
+    return Pragma(kind, operands, directive.line, values, role, name)
+
+
+def _is_factor(value: Value) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _unexpected(kind: str, found: str, expected: str) -> ValueError:
+    example = f"#pragma {kind} {EXAMPLES[kind]}"
+    return ValueError(f"found {found}, expected {expected}, such as `{example}`")
+
+
+def _constraint(directive: Directive, operands: str) -> Pragma:
+    if directive.has_line_comment:
+        # `A // B` is a quotient to a person and `A` to the preprocessor.
+        raise ValueError("// begins a comment here; write floor(a / b), and comments as /* */")
+    try:
+        return Pragma("constraint", Expression(operands).text, directive.line)
+    except ExpressionError as error:
+        raise ValueError(str(error)) from None
+
+
+def _listed(kind: str, operands: str) -> tuple[list[str], str | None]:
+    """The operands between commas, and the role that may stand behind the last."""
+    *most, last = (part.strip() for part in operands.split(","))
+    words = last.split()
+    if len(words) == 2:
+        if words[1] not in ROLES:
+            near = difflib.get_close_matches(words[1], ROLES, 1)
+            hint = f" (did you mean `{near[0]}`?)" if near else ""
+            roles = f"one of the roles {', '.join(ROLES)}"
+            raise _unexpected(kind, f"`{words[1]}`{hint}", f"{roles}, or a comma before it")
+        return [*most, words[0]], words[1]
+    return [*most, last], None
+
+
+def _whole(kind: str, text: str) -> int:
+    value = number(text)
+    if not isinstance(value, int):
+        raise _unexpected(kind, f"`{text}`" if text else "nothing", "a decimal whole number")
+    return value
+
+
+def _ends(kind: str, listed: list[str], third: str) -> tuple[int, int, int | None]:
+    if len(listed) not in (2, 3):
+        found = f"{len(listed)} operand{'s' if len(listed) > 1 else ''}" if listed[0] else "nothing"
+        raise _unexpected(kind, found, f"lo,hi[,{third}]")
+    lo, hi, *more = (_whole(kind, text) for text in listed)
+    if lo > hi:
+        raise _unexpected(kind, f"lo={lo} above hi={hi}", "lo <= hi")
+    return lo, hi, more[0] if more else None
+
+
+def _exponential(listed: list[str]) -> Sequence[Value]:
+    lo, hi, given = _ends("erange", listed, "base")
+    base = 2 if given is None else given
+    if lo < 1 or base < 2:
+        raise _unexpected("erange", f"lo={lo}, base={base}", "lo from 1 and a base from 2")
+    values = []
+    while lo <= hi:
+        values.append(lo)
+        lo *= base
+    return tuple(values)
+
+
+def _linear(kind: str, listed: list[str]) -> Sequence[Value]:
+    lo, hi, given = _ends(kind, listed, "step")
+    step = 1 if given is None else given
+    if step < 1:
+        raise _unexpected(kind, f"step={step}", "a step from 1")
+    return range(lo, hi + 1, step)
+
+
+def _numbers(kind: str, listed: list[str]) -> Sequence[Value]:
+    return _distinct([_number(kind, text) for text in listed])
+
+
+def _choices(listed: list[str]) -> Sequence[Value]:
+    return _distinct([t if _NAME.fullmatch(t) else _number("select", t) for t in listed])
+
+
+def _number(kind: str, text: str) -> Value:
+    value = number(text)
+    if value is None:
+        expected = "names or decimal numbers" if kind == "select" else "decimal numbers"
+        raise _unexpected(kind, f"`{text}`" if text else "an empty place", expected)
+    return value
+
+
+def _distinct(values: list[Value]) -> Sequence[Value]:
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise ValueError(f"{value} is there twice; give each value once")
+    if len(values) > MAX_LISTED:
+        raise ValueError(f"{len(values):,} values are listed, at most {MAX_LISTED:,} may be")
+    return tuple(values)
+
+
+_VALUES: dict[str, Callable[[list[str]], Sequence[Value]]] = {
+    "erange": _exponential,
+    "range": lambda listed: _linear("range", listed),
+    "values": lambda listed: _numbers("values", listed),
+    "select": _choices,
+    "unroll_range": lambda listed: _linear("unroll_range", listed),
+    "unroll_values": lambda listed: _numbers("unroll_values", listed),
+}
+
+
+def number(text: str) -> int | float | None:
+    """A decimal C constant, brackets allowed, without a suffix; None for anything else."""
+    while text.startswith("(") and text.endswith(")"):
+        text = text[1:-1].strip()
+    if _WHOLE.fullmatch(text):
+        return int(text) if len(text) <= MAX_DIGITS and abs(int(text)) <= MAX_NUMBER else None
+    real = float(text) if _REAL.fullmatch(text) else math.inf
+    return real if math.isfinite(real) else None

@@ -1,0 +1,22 @@
+"""A configuration of a space -> what a compiler gets: parameters as macros, flags as options."""
+
+from __future__ import annotations
+
+from harness.core.records import Config
+from harness.measure.backends.base import Program
+from harness.space import Space
+from harness.space_file import Spec
+
+
+def make_program(spec: Spec, space: Space, config: Config, language: str) -> Program:
+    """The program of a configuration in one of the spec's languages."""
+    source = spec.sources[language]
+    macros = {p.name: config[p.name] for p in space.parameters if p.role != "flag"}
+    # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
+    flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
+    return Program(
+        text=source.with_macros(macros),
+        options=tuple(word for flag in flags for word in flag),
+        include_dirs=source.include_dirs,
+        includes=tuple(source.includes.values()),
+    )

@@ -1,0 +1,55 @@
+"""From an illegal configuration to a legal one near it, for searches that propose elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
+
+from harness.constraints.expression import Expression
+from harness.core.records import Config
+from harness.space.judge import Judge
+from harness.space.moves import Move, Moves
+from harness.space.points import near_places, step_size
+from harness.space_file import Parameter
+
+_REACH = 8
+
+
+def mended(moves: Moves, judge: Judge, config: Config) -> Config | None:
+    """The nearest legal one of those that differ in one parameter, by the relative step on
+    scales; where none of them is legal, the nearest that satisfies more constraints, and on from
+    there. None where that leads nowhere.
+    """
+    here: Config | None = config
+    broken = judge.broken(judge.constraints, config)
+    while here is not None and broken:
+        here = _stepped(moves, judge, here, broken)
+        broken = judge.broken(judge.constraints, here) if here is not None else []
+    return here
+
+
+def _stepped(
+    moves: Moves, judge: Judge, config: Config, broken: Sequence[Expression]
+) -> Config | None:
+    """The nearest change of one parameter that mends everything, or else a part."""
+    shared = frozenset.intersection(*(constraint.names for constraint in broken))
+    for changed, naming in _steps(moves, config, shared):
+        if judge.satisfies(naming, changed):
+            return Config(changed)
+    named = frozenset.union(*(constraint.names for constraint in broken))
+    for changed, naming in _steps(moves, config, named) if len(broken) > 1 else ():
+        before = sum(constraint in naming for constraint in broken)
+        if len(judge.broken(naming, changed)) < before:
+            return Config(changed)
+    return None
+
+
+def _steps(moves: Moves, config: Config, names: Collection[str]) -> Iterator[Move]:
+    """Small changes of one of these parameters, the nearest first, and what they concern."""
+    steps: list[tuple[float, Parameter, int]] = []
+    for parameter, here in zip(moves.points.parameters, moves.points.encode(config), strict=True):
+        if parameter.name in names:
+            near = near_places(parameter, here, _REACH)
+            steps += ((step_size(parameter, here, there), parameter, there) for there in near)
+    for _, parameter, there in sorted(steps, key=itemgetter(0)):
+        yield moves.to(config, parameter, there)

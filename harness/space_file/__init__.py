@@ -1,0 +1,27 @@
+"""YAML -> Spec. Every validation of a space there is; nothing after it doubts a Spec."""
+
+from harness.space_file.document import Document, read_document
+from harness.space_file.flag_expansion import Notice
+from harness.space_file.load import load_spec, load_specs
+from harness.space_file.model import SpaceFile
+from harness.space_file.parameters import Parameter
+from harness.space_file.program import ProgramPlan
+from harness.space_file.relevance import conditional
+from harness.space_file.schema import space_schema
+from harness.space_file.spec import Constraint, LaunchPlan, Spec
+
+__all__ = [
+    "Constraint",
+    "Document",
+    "LaunchPlan",
+    "Notice",
+    "Parameter",
+    "ProgramPlan",
+    "SpaceFile",
+    "Spec",
+    "conditional",
+    "load_spec",
+    "load_specs",
+    "read_document",
+    "space_schema",
+]

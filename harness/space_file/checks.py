@@ -1,0 +1,241 @@
+"""What a space must satisfy beyond the shape of its file: names, expressions, inputs, defaults.
+
+Each check notes all faults that it finds in the Document and goes on.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.constraints.expression import FUNCTIONS, WORDS, Expression
+from harness.core.errors import ExpressionError
+from harness.core.records import LIMIT_NAMES, Input, shown
+from harness.space_file.document import Document, Place
+from harness.space_file.files import Files, section
+from harness.space_file.messages import nearest, told_at
+from harness.space_file.model import SpaceFile
+from harness.space_file.program_model import ProgramSpaceFile
+
+if TYPE_CHECKING:
+    from harness.space_file.parameters import Parameter
+
+_SHOWN_VALUES = 12
+
+
+@dataclass(frozen=True)
+class Expressions:
+    """All expressions of a space, parsed, by their place in their list."""
+
+    constraints: Mapping[int, Expression]
+    group: Mapping[int, Expression]
+    grid: Mapping[int, Expression]
+    whens: Mapping[Place, Expression]  # by the place of the parameter or flag
+
+    def launch_sizes(self) -> Iterator[tuple[Place, Expression]]:
+        """The launch sizes and where each stands."""
+        for key, sizes in (("group", self.group), ("grid", self.grid)):
+            for index, expression in sizes.items():
+                yield ("launch", key, index), expression
+
+
+def flag_name(name: str) -> str:
+    """A compiler flag's name as constraints can say it."""
+    return name.replace("-", "_")
+
+
+def check_names(document: Document, model: SpaceFile | ProgramSpaceFile) -> None:
+    """No name means two things."""
+    reserved = dict.fromkeys(LIMIT_NAMES, "a device limit")
+    reserved |= dict.fromkeys(FUNCTIONS, "a function of expressions")
+    reserved |= dict.fromkeys((*WORDS, *keyword.kwlist), "a word of expressions")
+    reserved |= dict.fromkeys(model.functions, "the kernel's function")
+    taken = dict(reserved)
+    for index, feature in enumerate(model.inputs.features):
+        _claim(document, taken, feature, "an input feature", ("inputs", "features", index))
+    for name in model.parameters:
+        _claim(document, taken, name, "a parameter", ("parameters", name))
+    for compiler, flags in model.flag_groups.items():
+        # Flags of two compilers may share a name: they never meet in one space.
+        own = dict(taken)
+        for name in flags:
+            _claim(document, own, flag_name(name), "a flag", ("flags", compiler, name))
+
+
+def _claim(document: Document, taken: dict[str, str], name: str, kind: str, place: Place) -> None:
+    if name in taken:
+        text = f"`{name}` cannot name {kind}: it is {taken[name]} already; choose another name"
+        if taken[name] == kind:
+            alike = ", as - counts as _" if kind == "a flag" else ""
+            text = f"`{name}` is there twice{alike}; give each name once"
+        document.fault(place, told_at(place, text))
+    taken.setdefault(name, kind)
+
+
+def check_expressions(document: Document) -> Expressions:
+    """Every expression parses and names only parameters, features and device limits."""
+    known = _known_names(document)
+    launch = section(document, "launch")
+    return Expressions(
+        _parsed(document, ("constraints",), document.data.get("constraints"), known),
+        _parsed(document, ("launch", "group"), launch.get("group"), known),
+        _parsed(document, ("launch", "grid"), launch.get("grid"), known),
+        dict(_whens(document, known)),
+    )
+
+
+def _whens(document: Document, known: Sequence[str] | None) -> Iterator[tuple[Place, Expression]]:
+    """Of each parameter and flag that has one, its `when`."""
+    listed: list[tuple[Place, Any]] = [
+        (("parameters", name), value) for name, value in section(document, "parameters").items()
+    ]
+    for compiler, flags in section(document, "flags").items():
+        if isinstance(flags, dict):
+            listed += [(("flags", compiler, name), value) for name, value in flags.items()]
+    for place, value in listed:
+        text = value.get("when") if isinstance(value, dict) else None
+        if isinstance(text, str):
+            expression = _expression(document, (*place, "when"), text, known)
+            if expression is not None:
+                yield place, expression
+
+
+def _known_names(document: Document) -> list[str] | None:
+    """What expressions may name; None where too little can be read to say."""
+    parameters = section(document, "parameters")
+    features = section(document, "inputs").get("features")
+    if not parameters or not isinstance(features, list):
+        return None
+    flags = section(document, "flags").values()
+    flag_names = (
+        flag_name(name) for listed in flags if isinstance(listed, dict) for name in listed
+    )
+    return [*parameters, *flag_names, *map(str, features), *LIMIT_NAMES]
+
+
+def _parsed(
+    document: Document, place: Place, listed: object, known: Sequence[str] | None
+) -> dict[int, Expression]:
+    """The expressions of a list by their index, those that parse."""
+    parsed = {}
+    for index, text in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(text, (str, int)) and not isinstance(text, bool):
+            expression = _expression(document, (*place, index), str(text), known)
+            if expression is not None:
+                parsed[index] = expression
+    return parsed
+
+
+def _expression(
+    document: Document, place: Place, text: str, known: Sequence[str] | None
+) -> Expression | None:
+    try:
+        expression = document.parsed.get(place) or Expression(text)
+    except ExpressionError as error:
+        document.fault(place, told_at(place, str(error)))
+        return None
+    if place[0] != "launch" and expression.is_number:
+        told = f"`{expression.text}` is a number, not a condition; compare it, such as "
+        document.fault(place, told_at(place, f"{told}`{expression.text} <= 1024`"))
+        return None
+    if known is None:
+        return expression
+    unknown = sorted(expression.names.difference(known))
+    for name in unknown:
+        told = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "
+        document.fault(place, told_at(place, told + nearest(name, known)))
+    return None if unknown else expression
+
+
+def check_use(
+    document: Document,
+    parameters: Sequence[Parameter],
+    expressions: Expressions,
+    files: Files,
+) -> None:
+    """A parameter must stand in a source, in a launch size or, as a text, in the host module
+    that tells the launches, and nothing may fix it; else tuning it changes nothing."""
+    used = {name for _, size in expressions.launch_sizes() for name in size.names}
+    from_host = document.data.get("launch") == "host"
+    used |= files.host_words if from_host else frozenset()
+    elsewhere = files.host.name if from_host else "a launch size"
+    sources = files.sources.values()
+    there = ", ".join(sorted({source.path.name for source in sources}))
+    for parameter in parameters:
+        name, place = parameter.name, ("parameters", parameter.name)
+        in_source = any(source.mentions(name) for source in sources)
+        if parameter.role != "flag" and name not in used and not in_source:
+            text = (
+                f"nothing uses it: `{name}` stands neither in {there} nor in {elsewhere}, so "
+                "tuning it would change nothing; spell it as the source does, or remove it"
+            )
+            document.fault(place, told_at(place, text))
+        for reason in dict.fromkeys(source.why_fixed(name) for source in sources):
+            if reason is not None:
+                document.fault(place, told_at(place, f"cannot be tuned: {reason}"))
+
+
+def check_inputs(document: Document) -> tuple[Input, ...]:
+    """Every input gives every feature and no other, and no input is there twice."""
+    inputs = section(document, "inputs")
+    features, listed = inputs.get("features"), inputs.get("values")
+    if not isinstance(features, list) or not isinstance(listed, list):
+        return ()
+    names = [name for name in features if isinstance(name, str)]
+    found: dict[Input, int] = {}
+    for index, values in enumerate(listed):
+        if isinstance(values, dict) and _has_features(document, index, values, names):
+            _add_input(document, index, Input({name: values[name] for name in names}), found)
+    return tuple(found)
+
+
+def _add_input(document: Document, index: int, given: Input, found: dict[Input, int]) -> None:
+    place: Place = ("inputs", "values", index)
+    if given in found:
+        first = document.line_of(("inputs", "values", found[given]))
+        text = f"the input ({given}) is there already, on line {first}; give each input once"
+        document.fault(place, told_at(place, text))
+    found.setdefault(given, index)
+
+
+def _has_features(
+    document: Document, index: int, values: Mapping[str, Any], features: Sequence[str]
+) -> bool:
+    """Whether an input gives the features and nothing else, all of them finite numbers."""
+    place: Place = ("inputs", "values", index)
+    for name in (name for name in features if name not in values):
+        text = f"needs the feature `{name}`, which inputs.features lists"
+        document.fault(place, told_at(place, text))
+    for name in (name for name in values if name not in features):
+        text = f"`{name}` is not a feature; {nearest(name, features)}"
+        document.fault((*place, name), told_at(place, text))
+    numbers = [v for v in values.values() if type(v) in (int, float) and math.isfinite(v)]
+    return set(values) == set(features) and len(numbers) == len(values)
+
+
+def check_defaults(document: Document, parameters: Sequence[Parameter]) -> None:
+    """The default is one of the values, by type as well: 1, 1.0 and true are three values."""
+    for parameter in parameters:
+        if not _is_value(parameter):
+            place = ("parameters", parameter.name, "default")
+            text = f"{shown(parameter.default)} is not one of its values: {_listed(parameter)}"
+            equal = [shown(value) for value in parameter.values if value == parameter.default]
+            hint = f"; {equal[0]} equals it but has another type: write that" if equal else ""
+            document.fault(place, told_at(place, text + hint))
+
+
+def _is_value(parameter: Parameter) -> bool:
+    default, values = parameter.default, parameter.values
+    if isinstance(values, range):
+        return default in values
+    return any(type(value) is type(default) and value == default for value in values)
+
+
+def _listed(parameter: Parameter) -> str:
+    values = parameter.values
+    if len(values) <= _SHOWN_VALUES:
+        return ", ".join(map(shown, values))
+    return f"{shown(values[0])}, {shown(values[1])}, ..., {shown(values[-1])}"

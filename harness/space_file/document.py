@@ -1,0 +1,240 @@
+"""YAML text -> plain data that knows the line of everything in it.
+
+YAML 1.2's plain values are read, as editors read them: `1e-4` is a number, `on` is a text and
+`016` is sixteen. There are no tags, no duplicate keys, and no more than MAX_NODES values after
+aliases are expanded, so that neither a YAML bomb nor an object constructor gets through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.constraints.expression import Expression
+from harness.core.errors import Fault, SpecError
+from harness.source.kernel_source import read_text
+
+MAX_NODES = 100_000
+MAX_BYTES = 256 << 10
+MAX_DEPTH = 40
+MAX_DIGITS = 100
+MAX_TEXT = 1000
+
+PAGE = "docs/spaces.md shows what a space looks like"
+
+Place = tuple[str | int, ...]
+"""Where a value stands: the keys and list positions that lead to it."""
+
+
+@dataclass
+class Document:
+    """The data of a YAML file, and the 1-based line of each value by its place. `parsed` are
+    expressions that no person wrote into it, by their places."""
+
+    path: str
+    data: Any = None
+    lines: dict[Place, int] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    parsed: dict[Place, Expression] = field(default_factory=dict)
+
+    def line_of(self, place: Iterable[str | int]) -> int:
+        """The line of the value at this place, or of the nearest thing around it."""
+        keys = tuple(place)
+        while keys and keys not in self.lines:
+            keys = keys[:-1]
+        return self.lines.get(keys, 0)
+
+    def fault(self, place: Iterable[str | int], text: str) -> None:
+        """Note a fault of the value at this place."""
+        self.fault_at(self.line_of(place), text)
+
+    def fault_at(self, line: int, text: str) -> None:
+        """Note a fault of this line."""
+        self.faults.append(_fault(self.path, text, line))
+
+
+def _fault(path: Path | str, text: str, line: int = 0) -> Fault:
+    # Names and values come from the file: none may break the line or command the terminal.
+    text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} ..."
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return Fault(str(path), line, "".join(shown))
+
+
+def _whole(path: Path | str, text: str, line: int = 0) -> SpecError:
+    return SpecError([_fault(path, text, line)])
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML file; raises SpecError when it is not a readable YAML mapping."""
+    document = Document(str(path))
+    document.data = _Builder(document).build(_compose(_read(path), path), (), ())
+    if not isinstance(document.data, dict):
+        found = "a list" if isinstance(document.data, list) else "a single value"
+        raise _whole(path, f"must be a mapping of keys to values, but is {found}; {PAGE}", 1)
+    return document
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_text(path, MAX_BYTES)
+    except FileNotFoundError:
+        raise _whole(path, f"does not exist{_nearby(path)}") from None
+    except OSError as error:
+        raise _whole(path, f"cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise _whole(path, str(error)) from None
+
+
+def _nearby(path: Path) -> str:
+    there = sorted(p.name for p in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
+    return f"; in {path.parent} there are {', '.join(there[:8])}" if there else ""
+
+
+_PLAIN = {
+    # YAML 1.2's core schema: tag, pattern, possible first characters
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    "float": (
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+}
+_TAG = "tag:yaml.org,2002:"
+
+# Made by hand, since PyYAML's own loaders read YAML 1.1, where `1e-4` is a text.
+_Loader: Any = type("_Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
+for _kind, (_pattern, _first) in _PLAIN.items():
+    _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+def _compose(text: str, path: Path) -> yaml.Node:
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _whole(
+            path, f"is not YAML: {_problem(error)}", mark.line + 1 if mark else 0
+        ) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        told = f"is not YAML: the character #x{error.character:02x} is not allowed in it"
+        raise _whole(path, told, line) from None
+    except RecursionError:
+        raise _whole(path, f"is nested more than {MAX_DEPTH} deep") from None
+    if root is None:
+        raise _whole(path, f"is empty; {PAGE}")
+    return root
+
+
+def _problem(error: yaml.MarkedYAMLError) -> str:
+    """The parser's words, and for the commonest slip the remedy."""
+    problem = str(error.problem or error.context)
+    if r"'\t'" in problem:
+        return "a tab stands where only spaces may; indent with spaces"
+    if "another document" in problem:
+        return "a file holds one space, but after --- another document begins"
+    if error.context is None or error.context_mark is None or error.problem is None:
+        return problem
+    return f"{problem}, {error.context} that begins on line {error.context_mark.line + 1}"
+
+
+class _Builder:
+    """Walks YAML nodes once; counts them, so that expanding aliases stays bounded."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._count = 0
+
+    def build(self, node: yaml.Node, place: Place, around: tuple[yaml.Node, ...]) -> Any:
+        """The data below a node; `around` are the nodes that it stands in."""
+        line = node.start_mark.line + 1
+        self._document.lines.setdefault(place, line)
+        self._count += 1
+        self._check_size(node, line, around)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, line)
+        if node.tag == _TAG + "map":
+            return self._mapping(node, place, (*around, node))
+        if node.tag == _TAG + "seq":
+            items = enumerate(node.value)
+            return [self.build(item, (*place, index), (*around, node)) for index, item in items]
+        raise self._tagged(node, line)
+
+    def _check_size(self, node: yaml.Node, line: int, around: tuple[yaml.Node, ...]) -> None:
+        path = self._document.path
+        if any(node is other for other in around):
+            raise _whole(
+                path, "contains itself through an alias (*name); write the values out", line
+            )
+        if len(around) > MAX_DEPTH:
+            raise _whole(path, f"is nested more than {MAX_DEPTH} deep", line)
+        if self._count > MAX_NODES:
+            text = f"has more than {MAX_NODES:,} values, counting what each alias (*name) repeats"
+            raise _whole(path, text, line)
+
+    def _tagged(self, node: yaml.Node, line: int) -> SpecError:
+        tag = node.tag.replace(_TAG, "!!")
+        return _whole(
+            self._document.path, f"the YAML tag {tag} is not allowed; write plain values", line
+        )
+
+    def _mapping(
+        self, node: yaml.Node, place: Place, around: tuple[yaml.Node, ...]
+    ) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            inner: Place = (*place, key) if isinstance(key, str) else place
+            if key_node.tag != _TAG + "str":
+                self._document.fault_at(line, self._not_a_key(key_node, line))
+            elif key == "<<":
+                told = "YAML's merge key << is not expanded; write the keys out"
+                self._document.fault_at(line, told)
+            elif key in mapping:
+                first = self._document.lines[inner]
+                told = f"`{key}` is there twice, first on line {first}; give it once"
+                self._document.fault_at(line, told)
+            else:
+                self._document.lines[inner] = line
+                mapping[key] = self.build(value_node, inner, around)
+        return mapping
+
+    def _not_a_key(self, node: yaml.Node, line: int) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            return "a list or mapping stands where a key is expected; keys are names"
+        kind = node.tag.removeprefix(_TAG)
+        if kind not in _PLAIN:
+            raise self._tagged(node, line)
+        read_as = {"null": "nothing", "bool": "true or false"}.get(kind, "a number")
+        return f"the key `{node.value}` is not a text, YAML reads it as {read_as}; keys are names"
+
+    def _scalar(self, node: yaml.ScalarNode, line: int) -> Any:
+        kind = node.tag.removeprefix(_TAG)
+        if kind not in (*_PLAIN, "str"):
+            raise self._tagged(node, line)
+        if kind == "int" and len(node.value) > MAX_DIGITS:
+            told = f"a number of {len(node.value):,} digits is too large"
+            raise _whole(self._document.path, told, line)
+        if kind in _PLAIN and not re.fullmatch(_PLAIN[kind][0], node.value):
+            told = f"{node.value!r} is not what its tag !!{kind} says; write plain values"
+            raise _whole(self._document.path, told, line)
+        return _value(kind, node.value)
+
+
+def _value(kind: str, text: str) -> bool | int | float | str | None:
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() == "true"
+    if kind == "int":
+        return int(text, 0 if text[:2] in ("0x", "0o") else 10)
+    if kind == "float":
+        # Python has no dot before inf and nan.
+        return float(re.sub(r"\.(?=[inIN])", "", text))
+    return text

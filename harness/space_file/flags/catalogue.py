@@ -1,0 +1,276 @@
+"""A catalogue of compiler flags: read, held against its model, and checked as a whole.
+
+The catalogues of this folder are found by their compiler's name; a person's own is any YAML file
+of the same shape. Faults are told with file and line, as those of spaces are.
+"""
+
+from __future__ import annotations
+
+import functools
+import keyword
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from harness.constraints.expression import FUNCTIONS, WORDS, Expression
+from harness.core.errors import ExpressionError, SpecError, UsageError
+from harness.core.records import LIMIT_NAMES, Value
+from harness.measure.flags.warnings import family
+from harness.space_file.document import Document, Place, read_document
+from harness.space_file.flags.model import (
+    FLAG_MODELS,
+    CatalogueFile,
+    Flag,
+    Item,
+    Narrowing,
+    Published,
+    Switch,
+    fields_at,
+)
+from harness.space_file.messages import nearest, told_at
+
+# Each compiler with the file of its catalogue; the C++ drivers take the flags of the C drivers.
+COMPILERS = {
+    "nvcc": "nvcc",
+    "opencl": "opencl",
+    "gcc": "gcc",
+    "g++": "gcc",
+    "clang": "clang",
+    "clang++": "clang",
+}
+
+# Selections that follow from the flags and from the set `default`.
+EVERY, EXACT, FAST_MATH = "all", "exact", "fast_math"
+DERIVED = (EVERY, EXACT, FAST_MATH)
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A relation between flags, with what the compiler did where it does not hold."""
+
+    expression: Expression
+    found: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The flags of one compiler, by the names that spaces call them."""
+
+    path: Path
+    title: str
+    tested: str
+    flags: Mapping[str, Flag]
+    sets: Mapping[str, tuple[Item, ...]]
+    constraints: tuple[Constraint, ...]
+    published: Mapping[str, Published]
+
+    def absent(self, name: str) -> Value:
+        """The value of a flag that is absent: False if it is boolean, else None."""
+        return False if isinstance(self.flags[name], Switch) else None
+
+
+@functools.cache
+def catalogue_of(compiler: str) -> Catalogue:
+    """The catalogue of a compiler: nvcc, opencl, gcc, g++, clang or clang++, or gcc-12.
+
+    Raises UsageError where there is none.
+    """
+    name = family(compiler)
+    if name not in COMPILERS:
+        told = f"there is no catalogue of flags for {compiler!r}; {nearest(name, COMPILERS)}"
+        raise UsageError(told)
+    return load_catalogue(Path(__file__).parent / f"{COMPILERS[name]}.yaml")
+
+
+def load_catalogue(path: Path) -> Catalogue:
+    """Read a catalogue; raises SpecError with every fault that it has, by line."""
+    document = read_document(path)
+    try:
+        model = CatalogueFile.model_validate(document.data)
+    except ValidationError as error:
+        for fault in error.errors():
+            document.fault(*_told(document.data, fault))
+        raise SpecError(document.faults) from None
+    constraints = tuple(_constraints(document, model))
+    for place, text in (*_why_names(model), *_why_sets(model), *_why_published(model)):
+        document.fault(place, told_at(place, text))
+    if document.faults:
+        raise SpecError(document.faults)
+    sets = {name: tuple(items) for name, items in model.sets.items()} | _derived(model)
+    return Catalogue(
+        path, model.title, model.tested, model.flags, sets, constraints, model.published
+    )
+
+
+def _derived(model: CatalogueFile) -> dict[str, tuple[Item, ...]]:
+    """Every flag; of `default` what keeps all values; and of it the flags that never do."""
+    usual = model.sets[DEFAULT]
+    exact = (_exact(model.flags[named(item)], item) for item in usual)
+    changing = (item for item in usual if model.flags[named(item)].changes_values is True)
+    return {
+        EVERY: tuple(model.flags),
+        EXACT: tuple(item for item in exact if item is not None),
+        FAST_MATH: tuple(changing),
+    }
+
+
+def _exact(flag: Flag, item: Item) -> Item | None:
+    """The item with those of its values that change no result; None where there are none."""
+    values = selected(flag, item)
+    kept = [v for v in values if v is not None and flag.keeps_values(v)]
+    if len(kept) == len(values):
+        return item
+    return {named(item): Narrowing(values=kept)} if kept else None
+
+
+def selected(flag: Flag, item: Item) -> Sequence[Value]:
+    """The values of a flag that an item of a set leaves it."""
+    if isinstance(item, str):
+        return flag.values
+    narrowing = item[named(item)]
+    if narrowing.values is not None:
+        return tuple(narrowing.values)
+    assert isinstance(flag.values, range)
+    return narrowed_range(flag.values, narrowing)
+
+
+def named(item: str | Mapping[str, Any]) -> str:
+    """The flag that an item of a set names."""
+    return item if isinstance(item, str) else next(iter(item))
+
+
+# -------------------------------------------------------------------------- what can be wrong
+
+
+def _why_names(model: CatalogueFile) -> Iterator[tuple[Place, str]]:
+    """A flag's name is none of the words that constraints have."""
+    taken = {*FUNCTIONS, *WORDS, *LIMIT_NAMES, *keyword.kwlist}
+    for name in taken & set(model.flags):
+        yield ("flags", name), f"`{name}` is a word of constraints; choose another name"
+
+
+def _why_sets(model: CatalogueFile) -> Iterator[tuple[Place, str]]:
+    if DEFAULT not in model.sets:
+        yield ("sets",), f"needs the set `{DEFAULT}`"
+    for name, items in model.sets.items():
+        if name in (*DERIVED, *model.flags):
+            kind = "a flag" if name in model.flags else "a set that every catalogue has"
+            yield ("sets", name), f"`{name}` is {kind} already; choose another name"
+        for index, item in enumerate(items):
+            place: Place = ("sets", name, index)
+            told = _why_not_item(model, item)
+            if told is not None:
+                yield place, told
+
+
+def _why_not_item(model: CatalogueFile, item: str | Mapping[str, Narrowing]) -> str | None:
+    if len(item) != 1 and not isinstance(item, str):
+        return "an item is a flag's name, or one name with fewer values: `{NAME: {values: [..]}}`"
+    name = named(item)
+    if name not in model.flags:
+        return f"`{name}` is not a flag of this catalogue; {nearest(name, model.flags)}"
+    return None if isinstance(item, str) else why_not_narrower(model.flags[name], item[name])
+
+
+def why_not_narrower(flag: Flag, narrowing: Narrowing) -> str | None:
+    """Why a narrowing does not give a part of the flag's values; None where it does."""
+    there = flag.values
+    if narrowing.values is not None:
+        strange = [value for value in narrowing.values if value not in there]
+        listed = ", ".join(map(str, there if len(there) <= 12 else (there[0], "..", there[-1])))
+        return f"{strange[0]} is not one of its values: {listed}" if strange else None
+    if not isinstance(there, range):
+        return "has no range; narrow it by `values`"
+    left = narrowed_range(there, narrowing)
+    if not left:
+        return "leaves no value"
+    if any(value not in there for value in left):
+        steps = f" by {there.step}" if there.step > 1 else ""
+        return f"its range is {there.start} to {there[-1]}{steps}"
+    return None
+
+
+def narrowed_range(there: range, narrowing: Narrowing) -> range:
+    """The range that is left."""
+    least = there.start if narrowing.min is None else narrowing.min
+    most = there.stop - 1 if narrowing.max is None else narrowing.max
+    return range(least, most + 1, narrowing.step or there.step)
+
+
+def _why_published(model: CatalogueFile) -> Iterator[tuple[Place, str]]:
+    for name, published in model.published.items():
+        if name not in model.sets:
+            yield ("published", name), f"`{name}` is not one of the sets"
+        for index, flag in enumerate(published.flags):
+            if flag.today is not None and flag.today not in model.flags:
+                place: Place = ("published", name, "flags", index, "today")
+                yield place, f"`{flag.today}` is not a flag; {nearest(flag.today, model.flags)}"
+
+
+def _constraints(document: Document, model: CatalogueFile) -> Iterator[Constraint]:
+    """The constraints; a fault of one is noted."""
+    absent = {
+        name: False if isinstance(flag, Switch) else None for name, flag in model.flags.items()
+    }
+    for index, given in enumerate(model.constraints):
+        place: Place = ("constraints", index, "holds")
+        try:
+            expression = Expression(given.holds)
+            strange = sorted(expression.names - set(model.flags))
+            if strange:
+                told = f"`{strange[0]}` is not a flag; {nearest(strange[0], model.flags)}"
+                document.fault(place, told_at(place, told))
+            elif not expression.holds(absent):
+                told = f"`{given.holds}` forbids that every flag is absent, which is the baseline"
+                document.fault(place, told_at(place, told))
+            else:
+                yield Constraint(expression, given.found, given.evidence)
+        except ExpressionError as error:
+            document.fault(place, told_at(place, str(error)))
+
+
+# -------------------------------------------------------------------------- pydantic's words
+
+
+def _told(data: Any, error: ErrorDetails) -> tuple[Place, str]:
+    """Where a fault stands in the file, and what it is."""
+    place = _place(data, error["loc"])
+    kind, found, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = fields_at(error["loc"][:-1])
+        return place, told_at(place[:-1], f"`{place[-1]}` is not a key here; {_hint(place, known)}")
+    if kind == "missing":
+        key = str(error["loc"][-1])
+        purpose = fields_at(error["loc"][:-1]).get(key)
+        return place, told_at(place, f"needs `{key}`" + (f" ({purpose})" if purpose else ""))
+    if kind == "value_error":
+        return place, told_at(place, str(context["error"]))
+    if kind == "union_tag_not_found":
+        return place, told_at(place, f"needs `type`: {', '.join(FLAG_MODELS)}")
+    if kind == "union_tag_invalid":
+        tag = str(context["tag"])
+        there = ", ".join(FLAG_MODELS)
+        return place, told_at(place, f"the type must be one of {there}, but got `{tag}`")
+    return place, told_at(place, f"{error['msg'].lower()}, but got {found!r}")
+
+
+def _hint(place: Place, known: Mapping[str, str]) -> str:
+    return nearest(str(place[-1]), known) if known else "remove it"
+
+
+def _place(data: Any, location: Sequence[int | str]) -> Place:
+    """The location without what is not in the file: unions' tags and missing keys."""
+    place: list[int | str] = []
+    for part in location:
+        in_mapping = isinstance(data, dict) and part in data
+        in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
+        if in_mapping or in_list:
+            data = data[part]
+            place.append(part)
+    return tuple(place)

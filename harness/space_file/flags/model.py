@@ -1,0 +1,244 @@
+"""The shape of a catalogue of compiler flags: the model that its YAML file is held against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import model_validator as validated
+
+from harness.core.records import Value
+from harness.space_file.tuned import MAX_FLAG_VALUES, Name, Part, Scalar, Values, Whole, plain
+
+ON_OFF = "[no-]"
+
+Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
+Text = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
+
+
+class _Flag(Part):
+    """What every flag of a catalogue says of itself."""
+
+    option: Text = Field(description="how it is spelled on the command line")
+    changes_values: StrictBool | Values = Field(
+        description="whether results may differ in their last places, or for NaN and subnormals; "
+        "or the values with which they may"
+    )
+    stage: Text = Field(description="the tool that obeys it, such as frontend, ptxas or nvlink")
+    needs: Literal["linking"] | None = Field(
+        default=None, description="linking: it acts only on a program that is linked"
+    )
+    since: Version | None = Field(default=None, description="first version that has it")
+    until: Version | None = Field(default=None, description="last version that has it")
+    architectures: Text | None = Field(
+        default=None, description="the architectures that have it; all where it is not there"
+    )
+    default: Scalar | None = Field(
+        default=None, description="what the compiler does where the flag is absent"
+    )
+    baselines: Values = Field(
+        default_factory=list,
+        description="of a level of optimisation, the values that every winner is measured beside",
+    )
+    note: Text | None = Field(default=None, description="what to know before it is tuned")
+
+    @validated(mode="after")
+    def _has_baselines(self) -> _Flag:
+        for value in self.baselines:
+            if value not in self.values:
+                raise ValueError(f"`baselines` has {value}, which is not one of its values")
+        return self
+
+    @property
+    def values(self) -> Sequence[Value]:
+        """What it may be set to, beside being absent."""
+        raise NotImplementedError
+
+    def keeps_values(self, value: Value) -> bool:
+        """Whether results are the same bits with this value as where the flag is absent."""
+        if isinstance(self.changes_values, bool):
+            return not self.changes_values
+        return value not in self.changes_values
+
+    def words(self, value: Value) -> tuple[str, ...]:
+        """The command line's words that set it to this value."""
+        return tuple(part.replace("{value}", str(value)) for part in self.option.split())
+
+
+def _spelled_with(option: str, part: str) -> None:
+    if part not in option:
+        raise ValueError(f"`option` must contain {part}, where the value goes, but got '{option}'")
+
+
+class Switch(_Flag):
+    """A flag that is there or not."""
+
+    type: Literal["boolean"]
+
+    @validated(mode="after")
+    def _takes_no_value(self) -> Switch:
+        if re.search(r"[{}]", self.option):
+            raise ValueError(f"a boolean's `option` takes no value, but got '{self.option}'")
+        return self
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return (True,)
+
+
+class OnOff(_Flag):
+    """A flag that is there, or there with `no-`, or absent: `-f[no-]unroll-loops`.
+
+    Its two values are what stands from the bracket on: `unroll-loops` and `no-unroll-loops`.
+    """
+
+    type: Literal["onoff"]
+
+    @validated(mode="after")
+    def _has_place(self) -> OnOff:
+        _spelled_with(self.option, ON_OFF)
+        return self
+
+    @property
+    def values(self) -> Sequence[Value]:
+        positive = self.option.partition(ON_OFF)[2]
+        return (positive, f"no-{positive}")
+
+    @property
+    def template(self) -> str:
+        """The spelling with `{value}` in it."""
+        return self.option.partition(ON_OFF)[0] + "{value}"
+
+    def words(self, value: Value) -> tuple[str, ...]:
+        return (self.template.replace("{value}", str(value)),)
+
+
+class Enumeration(_Flag):
+    """A flag that takes one of the listed values, or is absent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    type: Literal["enum"]
+    listed: Values = Field(alias="values", description="every value that it takes")
+
+    @validated(mode="after")
+    def _has_place(self) -> Enumeration:
+        _spelled_with(self.option, "{value}")
+        return self
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return tuple(self.listed)
+
+
+class Integer(_Flag):
+    """A flag that takes a whole number from min to max, by step, or is absent."""
+
+    type: Literal["integer"]
+    min: Whole = Field(description="smallest value, included")
+    max: Whole = Field(description="largest value, included")
+    step: StrictInt = Field(default=1, ge=1, description="distance between values")
+
+    @validated(mode="after")
+    def _is_range(self) -> Integer:
+        _spelled_with(self.option, "{value}")
+        count = len(self.values)
+        if not 1 <= count <= MAX_FLAG_VALUES:
+            raise ValueError(
+                f"min, max and step must give 1 to {MAX_FLAG_VALUES:,} values, but give {count:,}"
+            )
+        return self
+
+    @property
+    def values(self) -> range:
+        return range(self.min, self.max + 1, self.step)
+
+
+Flag = Annotated[Switch | OnOff | Enumeration | Integer, Field(discriminator="type")]
+FLAG_MODELS: dict[str, type[_Flag]] = {
+    "boolean": Switch,
+    "onoff": OnOff,
+    "enum": Enumeration,
+    "integer": Integer,
+}
+
+
+class Narrowing(Part):
+    """Fewer values of a flag than the catalogue has: listed, or a range."""
+
+    values: Values | None = None
+    min: Whole | None = None
+    max: Whole | None = None
+    step: Annotated[StrictInt, Field(ge=1)] | None = None
+
+    @validated(mode="after")
+    def _says_something(self) -> Narrowing:
+        given = self.model_fields_set
+        if not given or ("values" in given and len(given) > 1):
+            raise ValueError("needs `values`, or some of `min`, `max` and `step`")
+        return self
+
+
+Item = Annotated[StrictStr, Field(min_length=1)] | dict[Name, Narrowing]
+Chosen = Annotated[list[Item], Field(min_length=1)]
+
+
+class ConstraintModel(Part):
+    """A relation between flags, and what the compiler did that it was found by."""
+
+    holds: StrictStr = Field(description="a condition, in the language of a space's constraints")
+    found: Literal["refused", "warned", "ignored", "same code"] = Field(
+        description="what happens where it does not hold"
+    )
+    evidence: Text = Field(description="what the compiler said, or which settings gave equal code")
+
+
+class PublishedFlag(Part):
+    """A flag of a published set, and what has become of it."""
+
+    was: Text = Field(description="its spelling then, with its values")
+    today: Name | None = Field(default=None, description="the catalogue's flag; none: it is gone")
+    why: Text = Field(description="what differs today, or why it is gone")
+
+
+class Published(Part):
+    """Where a set was published, and each of its flags."""
+
+    source: Text
+    flags: Annotated[list[PublishedFlag], Field(min_length=1)]
+
+
+class CatalogueFile(Part):
+    """A catalogue: the flags of one compiler, named selections of them, and how they meet."""
+
+    title: Text = Field(description="one line for people")
+    tested: Text = Field(description="with which compiler the catalogue was tried, if with any")
+    flags: dict[Name, Flag] = Field(min_length=1, description="the flags by their names in spaces")
+    sets: dict[Name, Chosen] = Field(description="named selections; `default` must be among them")
+    constraints: list[ConstraintModel] = Field(
+        default_factory=list, description="which flags exclude or override one another"
+    )
+    published: dict[Name, Published] = Field(
+        default_factory=dict, description="of sets that were published, what became of each flag"
+    )
+
+
+_PARTS = ("constraints", "published", "sets", "flags")
+
+
+def fields_at(location: Sequence[Any]) -> dict[str, str]:
+    """The keys that a catalogue may have at a place of a fault, with what they are for."""
+    by_place: dict[tuple[Any, ...], type[Part]] = {
+        (): CatalogueFile,
+        ("constraints",): ConstraintModel,
+        ("published",): Published,
+        ("published", "flags"): PublishedFlag,
+        ("sets",): Narrowing,
+    }
+    model = by_place.get(tuple(p for p in location if isinstance(p, str) and p in _PARTS))
+    if len(location) > 2 and location[0] == "flags":
+        model = FLAG_MODELS[str(location[2])]  # the union's tag comes after the name
+    fields = model.model_fields if model else {}
+    return {field.alias or name: field.description or "" for name, field in fields.items()}

@@ -1,0 +1,215 @@
+"""A space file -> Spec, or every fault that it has."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from harness.core.errors import Fault, SpecError
+from harness.core.records import Input
+from harness.space_file import checks, messages, program_checks
+from harness.space_file.baselines import (
+    Baseline,
+    Levels,
+    baselines_of,
+    check_baselines,
+    normalised,
+)
+from harness.space_file.checks import Expressions
+from harness.space_file.document import Document, read_document
+from harness.space_file.files import Files, check_files
+from harness.space_file.flag_expansion import expand_flags
+from harness.space_file.model import SpaceFile
+from harness.space_file.parameters import Parameter, parameters_of
+from harness.space_file.program import ProgramPlan
+from harness.space_file.program_checks import check_program
+from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.relevance import check_relevance
+from harness.space_file.solutions import by_compiler, check_solutions
+from harness.space_file.spec import Constraint, LaunchPlan, Spec
+
+Shape = TypeVar("Shape", SpaceFile, ProgramSpaceFile)
+
+
+def load_spec(path: Path) -> Spec:
+    """Read and validate a space file; raises SpecError with every fault that it has."""
+    document = read_document(path)
+    named, notices = expand_flags(document)
+    load = _load_program if "program" in document.data else _load_kernel
+    levels: Levels = {
+        (n.compiler, name): values for n in named for name, values in n.levels.items()
+    }
+    return dataclasses.replace(load(document, path, levels), named_flags=named, notices=notices)
+
+
+def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
+    model = _validated(document, SpaceFile)
+    files = check_files(document, path.parent)
+    expressions = checks.check_expressions(document)
+    inputs = checks.check_inputs(document)
+    if model is None or files is None:
+        raise SpecError(document.faults)
+    tuned = _checked(document, model, expressions, inputs, levels)
+    if not document.faults:
+        checks.check_use(document, tuned.parameters, expressions, files)
+    _check_whole(document, tuned, expressions, inputs)
+    return _spec(document, path, model, files, tuned, expressions, inputs)
+
+
+def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
+    for key in ("kernel", "launch"):
+        if key in document.data:
+            text = f"a space tunes a program or a kernel: remove `program`, or `{key}`"
+            document.fault((key,), text)
+            raise SpecError(document.faults)
+    model = _validated(document, ProgramSpaceFile)
+    expressions = checks.check_expressions(document)
+    inputs = checks.check_inputs(document)
+    if model is None:
+        raise SpecError(document.faults)
+    program_checks.check_flags(document, model)
+    plan = check_program(document, model, inputs, path.parent)
+    tuned = _checked(document, model, expressions, inputs, levels)
+    if plan is None:
+        raise SpecError(document.faults)
+    if not document.faults:
+        program_checks.check_use(document, model, plan, expressions)
+    _check_whole(document, tuned, expressions, inputs)
+    return _program_spec(document, path, model, plan, tuned, expressions, inputs)
+
+
+@dataclass(frozen=True)
+class _Tuned:
+    """What is tuned, and what it is measured beside."""
+
+    parameters: tuple[Parameter, ...]
+    baselines: tuple[Baseline, ...]
+
+
+def _checked(
+    document: Document,
+    model: SpaceFile | ProgramSpaceFile,
+    expressions: Expressions,
+    inputs: Sequence[Input],
+    levels: Levels,
+) -> _Tuned:
+    """The parameters and baselines; what is wrong with a single one is noted."""
+    parameters = parameters_of(model, expressions)
+    checks.check_names(document, model)
+    checks.check_defaults(document, parameters)
+    named = normalised(document, model.baselines, parameters)
+    return _Tuned(parameters, baselines_of(named, parameters, levels))
+
+
+def _check_whole(
+    document: Document, tuned: _Tuned, expressions: Expressions, inputs: Sequence[Input]
+) -> None:
+    """What needs all parts together; raises SpecError with all faults that there are."""
+    if not document.faults:
+        check_relevance(document, tuned.parameters, inputs)
+        check_solutions(document, tuned.parameters, expressions, inputs)
+    if not document.faults:
+        meeting = list(by_compiler(tuned.parameters))
+        check_baselines(document, tuned.baselines, meeting, expressions.constraints, inputs)
+    if document.faults:
+        raise SpecError(document.faults)
+
+
+def _spec(
+    document: Document,
+    path: Path,
+    model: SpaceFile,
+    files: Files,
+    tuned: _Tuned,
+    expressions: Expressions,
+    inputs: tuple[Input, ...],
+) -> Spec:
+    return Spec(
+        path=path,
+        name=model.name,
+        title=model.title,
+        functions=model.kernel.functions,
+        sources=files.sources,
+        host=files.host,
+        parameters=tuned.parameters,
+        constraints=_constraints(document, expressions),
+        launch=None if model.launch == "host" else _plan(expressions),
+        features=tuple(model.inputs.features),
+        inputs=inputs,
+        verify=model.verify,
+        measure=model.measure,
+        search=model.search,
+        host_text=files.host_text,
+        baselines=tuned.baselines,
+    )
+
+
+def _program_spec(
+    document: Document,
+    path: Path,
+    model: ProgramSpaceFile,
+    plan: ProgramPlan,
+    tuned: _Tuned,
+    expressions: Expressions,
+    inputs: tuple[Input, ...],
+) -> Spec:
+    return Spec(
+        path=path,
+        name=model.name,
+        title=model.title,
+        functions=(),
+        sources={},
+        host=path,
+        parameters=tuned.parameters,
+        constraints=_constraints(document, expressions),
+        launch=None,
+        features=tuple(model.inputs.features),
+        inputs=inputs,
+        verify=model.verify,
+        measure=model.measure,
+        search=model.search,
+        host_text="",
+        program=plan,
+        baselines=tuned.baselines,
+    )
+
+
+def _constraints(document: Document, expressions: Expressions) -> tuple[Constraint, ...]:
+    return tuple(
+        Constraint(expression, document.line_of(("constraints", index)))
+        for index, expression in expressions.constraints.items()
+    )
+
+
+def _plan(expressions: Expressions) -> LaunchPlan:
+    return LaunchPlan(tuple(expressions.group.values()), tuple(expressions.grid.values()))
+
+
+def _validated(document: Document, shape: type[Shape]) -> Shape | None:
+    """The model, or None where the file's shape has faults, which are then noted."""
+    try:
+        return shape.model_validate(document.data)
+    except ValidationError as error:
+        told = messages.told(error.errors(), document.data, model=shape)
+        for place, text in told.items():
+            document.fault(place, text)
+        return None
+
+
+def load_specs(paths: Sequence[Path]) -> list[Spec]:
+    """Read several space files; raises one SpecError with the faults of all."""
+    specs: list[Spec] = []
+    faults: list[Fault] = []
+    for path in paths:
+        try:
+            specs.append(load_spec(path))
+        except SpecError as error:
+            faults += error.faults
+    if faults:
+        raise SpecError(faults)
+    return specs

@@ -1,0 +1,241 @@
+"""Pydantic's errors, told to a person: what, where, what was found and the nearest valid key."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
+
+from pydantic import BaseModel, Tag
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from harness.space_file.document import Place
+from harness.space_file.model import SpaceFile
+from harness.space_file.tuned import PARAMETER_TYPES
+
+_EXPECTED = {
+    # Where several hold, a union was tried: in the order in which they read well.
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "list_type": "a list such as [a, b]",
+    "dict_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+}
+
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+# Where pydantic puts the tag of a union's member into its locations.
+_TAG_POSITIONS = {"parameters": 2, "flags": 3, "launch": 1, "program": 2, "verify": 2}
+
+_SHOWN_NAMES = 12
+_SHOWN_TEXT = 60
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`did you mean NAME?` or, where nothing is near, what there is."""
+    by_folded = {known.casefold(): known for known in names}
+    near = difflib.get_close_matches(name.casefold(), by_folded, 1, cutoff=0.6)
+    if near:
+        return f"did you mean `{by_folded[near[0]]}`?"
+    known = sorted(by_folded.values())
+    more = ", ..." if len(known) > _SHOWN_NAMES else ""
+    verb = "is" if len(known) == 1 else "are"
+    return f"there {verb} {', '.join(known[:_SHOWN_NAMES])}{more}"
+
+
+def told(
+    errors: Sequence[ErrorDetails],
+    data: Any,
+    around: Place = (),
+    model: type[BaseModel] = SpaceFile,
+) -> dict[Place, str]:
+    """The errors in words, by the place of the value in the data that they are about.
+
+    `around` is where in a space file, which has the shape of `model`, the validated part belongs.
+    """
+    by_place: dict[Place, list[ErrorDetails]] = {}
+    for error in errors:
+        error["loc"] = (*around, *error["loc"])
+        by_place.setdefault(_place(data, error["loc"]), []).append(error)
+    return {place: _told(place, found, model) for place, found in by_place.items()}
+
+
+def told_at(place: Place, text: str) -> str:
+    """The text of a fault, after the keys that lead to it."""
+    return f"{'.'.join(map(str, place))}: {text}" if place else text
+
+
+def _place(data: Any, location: Place) -> Place:
+    """The location without what is not in the file: union tags and missing keys."""
+    place: list[str | int] = []
+    tag_at = _TAG_POSITIONS.get(str(location[0])) if location else None
+    for position, part in enumerate(location):
+        in_mapping = isinstance(data, dict) and part in data
+        in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
+        if position != tag_at and (in_mapping or in_list):
+            data = data[part]
+            place.append(part)
+    return tuple(place)
+
+
+def _told(place: Place, errors: list[ErrorDetails], model: type[BaseModel]) -> str:
+    first = errors[0]
+    if first["type"] == "extra_forbidden":
+        hint = nearest(str(place[-1]), _fields(model, first["loc"][:-1]))
+        return told_at(place[:-1], f"`{place[-1]}` is not a key here; {hint}")
+    missing = [error["loc"] for error in errors if error["type"] == "missing"]
+    if missing:
+        described = (_described(model, location) for location in missing)
+        return told_at(place, f"needs {_joined(described, 'and')}")
+    kinds = {error["type"] for error in errors}
+    expected = [words for kind, words in _EXPECTED.items() if kind in kinds]
+    return told_at(place, _mistyped(expected, first["input"]) if expected else _told_singly(first))
+
+
+def _mistyped(expected: list[str], found: Any) -> str:
+    if "a number" in expected and "a whole number" in expected:
+        expected.remove("a whole number")
+    text = f"must be {_joined(dict.fromkeys(expected), 'or')}, but got {_found(found)}"
+    if "a text" in expected and isinstance(found, dict):
+        text += "; YAML makes a mapping where it reads a colon: put the text in quotes"
+    return text
+
+
+def _described(model: type[BaseModel], location: Place) -> str:
+    """A missing key, and what it is for."""
+    field = _fields(model, location[:-1]).get(str(location[-1]))
+    purpose = f" ({field.description})" if field is not None and field.description else ""
+    return f"`{location[-1]}`{purpose}"
+
+
+def _joined(words: Iterable[str], last: str) -> str:
+    listed = list(words)
+    return f" {last} ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
+
+
+def _told_singly(error: ErrorDetails) -> str:
+    kind, found, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "value_error":
+        return str(context["error"])
+    if kind in _BOUNDS:
+        words, key = _BOUNDS[kind]
+        bound = context[key]
+        whole = isinstance(bound, float) and bound.is_integer()
+        return f"must be {words} {int(bound) if whole else bound}, but got {_found(found)}"
+    if kind == "parameter_type":
+        return _without_type(found)
+    return {
+        "finite_number": f"must be a finite number, but got {_found(found)}",
+        "too_short": "must not be empty",
+        "string_too_short": "must not be empty",
+        "too_long": f"has {context.get('actual_length')} entries, but may have "
+        f"{context.get('max_length')} at most",
+        "string_too_long": f"a name has at most {context.get('max_length')} characters",
+        "string_pattern_mismatch": f"`{found}` is not a name: use letters, digits and _ (in "
+        "compiler flags also -), and begin with a letter",
+        "literal_error": _no_word(found, re.findall("'([^']*)'", context.get("expected", ""))),
+        "source_type": "must be a file's name or `{cuda: .., opencl: ..}`, "
+        f"but got {_found(found)}",
+        "function_type": "must be the kernel's name, or a list of names with `launch: host`, "
+        f"but got {_found(found)}",
+        "launch_type": "must be `{group: [..], grid: [..]}`, or `host` where launches() of the "
+        f"host module tells the launches, but got {_found(found)}",
+        "flag_type": "must be `boolean`, `{min: .., max: ..}` or `{values: [..]}`, "
+        f"but got {_found(found)}",
+        "command_type": 'must be a list of words such as [gcc, -o, "{output}"], or with '
+        f"`shell: true` a text, but got {_found(found)}",
+        "timing_type": "must be `wall`, `{pattern: .., unit: s}` or `{json_field: .., unit: s}`, "
+        f"but got {_found(found)}",
+        "against_type": "must be `baseline`, `nothing`, `{file: ..}` or `{host: ..}`, "
+        f"but got {_found(found)}",
+    }.get(kind, f"{error['msg']}, but got {_found(found)}")
+
+
+def _no_word(found: Any, words: Sequence[str]) -> str:
+    text = f"must be {_joined(words, 'or')}, but got {_found(found)}" if words else ""
+    near = difflib.get_close_matches(str(found), words, 1)
+    return f"{text}; did you mean `{near[0]}`?" if near else text
+
+
+def _without_type(found: Any) -> str:
+    """A parameter whose kind cannot be told."""
+    if not isinstance(found, dict):
+        example = "{values: [16, 32], default: 16}"
+        return f"must be a mapping such as {example}, but got {_found(found)}"
+    if "type" in found:
+        return f"the type {_no_word(found['type'], PARAMETER_TYPES)}"
+    return f"needs `type` ({_joined(PARAMETER_TYPES[:4], 'or')}) or `values` (a list)"
+
+
+def _found(value: Any) -> str:
+    """A value as the file may have it, cut where it is long."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        text = f"the text '{value}'"
+    elif isinstance(value, float):
+        text = str(value)
+    else:
+        text = json.dumps(value)
+    return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} ..."
+
+
+def _fields(model: type[BaseModel], location: Place) -> dict[str, FieldInfo]:
+    """The keys that the model allows at a location of an error."""
+    kinds: list[Any] = [model]
+    for part in location:
+        kinds = [found for kind in kinds for found in _step(kind, part)]
+    models = (model for kind in kinds for model in _models(kind))
+    return {name: field for model in models for name, field in model.model_fields.items()}
+
+
+def _step(kind: Any, part: str | int) -> Iterator[Any]:
+    """What a location's next part leads to: a field, an item, or a member of a union."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if _is_model(kind):
+        field = kind.model_fields.get(str(part))
+        if field is not None:
+            yield field.annotation
+        elif kind.__name__ == part:
+            yield kind
+    elif origin is Annotated:
+        tags = [meta.tag for meta in arguments[1:] if isinstance(meta, Tag)]
+        if tags:
+            yield from (arguments[0],) if part in tags else ()
+        else:
+            yield from _step(arguments[0], part)
+    elif origin in (dict, list):
+        yield arguments[-1]
+    elif _is_union(kind):
+        for member in arguments:
+            yield from _step(member, part)
+
+
+def _models(kind: Any) -> Iterator[type[BaseModel]]:
+    if _is_model(kind):
+        yield kind
+    elif get_origin(kind) is Annotated or _is_union(kind):
+        for member in get_args(kind):
+            yield from _models(member)
+
+
+def _is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
+    # Python 3.10 takes dict[str, int] for a type.
+    is_class = isinstance(kind, type) and get_origin(kind) is None
+    return is_class and issubclass(kind, BaseModel)
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) is Union or type(kind).__name__ == "UnionType"

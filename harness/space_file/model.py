@@ -1,0 +1,254 @@
+"""The shape of a space file: the model that validates it and that its JSON Schema comes from.
+
+What one value can say about itself is checked here; what needs several values, files or
+expressions is checked in `harness.space_file.checks`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
+from harness.space_file.tuned import Flag, FlagName, Name, Parameter, Part, Scalar, distinct, plain
+
+MAX_PARAMETERS = 500
+MAX_CONSTRAINTS = 1000
+
+FeatureValue = Annotated[StrictInt | StrictFloat, AfterValidator(plain)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Expression = StrictStr | StrictInt
+Constraints = Annotated[list[StrictStr], Field(max_length=MAX_CONSTRAINTS)]
+Baselines = dict[FlagName, dict[FlagName, Scalar]]
+BASELINES_HELP = (
+    "configurations that the winner is measured beside: the default with these values in it"
+)
+
+
+class Sources(Part):
+    """Separate sources of one kernel for each language; one of them may be left out."""
+
+    cuda: StrictStr | None = Field(default=None, description="CUDA C++ source")
+    opencl: StrictStr | None = Field(default=None, description="OpenCL C source")
+
+    @model_validator(mode="after")
+    def _one_at_least(self) -> Sources:
+        if self.cuda is None and self.opencl is None:
+            raise ValueError("needs `cuda: FILE`, `opencl: FILE` or both")
+        return self
+
+
+def _source_type(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "file"
+    return "files" if isinstance(value, dict) else None
+
+
+Source = Annotated[
+    Annotated[StrictStr, Tag("file")] | Annotated[Sources, Tag("files")],
+    Discriminator(_source_type, custom_error_type="source_type", custom_error_message="no source"),
+]
+
+
+def _function_type(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "name"
+    return "names" if isinstance(value, list) else None
+
+
+Functions = Annotated[
+    Annotated[Name, Tag("name")]
+    | Annotated[Annotated[list[Name], Field(min_length=1), AfterValidator(distinct)], Tag("names")],
+    Discriminator(
+        _function_type, custom_error_type="function_type", custom_error_message="no function"
+    ),
+]
+
+
+class Kernel(Part):
+    """What is tuned. Paths are relative to the space file."""
+
+    function: Functions = Field(description="the kernel's name in the source")
+    source: Source = Field(description="one file for CUDA and OpenCL, or one for each")
+    host: StrictStr = Field(description="Python file with arguments() and reference()")
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The kernels that a run launches."""
+        return (self.function,) if isinstance(self.function, str) else tuple(self.function)
+
+
+class _OrSelection:
+    """Tells editors that a selection of a catalogue may stand in place of declared flags; it is
+    resolved (harness.space_file.flag_expansion) before the model validates."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        item = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+        named = [{"type": "string"}, {"type": "array", "minItems": 1, "items": item}]
+        return {"anyOf": [handler(core_schema), *named]}
+
+
+FlagGroup = Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS), _OrSelection()]
+"""The flags of one compiler, by the name under which they are spelled."""
+
+
+class Flags(Part):
+    """Compiler flags to tune, by compiler; each may also be absent, which is the default."""
+
+    nvcc: FlagGroup = Field(default_factory=dict, description="used by the cuda backend")
+    opencl: FlagGroup = Field(default_factory=dict, description="used by the opencl backend")
+
+
+class LaunchModel(Part):
+    """Expressions over parameters, input features and device limits, one per dimension."""
+
+    group: list[Expression] = Field(
+        min_length=1, max_length=3, description="work-items (threads) per group (block)"
+    )
+    grid: list[Expression] = Field(min_length=1, max_length=3, description="groups (blocks)")
+
+    @model_validator(mode="after")
+    def _same_dimensions(self) -> LaunchModel:
+        if len(self.group) != len(self.grid):
+            raise ValueError(
+                "`group` and `grid` must have as many dimensions as each other, but got "
+                f"{len(self.group)} and {len(self.grid)}; in a list written [a, b], an "
+                "expression that contains a comma needs quotes"
+            )
+        return self
+
+
+def _launch_type(value: Any) -> str | None:
+    if value == "host":
+        return "host"
+    return "sizes" if isinstance(value, dict) else None
+
+
+Launch = Annotated[
+    Annotated[Literal["host"], Tag("host")] | Annotated[LaunchModel, Tag("sizes")],
+    Discriminator(_launch_type, custom_error_type="launch_type", custom_error_message="no launch"),
+]
+
+
+class Inputs(Part):
+    """What the kernel is run on, told by numbers; not tuned."""
+
+    features: list[Name] = Field(min_length=1, description="names of the numbers of an input")
+    values: list[dict[str, FeatureValue]] = Field(
+        min_length=1, description="the inputs to tune for, each with a number for every feature"
+    )
+
+
+class Verify(Part):
+    """|found - expected| <= atol + rtol * |expected|; by default by the output's dtype."""
+
+    rtol: Number | None = Field(default=None, ge=0, lt=1, description="relative tolerance")
+    atol: Number | None = Field(default=None, ge=0, description="absolute tolerance")
+
+
+class KernelVerify(Verify):
+    """When the result of a kernel is right."""
+
+    against: Literal["reference", "baseline"] | None = Field(
+        default=None,
+        description="`baseline`: beside reference(), the output must equal, bit for bit, that of "
+        "the same configuration without compiler flags; by default so for flags of a catalogue "
+        "that change no values, and else `reference`",
+    )
+
+
+class Measure(Part):
+    """How one configuration is timed."""
+
+    warmup: StrictInt = Field(
+        default=1, ge=1, le=1000, description="launches before the timed ones"
+    )
+    repeats: StrictInt = Field(default=20, ge=1, le=100_000, description="timed launches at most")
+    min_repeats: StrictInt = Field(
+        default=5,
+        ge=2,
+        le=100_000,
+        description="timed launches before precision may end the timing",
+    )
+    precision: Number = Field(
+        default=0.005,
+        ge=0,
+        lt=1,
+        description="stop when the mean's confidence interval is +- this part of the mean",
+    )
+    confidence: Number = Field(
+        default=0.95, gt=0, lt=1, description="probability of every confidence interval"
+    )
+    give_up_at: Number = Field(
+        default=2.0, ge=1, description="stop when surely this many times slower than the best"
+    )
+    timeout_s: Number = Field(
+        default=30.0, gt=0, le=86_400, description="seconds that one configuration may take"
+    )
+
+    @model_validator(mode="after")
+    def _fewest_before_most(self) -> Measure:
+        if "min_repeats" in self.model_fields_set and self.min_repeats > self.repeats:
+            raise ValueError(
+                "`min_repeats <= repeats` must hold, but got "
+                f"(min_repeats={self.min_repeats}, repeats={self.repeats})"
+            )
+        return self
+
+
+class Search(Part):
+    """How the space is searched, where the command line does not say otherwise."""
+
+    technique: StrictStr = Field(
+        default="auto", min_length=1, description="a search technique's name, or auto"
+    )
+    test_limit: StrictInt = Field(
+        default=100, ge=1, le=10**9, description="configurations measured per input at most"
+    )
+
+
+class SpaceFile(Part):
+    """A tuning space: a kernel, what may be tuned about it, and its inputs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="harness space")
+
+    name: Name = Field(description="what results are filed under")
+    title: StrictStr = Field(default="", description="one line for people")
+    kernel: Kernel = Field(description="the function, its source and its host module")
+    parameters: dict[Name, Parameter] = Field(
+        min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; macros of the source"
+    )
+    flags: Flags = Field(default_factory=Flags, description="compiler flags to tune as well")
+    constraints: Constraints = Field(
+        default_factory=list, description="conditions that every legal configuration satisfies"
+    )
+    baselines: Baselines = Field(default_factory=dict, description=BASELINES_HELP)
+    launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
+    inputs: Inputs = Field(description="what the kernel is run on")
+    verify: KernelVerify = Field(default_factory=KernelVerify, description="when a result is right")
+    measure: Measure = Field(default_factory=Measure, description="how long to time")
+    search: Search = Field(default_factory=Search, description="how to search")
+
+    @property
+    def flag_groups(self) -> dict[str, FlagGroup]:
+        """The flags by compiler."""
+        return {"nvcc": self.flags.nvcc, "opencl": self.flags.opencl}
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The kernels that a run launches."""
+        return self.kernel.functions

@@ -1,0 +1,122 @@
+"""What a space tunes, as the search sees it: parameters and compiler flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.constraints.expression import Expression
+from harness.core.records import Value, shown
+from harness.space_file.checks import Expressions, flag_name
+from harness.space_file.model import SpaceFile
+from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.tuned import (
+    BooleanParameter,
+    Flag,
+    FlagRange,
+    FlagSwitch,
+    FlagValues,
+    IntegerParameter,
+    LogIntegerParameter,
+    PowerOfTwoParameter,
+)
+from harness.space_file.tuned import Parameter as ParameterModel
+
+Values = Sequence[Value]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Something tuned: `values` in search order, `kind` as the search sees it.
+
+    `kind` is boolean, enum, integer, log_integer, power_of_two or ordered (a list of numbers);
+    `role` is launch, source, choice or flag. A flag has a `compiler`, such as nvcc, and an
+    `option` that spells it; its value is None, or False if it is boolean, where it is absent.
+    Where `when` is false the parameter does not matter, and stays at its default.
+    """
+
+    name: str
+    kind: str
+    values: Values
+    role: str
+    default: Value
+    compiler: str | None = None
+    option: str | None = None
+    when: Expression | None = None
+
+    def allows(self, value: Value) -> bool:
+        """Whether it is one of its values; 1, 1.0 and True are three."""
+        if isinstance(self.values, range):
+            return type(value) is int and value in self.values
+        return any(type(other) is type(value) and other == value for other in self.values)
+
+    def options(self, value: Value) -> tuple[str, ...]:
+        """The compiler options that set a flag to this value; none where it is absent."""
+        absent = value is None or (self.kind == "boolean" and value is False)
+        if absent or self.option is None:
+            return ()
+        # Split first: a value that contains a space stays one option.
+        return tuple(part.replace("{value}", shown(value)) for part in self.option.split())
+
+
+def parameters_of(
+    model: SpaceFile | ProgramSpaceFile, expressions: Expressions
+) -> tuple[Parameter, ...]:
+    """The parameters of a space, then the flags of its compilers."""
+    whens = expressions.whens
+    tuned = [
+        dataclasses.replace(_parameter(name, p), when=whens.get(("parameters", name)))
+        for name, p in model.parameters.items()
+    ]
+    flags = [
+        dataclasses.replace(_flag(name, flag, compiler), when=whens.get(("flags", compiler, name)))
+        for compiler, listed in model.flag_groups.items()
+        for name, flag in listed.items()
+    ]
+    return tuple(tuned + flags)
+
+
+def _parameter(name: str, model: ParameterModel) -> Parameter:
+    kind: str = model.type
+    values: Values
+    if isinstance(model, IntegerParameter):
+        values = range(model.min, model.max + 1, model.step)
+    elif isinstance(model, LogIntegerParameter):
+        values = range(model.min, model.max + 1)
+    elif isinstance(model, PowerOfTwoParameter):
+        values = tuple(1 << e for e in range(model.min.bit_length() - 1, model.max.bit_length()))
+    elif isinstance(model, BooleanParameter):
+        values = (False, True)
+    else:
+        values = tuple(model.values)
+        kind = "ordered" if _is_scale(values) else "enum"
+    if kind == "integer" and isinstance(values, range) and values.step > 1:
+        kind = "ordered"
+    return Parameter(name, kind, values, model.role, model.default)
+
+
+def _is_scale(values: Values) -> bool:
+    """Whether the values are numbers in ascending order."""
+    if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+        return False
+    numbers = [v for v in values if isinstance(v, (int, float))]
+    return all(one < other for one, other in itertools.pairwise(numbers))
+
+
+_LONG_OPTIONS = ("nvcc",)
+"""Compilers whose flags begin with two dashes; those of others begin with one."""
+
+
+def _flag(name: str, flag: Flag, compiler: str) -> Parameter:
+    spelled = ("--" if compiler in _LONG_OPTIONS else "-") + name
+    if not isinstance(flag, (FlagRange, FlagValues)):
+        option = (flag.option if isinstance(flag, FlagSwitch) else None) or spelled
+        known = flag_name(name)
+        return Parameter(known, "boolean", (False, True), "flag", False, compiler, option)
+    values: Values = (
+        flag.values if isinstance(flag, FlagValues) else range(flag.min, flag.max + 1, flag.step)
+    )
+    option = flag.option or spelled + "={value}"
+    return Parameter(flag_name(name), "enum", (None, *values), "flag", None, compiler, option)

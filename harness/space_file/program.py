@@ -1,0 +1,126 @@
+"""What a space says of a program: how to build, run, time and verify it. Frozen, and picklable,
+so that it travels to worker processes."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.core.records import Value
+from harness.source.kernel_source import Source
+from harness.space_file.program_model import Limits, ProgramVerify, TimeField, TimePattern
+from harness.space_file.templates import Template, filled_words
+
+OUTPUT = "output"
+"""The placeholder of the built program's path."""
+
+OUTPUT_MARK = "\0output\0"
+"""Stands for that path in filled words, since it is known only where they are run; no value of
+a parameter can contain it."""
+
+LISTS = ("flags", "sources")
+"""The placeholders that stand for several words."""
+
+RESERVED = (*LISTS, OUTPUT, "source")
+"""What placeholders mean beside parameters and features."""
+
+
+@dataclass(frozen=True)
+class ProgramPlan:
+    """How a program is built, run, timed and verified, with placeholders to be filled.
+
+    Of a `shell` plan, build and run are one text each, for /bin/sh. `files` are copied into the
+    folder of every run. `host_text` and `digests` are what the files that it names held when the
+    space was read.
+    """
+
+    build: tuple[Template, ...]
+    run: tuple[Template, ...]
+    shell: bool
+    environment: tuple[tuple[str, Template], ...]
+    sources: tuple[Source, ...]
+    folder: Path
+    files: tuple[Template, ...]
+    time: TimePattern | TimeField | None  # None: the wall time of the process
+    verify: ProgramVerify
+    limits: Limits
+    version: tuple[str, ...] | None
+    device: tuple[str, ...] | None
+    digests: tuple[str, ...] = field(default=(), repr=False)
+
+    def build_words(self, values: Mapping[str, Value], flags: Sequence[str]) -> tuple[str, ...]:
+        """The build's words; the path of the output is OUTPUT_MARK."""
+        return self._words(self.build, values, flags)
+
+    def run_words(self, values: Mapping[str, Value]) -> tuple[str, ...]:
+        """The run's words; the path of the output is OUTPUT_MARK."""
+        return self._words(self.run, values, ())
+
+    def variables(self, values: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
+        """The variables of the run's environment, by name."""
+        texts = _texts(values)
+        return tuple((name, template.filled(texts)) for name, template in self.environment)
+
+    def files_for(self, features: Mapping[str, Value]) -> tuple[Path, ...]:
+        """What is copied into the folder of a run on this input."""
+        texts = _texts(features)
+        return tuple(self.folder / template.filled(texts) for template in self.files)
+
+    def expected_file(self, features: Mapping[str, Value]) -> Path | None:
+        """The file that the output must equal on this input, where there is one."""
+        named = getattr(self.verify.against, "file", None)
+        return None if named is None else self.folder / Template(named).filled(_texts(features))
+
+    @property
+    def host(self) -> Path | None:
+        """The Python file whose check() says whether a run is right, where there is one."""
+        named = getattr(self.verify.against, "host", None)
+        return None if named is None else self.folder / named
+
+    @property
+    def words_used(self) -> frozenset[str]:
+        """Every placeholder of the build, the run and its environment."""
+        templates = (*self.build, *self.run, *(template for _, template in self.environment))
+        return frozenset().union(*(template.names for template in templates))
+
+    def sha256_parts(self) -> list[str]:
+        """What is measured, in texts that are equal for equal programs."""
+        parts = [template.text for template in (*self.build, *self.run, *self.files)]
+        parts += [f"{name}={template.text}" for name, template in self.environment]
+        for source in self.sources:
+            parts += [source.path.name, source.text, *source.includes.values()]
+        parts.append(self.time.model_dump_json() if self.time else "wall")
+        return [*parts, str(self.shell), self.verify.model_dump_json(), *self.digests]
+
+    def _words(
+        self, templates: Sequence[Template], values: Mapping[str, Value], flags: Sequence[str]
+    ) -> tuple[str, ...]:
+        sources = [str(source.path.resolve()) for source in self.sources]
+        texts = _texts(values) | {"source": sources[0] if sources else ""}
+        texts[OUTPUT] = OUTPUT_MARK
+        lists = {"flags": list(flags), "sources": sources}
+        if not self.shell:
+            return tuple(filled_words(templates, texts, lists))
+        quoted = {name: shlex.quote(text) for name, text in texts.items() if name != OUTPUT}
+        joined = {name: shlex.join(words) for name, words in lists.items()}
+        return tuple(t.filled({OUTPUT: OUTPUT_MARK, **quoted, **joined}) for t in templates)
+
+
+def _texts(values: Mapping[str, Value]) -> dict[str, str]:
+    """Values as a command has them: booleans are 0 and 1."""
+    return {
+        name: str(int(value)) if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+    }
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file's content, hexadecimal; raises OSError."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,292 @@
+"""What the program of a space must satisfy beyond the shape of the file: its placeholders are
+known and used, its files are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.constraints.expression import Expression
+from harness.core.records import Input
+from harness.source.kernel_source import Source, read_source
+from harness.space_file.checks import Expressions
+from harness.space_file.document import Document, Place
+from harness.space_file.files import defined_in, read_python, reason
+from harness.space_file.messages import nearest, told_at
+from harness.space_file.program import LISTS, OUTPUT, RESERVED, ProgramPlan, digest_of
+from harness.space_file.program_model import AgainstFile, AgainstHost, ProgramSpaceFile, Word
+from harness.space_file.templates import Template
+
+CHECK = "check"
+"""The function of a host module that says whether a run is right."""
+
+Placed = tuple[Place, Template]
+
+
+@dataclass(frozen=True)
+class _Commands:
+    """Every template of a program with its place in the file."""
+
+    build: tuple[Placed, ...]
+    run: tuple[Placed, ...]
+    environment: tuple[Placed, ...]
+    files: tuple[Placed, ...]
+
+
+def check_program(
+    document: Document, model: ProgramSpaceFile, inputs: Sequence[Input], folder: Path
+) -> ProgramPlan | None:
+    """The plan of the program; None where something is wrong with it, which is then noted."""
+    before = len(document.faults)
+    commands = _Commands(
+        tuple(_command(document, model, "build")),
+        tuple(_command(document, model, "run")),
+        tuple(_environment(document, model)),
+        tuple(_files(document, model)),
+    )
+    if len(document.faults) == before:
+        _check_placeholders(document, model, commands)
+    sources = tuple(_sources(document, model, folder))
+    digests = list(_host(document, model, folder))
+    if len(document.faults) > before:
+        return None
+    plan = _plan(model, commands, sources, folder)
+    digests += _content(document, plan, inputs)
+    if len(document.faults) > before:
+        return None
+    return _plan(model, commands, sources, folder, tuple(digests))
+
+
+def _plan(
+    model: ProgramSpaceFile,
+    commands: _Commands,
+    sources: tuple[Source, ...],
+    folder: Path,
+    digests: tuple[str, ...] = (),
+) -> ProgramPlan:
+    program = model.program
+    build, run, files = (
+        tuple(template for _, template in placed)
+        for placed in (commands.build, commands.run, commands.files)
+    )
+    variables = zip(program.environment, commands.environment, strict=True)
+    return ProgramPlan(
+        build=build,
+        run=run,
+        shell=program.shell,
+        environment=tuple((name, template) for name, (_, template) in variables),
+        sources=sources,
+        folder=folder,
+        files=files,
+        time=None if program.time == "wall" else program.time,
+        verify=model.verify,
+        limits=program.limits,
+        version=_plain_words(program.version),
+        device=_plain_words(program.device),
+        digests=digests,
+    )
+
+
+def _plain_words(words: Sequence[Word] | None) -> tuple[str, ...] | None:
+    return None if words is None else tuple(map(str, words))
+
+
+# ------------------------------------------------------------------------------ placeholders
+
+
+def _command(document: Document, model: ProgramSpaceFile, key: str) -> Iterator[Placed]:
+    """The words of a command, or its text."""
+    given: str | Sequence[Word] | None = getattr(model.program, key)
+    place: Place = ("program", key)
+    if isinstance(given, str):
+        if not model.program.shell:
+            text = "is one text, which only a shell splits; write a list of words, or `shell: true`"
+            document.fault(place, told_at(place, text))
+        yield from _template(document, place, given)
+    elif given is not None:
+        if model.program.shell:
+            text = "is a list of words, but `shell: true` takes one text; write the command as such"
+            document.fault(place, told_at(place, text))
+        for index, word in enumerate(given):
+            yield from _template(document, (*place, index), word)
+
+
+def _environment(document: Document, model: ProgramSpaceFile) -> Iterator[Placed]:
+    for name, value in model.program.environment.items():
+        yield from _template(document, ("program", "environment", name), value)
+
+
+def _files(document: Document, model: ProgramSpaceFile) -> Iterator[Placed]:
+    for index, name in enumerate(model.program.files):
+        yield from _template(document, ("program", "files", index), name)
+
+
+def _template(document: Document, place: Place, text: Word) -> Iterator[Placed]:
+    try:
+        yield place, Template(str(text))
+    except ValueError as error:
+        document.fault(place, told_at(place, str(error)))
+
+
+def _check_placeholders(document: Document, model: ProgramSpaceFile, commands: _Commands) -> None:
+    """Every placeholder is known where it stands, and what must stand somewhere does."""
+    features, flags = list(model.inputs.features), any(model.flags.values())
+    tuned = [*model.parameters, *features]
+    output = [OUTPUT] if commands.build else []
+    source = ["source"] if len(model.program.sources) == 1 else []
+    sources = ["sources"] if model.program.sources else []
+    built = [*tuned, *source, *sources, "flags", OUTPUT]
+    _check_known(document, commands.build, built, model.program.shell)
+    _check_known(document, commands.run, [*tuned, *source, *sources, *output], model.program.shell)
+    _check_known(document, commands.environment, tuned, True)
+    _check_known(document, commands.files, features, True)
+    if isinstance(model.verify.against, AgainstFile):
+        place: Place = ("verify", "against", "file")
+        _check_known(
+            document, list(_template(document, place, model.verify.against.file)), features, True
+        )
+    _check_there(document, commands, flags)
+
+
+def _check_known(
+    document: Document, placed: Sequence[Placed], known: Sequence[str], as_text: bool
+) -> None:
+    for place, template in placed:
+        for name in sorted(template.names.difference(known)):
+            text = f"`{{{name}}}` in `{template.text}` is not known here; {_hint(name, known)}"
+            document.fault(place, told_at(place, text))
+        lists = template.names & set(LISTS)
+        if lists and not as_text and template.whole is None:
+            name = sorted(lists)[0]
+            text = f"`{{{name}}}` stands for several words; let it be a word of its own"
+            document.fault(place, told_at(place, text))
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    if name == "source" and "sources" in known:
+        return "there are several sources: write `{sources}`"
+    if name in ("source", "sources"):
+        return "name the files in `program.sources`"
+    return nearest(name, known) if known else "there are no placeholders"
+
+
+def _check_there(document: Document, commands: _Commands, flags: bool) -> None:
+    """`{output}` where something is built, and `{flags}` where flags are tuned."""
+    for key, placed in (("build", commands.build), ("run", commands.run)):
+        names = frozenset[str]().union(*(template.names for _, template in placed))
+        place: Place = ("program", key)
+        if commands.build and OUTPUT not in names:
+            what = "where the built program goes" if key == "build" else "the built program"
+            document.fault(place, told_at(place, f"needs `{{output}}`, {what}"))
+        if flags and key == "build" and "flags" not in names:
+            there = "needs `{flags}`" if placed else "is not there, but it needs `{flags}`"
+            text = f"{there}, where the compiler's flags go, since flags are tuned"
+            document.fault(place, told_at(place, text))
+
+
+def check_use(
+    document: Document, model: ProgramSpaceFile, plan: ProgramPlan, expressions: Expressions
+) -> None:
+    """A parameter stands in a command, and features in one where there are several inputs; else
+    tuning the one, or measuring the others, changes nothing."""
+    used = plan.words_used
+    for name in model.parameters:
+        if name not in used:
+            place: Place = ("parameters", name)
+            text = (
+                f"nothing uses it: `{{{name}}}` stands neither in program.build nor in "
+                "program.run nor in program.environment, so tuning it would change nothing"
+            )
+            document.fault(place, told_at(place, text))
+    by_files = (template.names for template in plan.files)
+    used = used.union(*by_files)
+    features = model.inputs.features
+    if len(model.inputs.values) > 1 and not used & set(features):
+        place = ("inputs", "features")
+        named = " or ".join(f"`{{{name}}}`" for name in features)
+        text = f"nothing uses them, so that all inputs are the same: put {named} into program.run"
+        document.fault(place, told_at(place, text))
+    _check_limits(document, expressions)
+
+
+def _check_limits(document: Document, expressions: Expressions) -> None:
+    """Of the device limits, only the number of cores means something to a program."""
+    placed: list[tuple[Place, Expression]] = [
+        (("constraints", index), e) for index, e in expressions.constraints.items()
+    ]
+    placed += [((*place, "when"), e) for place, e in expressions.whens.items()]
+    for place, expression in placed:
+        for name in sorted(expression.names & GPU_LIMITS):
+            text = f"`{name}` is a limit of GPU kernels; of a program, there is compute_units"
+            document.fault(place, told_at(place, text))
+
+
+GPU_LIMITS = frozenset(("max_group_size", "max_local_bytes", "warp_size"))
+
+
+def check_flags(document: Document, model: ProgramSpaceFile) -> None:
+    """There is something to tune, by one compiler, and no placeholder has two meanings."""
+    for compiler in list(model.flags)[1:]:
+        text = f"one compiler builds the program: keep the flags of {' or of '.join(model.flags)}"
+        document.fault(("flags", compiler), told_at(("flags",), text))
+    if not model.parameters and not any(model.flags.values()):
+        text = "there is nothing to tune: it needs `parameters`, `flags` or both"
+        document.fault((), text)
+    names: Mapping[str, Place] = {
+        **{name: ("parameters", name) for name in model.parameters},
+        **{name: ("inputs", "features", k) for k, name in enumerate(model.inputs.features)},
+    }
+    for name in names.keys() & set(RESERVED):
+        place = names[name]
+        text = f"`{name}` is a placeholder of commands already; choose another name"
+        document.fault(place, told_at(place, text))
+
+
+# ------------------------------------------------------------------------------------- files
+
+
+def _sources(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[Source]:
+    for index, name in enumerate(model.program.sources):
+        place: Place = ("program", "sources", index)
+        try:
+            yield read_source(folder / name)
+        except (OSError, ValueError) as error:
+            path = folder / name
+            document.fault(place, told_at(place, f"{path} {reason(error, path)}"))
+
+
+def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[str]:
+    """The text of the host module, where one says whether a run is right."""
+    against = model.verify.against
+    if not isinstance(against, AgainstHost):
+        return
+    place: Place = ("verify", "against", "host")
+    path = folder / against.host
+    found = read_python(document, place, path)
+    if found is None:
+        return
+    text, module = found
+    if CHECK not in defined_in(module):
+        there = ", ".join(sorted(defined_in(module))) or "nothing"
+        told = f"{path} must define the function `{CHECK}`, but defines {there}"
+        document.fault(place, told_at(place, told))
+    yield text
+
+
+def _content(document: Document, plan: ProgramPlan, inputs: Sequence[Input]) -> Iterator[str]:
+    """The digests of the files that runs are given or compared with, on every input."""
+    wanted: dict[Path, Place] = {}
+    for given in inputs:
+        for index, path in enumerate(plan.files_for(given)):
+            wanted.setdefault(path, ("program", "files", index))
+        expected = plan.expected_file(given)
+        if expected is not None:
+            wanted.setdefault(expected, ("verify", "against", "file"))
+    for path, place in wanted.items():
+        try:
+            if path.exists() and not path.is_file():
+                raise ValueError("is not a regular file")
+            yield digest_of(path)
+        except (OSError, ValueError) as error:
+            document.fault(place, told_at(place, f"{path} {reason(error, path)}"))

@@ -1,0 +1,253 @@
+"""The shape of a space that tunes a program: what stands in place of a kernel and its launch.
+
+Like `harness.space_file.model`, it checks what one value can say about itself.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+)
+
+from harness.space_file.model import (
+    BASELINES_HELP,
+    MAX_PARAMETERS,
+    Baselines,
+    Constraints,
+    FlagGroup,
+    Inputs,
+    Measure,
+    Number,
+    Search,
+    Verify,
+)
+from harness.space_file.tuned import CompilerName, Name, Parameter, Part, plain
+
+Word = Annotated[StrictStr | StrictInt | StrictFloat, AfterValidator(plain)]
+Words = Annotated[list[Word], Field(min_length=1)]
+
+
+def _command_type(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "as_text"
+    return "as_words" if isinstance(value, list) else None
+
+
+Command = Annotated[
+    Annotated[StrictStr, Tag("as_text")] | Annotated[Words, Tag("as_words")],
+    Discriminator(_command_type, custom_error_type="command_type", custom_error_message="none"),
+]
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"`{text}` is not a regular expression: {error}") from None
+    return text
+
+
+def _pattern_of_one(text: str) -> str:
+    groups = re.compile(_pattern(text)).groups
+    if groups != 1:
+        raise ValueError(
+            f"`{text}` needs one pair of brackets, around the number, but has {groups}; "
+            "brackets that only group are written (?:..)"
+        )
+    return text
+
+
+def _inside(name: str) -> str:
+    path = PurePosixPath(plain(name))
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"must be a file in the run's own folder, but got '{name}'")
+    return name
+
+
+Pattern = Annotated[StrictStr, Field(min_length=1), AfterValidator(_pattern)]
+Written = Annotated[StrictStr, AfterValidator(_inside)]
+_WRITTEN_HELP = "stdout, stderr, or a file that the run writes"
+Unit = Literal["s", "ms", "us", "ns"]
+
+
+class TimePattern(Part):
+    """The time is a number in what the program writes, found by a regular expression."""
+
+    pattern: Annotated[StrictStr, AfterValidator(_pattern_of_one)] = Field(
+        description="a regular expression with one group, the number; it must match once"
+    )
+    unit: Unit = Field(description="of the number: s, ms, us or ns")
+    read: Written = Field(default="stdout", description=f"what is searched: {_WRITTEN_HELP}")
+
+
+class TimeField(Part):
+    """The time is a field of a JSON object that the program writes."""
+
+    json_field: StrictStr = Field(
+        min_length=1, description="the field's name; a dot leads into an object, as in run.seconds"
+    )
+    unit: Unit = Field(description="of the number: s, ms, us or ns")
+    read: Written = Field(
+        default="stdout",
+        description=f"what is JSON, whole or in its last line: {_WRITTEN_HELP}",
+    )
+
+
+def _time_type(value: Any) -> str | None:
+    if value == "wall":
+        return "by_wall"
+    if not isinstance(value, dict):
+        return None
+    return "by_field" if "json_field" in value else "by_pattern"
+
+
+Time = Annotated[
+    Annotated[Literal["wall"], Tag("by_wall")]
+    | Annotated[TimePattern, Tag("by_pattern")]
+    | Annotated[TimeField, Tag("by_field")],
+    Discriminator(_time_type, custom_error_type="timing_type", custom_error_message="no time"),
+]
+
+
+class Limits(Part):
+    """What a build or a run may use; beyond, it is ended or refused."""
+
+    memory_mb: StrictInt = Field(
+        default=4096, ge=1, le=2**30, description="MiB of memory of its own that a process may have"
+    )
+    output_mb: StrictInt = Field(
+        default=64, ge=1, le=2**20, description="MiB that each file it writes may have"
+    )
+    deadline_s: Number | None = Field(
+        default=None, gt=0, le=86_400, description="seconds that one run may take"
+    )
+
+
+class Program(Part):
+    """What is built and run. Paths are relative to the space file."""
+
+    sources: list[StrictStr] = Field(
+        default_factory=list,
+        description="source files, with what they include in quotes",
+    )
+    build: Command | None = Field(
+        default=None, description="the compiler's words, with {flags}, {output}, {source}, {NAME}"
+    )
+    run: Command = Field(description="the program's words, with {output} and {NAME}")
+    shell: StrictBool = Field(
+        default=False, description="true: build and run are texts for /bin/sh"
+    )
+    environment: dict[Name, Word] = Field(
+        default_factory=dict, description="variables of the run, which may contain {NAME}"
+    )
+    files: list[StrictStr] = Field(
+        default_factory=list, description="files that every run finds in its folder; {FEATURE} too"
+    )
+    time: Time = Field(
+        description="`wall`, `{pattern: .., unit: ..}` or `{json_field: .., unit: ..}`"
+    )
+    limits: Limits = Field(default_factory=Limits, description="what a build or a run may use")
+    version: Words | None = Field(
+        default=None,
+        description="words of a command that tells the compiler's version",
+    )
+    device: Words | None = Field(
+        default=None, description="words of a command that names what it runs on"
+    )
+
+
+class AgainstFile(Part):
+    """The output must equal a file's content."""
+
+    file: StrictStr = Field(min_length=1, description="the file, whose name may contain {FEATURE}")
+
+
+class AgainstHost(Part):
+    """A function says whether a run is right."""
+
+    host: StrictStr = Field(min_length=1, description="Python file with check(run)")
+
+
+def _against_type(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "by_word"
+    if not isinstance(value, dict):
+        return None
+    return "by_host" if "host" in value else "by_file"
+
+
+Against = Annotated[
+    Annotated[Literal["baseline", "nothing"], Tag("by_word")]
+    | Annotated[AgainstFile, Tag("by_file")]
+    | Annotated[AgainstHost, Tag("by_host")],
+    Discriminator(
+        _against_type, custom_error_type="against_type", custom_error_message="not known"
+    ),
+]
+Dtype = Literal[
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
+
+
+class ProgramVerify(Verify):
+    """When a run is right; texts are compared word by word, numbers by rtol and atol."""
+
+    exit_status: StrictInt = Field(default=0, ge=0, le=255, description="what the run ends with")
+    output: Written = Field(default="stdout", description=f"what is compared: {_WRITTEN_HELP}")
+    dtype: Dtype | None = Field(
+        default=None, description="of an output that is no text: the type of its numbers"
+    )
+    against: Against = Field(
+        default="baseline",
+        description="`baseline` (the default's output), `{file: ..}`, `{host: ..}` or `nothing`",
+    )
+    ignore: Pattern | None = Field(
+        default=None, description="lines of a text that this regular expression is found in"
+    )
+
+
+class ProgramSpaceFile(Part):
+    """A tuning space of a program: how it is built and run, and what may be tuned about it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="harness space of a program")
+
+    name: Name = Field(description="what results are filed under")
+    title: StrictStr = Field(default="", description="one line for people")
+    program: Program = Field(description="how it is built, run and timed")
+    parameters: dict[Name, Parameter] = Field(
+        default_factory=dict, max_length=MAX_PARAMETERS, description="what is tuned; {NAME}s"
+    )
+    flags: dict[CompilerName, FlagGroup] = Field(
+        default_factory=dict, description="the compiler, and its flags to tune"
+    )
+    constraints: Constraints = Field(
+        default_factory=list, description="conditions that every legal configuration satisfies"
+    )
+    baselines: Baselines = Field(default_factory=dict, description=BASELINES_HELP)
+    inputs: Inputs = Field(description="what the program is run on")
+    verify: ProgramVerify = Field(default_factory=ProgramVerify, description="when a run is right")
+    measure: Measure = Field(default_factory=Measure, description="how long to time")
+    search: Search = Field(default_factory=Search, description="how to search")
+
+    @property
+    def flag_groups(self) -> dict[str, FlagGroup]:
+        """The flags by compiler."""
+        return self.flags
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """No kernels."""
+        return ()

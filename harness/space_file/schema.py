@@ -1,0 +1,22 @@
+"""The JSON Schema of spaces, made from the models that validate them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from harness.space_file.model import SpaceFile
+from harness.space_file.program_model import ProgramSpaceFile
+
+
+def space_schema() -> dict[str, Any]:
+    """One schema for both kinds: a space with a program, and one with a kernel."""
+    models = (SpaceFile, ProgramSpaceFile)
+    _, schema = models_json_schema([(model, "validation") for model in models])
+    kernel, program = ({"$ref": f"#/$defs/{model.__name__}"} for model in models)
+    return {"title": "harness space", "type": "object", **schema} | {
+        "if": {"required": ["program"]},
+        "then": program,
+        "else": kernel,
+    }

@@ -1,0 +1,156 @@
+"""The frozen description of a space that every other room works with."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from harness.constraints.expression import Expression
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input
+from harness.source.kernel_source import Source
+from harness.space_file import messages
+from harness.space_file.baselines import Baseline
+from harness.space_file.flag_expansion import NamedFlags, Notice
+from harness.space_file.model import Measure, Search, Verify
+from harness.space_file.parameters import Parameter
+from harness.space_file.program import ProgramPlan
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A relation that legal configurations satisfy, and the line where it stands."""
+
+    expression: Expression
+    line: int
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """Group and grid sizes as expressions, one per dimension."""
+
+    group: tuple[Expression, ...]
+    grid: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A space, validated: nothing after it doubts what it says.
+
+    It tunes either kernels or, where `program` is there, a program: then there are no functions,
+    no kernel's sources, no launch, and `host` is the space itself.
+    """
+
+    path: Path
+    name: str
+    title: str
+    functions: tuple[str, ...]  # several only where the host module tells the launches
+    sources: Mapping[str, Source]  # by language: cuda, opencl
+    host: Path
+    parameters: tuple[Parameter, ...]
+    constraints: tuple[Constraint, ...]
+    launch: LaunchPlan | None  # None: launches() of the host module tells
+    features: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    verify: Verify
+    measure: Measure
+    search: Search
+    host_text: str = field(repr=False)
+    program: ProgramPlan | None = None
+    baselines: tuple[Baseline, ...] = ()
+    named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
+    notices: tuple[Notice, ...] = ()  # what a person has to know of them
+
+    def baselines_for(self, compiler: str | None) -> dict[str, Config]:
+        """The baselines of a backend by name, beside the default; those that set flags of other
+        compilers are left out. They are not canonical, and may be illegal on an input."""
+        tuned = self.tuned_for(compiler)
+        found = {baseline.name: baseline.config(tuned) for baseline in self.baselines}
+        return {name: config for name, config in found.items() if config is not None}
+
+    @property
+    def program_compiler(self) -> str | None:
+        """The compiler whose flags a program tunes; None where it tunes none."""
+        return next((p.compiler for p in self.parameters if p.compiler is not None), None)
+
+    def is_bit_exact(self, compiler: str | None) -> bool:
+        """Whether a kernel must give the very bits that it gives without flags of this compiler:
+        where the space says so, or names flags of a catalogue that change no values."""
+        if self.program is not None or self._against == "reference":
+            return False
+        named = [n for n in self.named_flags if n.compiler == compiler]
+        return self.must_be_bit_exact or (bool(named) and not named[0].changes_values)
+
+    @property
+    def must_be_bit_exact(self) -> bool:
+        """Whether the space itself says so."""
+        return self._against == "baseline" and self.program is None
+
+    @property
+    def _against(self) -> object:
+        return getattr(self.verify, "against", None)
+
+    def tuned_for(self, compiler: str | None) -> tuple[Parameter, ...]:
+        """The parameters of a backend: left out are flags of other compilers, and those that
+        its own compiler does not know (harness.measure.flags.fit)."""
+        return tuple(
+            p
+            for p in self.parameters
+            if p.compiler is None or (p.compiler == compiler and len(p.values) > 1)
+        )
+
+    def with_measure(self, changes: Mapping[str, object]) -> Spec:
+        """The same spec with other measurement options; raises UsageError for a bad value."""
+        given = self.measure.model_dump(exclude_unset=True) | dict(changes)
+        try:
+            measure = Measure.model_validate(given)
+        except ValidationError as error:
+            told = messages.told(error.errors(), {"measure": given}, ("measure",))
+            raise UsageError("; ".join(told.values())) from None
+        return dataclasses.replace(self, measure=measure)
+
+    @cached_property
+    def program_sha256(self) -> str:
+        """What is measured: sources, host module, launch and verification.
+
+        Two spaces that agree here may share measurements, whatever their ranges are.
+        """
+        parts: list[str] = [*self.functions, self.host_text]
+        for language, source in sorted(self.sources.items()):
+            parts += [language, source.text, *source.includes.values()]
+        if self.launch is not None:
+            parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
+        parts += [p.option or "" for p in self.parameters]
+        parts += self.program.sha256_parts() if self.program is not None else []
+        # What is not said is not told: spaces of before keep their measurements.
+        unsaid = {"against"} if self._against is None else None
+        parts.append(self.verify.model_dump_json(exclude=unsaid))
+        if any(self.is_bit_exact(named.compiler) for named in self.named_flags):
+            parts.append("bit for bit")
+        return _sha256(parts)
+
+    @cached_property
+    def space_sha256(self) -> str:
+        """What is searched: the program, the parameters with their values, the constraints."""
+        parts = [self.program_sha256]
+        for p in self.parameters:
+            values = _ends(p.values) if isinstance(p.values, range) else list(p.values)
+            parts.append(json.dumps([p.name, p.kind, p.role, p.default, values]))
+        parts += [c.expression.text for c in self.constraints]
+        parts += [f"{p.name} when {p.when.text}" for p in self.parameters if p.when]
+        return _sha256(parts)
+
+
+def _ends(values: range) -> list[int]:
+    return [values.start, values.stop, values.step]
+
+
+def _sha256(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()

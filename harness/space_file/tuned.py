@@ -1,0 +1,232 @@
+"""What a space file may say of one parameter or compiler flag: the part of the model for them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+
+from harness.core.records import shown
+
+MAX_INTEGER = 2**53
+MAX_FLAG_VALUES = 10_000
+
+
+def plain(value: Any) -> Any:
+    """One line of text, or a number that databases and JSON hold exactly."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"must be a finite number, but got {value}")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ValueError(f"must lie between -2**53 and 2**53 ({MAX_INTEGER}), but got {value}")
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError(f"must be a text of one line, but got {value!r}")
+    return value
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    seen: dict[Any, Any] = {}
+    for value in values:
+        if value in seen:
+            same = repr(value) == repr(seen[value])
+            other = f"equals {shown(seen[value])}, which is there already"
+            told = f"{shown(value)} {'is there twice' if same else other}"
+            raise ValueError(f"{told}; give each value once")
+        seen[value] = value
+    return values
+
+
+Scalar = Annotated[StrictBool | StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
+Values = Annotated[list[Scalar], AfterValidator(distinct), Field(min_length=1)]
+Whole = Annotated[StrictInt, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+CompilerName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.+-]*$", max_length=100)]
+FlagName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
+Role = Literal["launch", "source", "choice"]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Range(Part):
+    min: Whole = Field(description="smallest value, included")
+    max: Whole = Field(description="largest value, included")
+
+    @model_validator(mode="after")
+    def _ascends(self) -> _Range:
+        if self.min > self.max:
+            raise ValueError(f"`min <= max` must hold, but got (min={self.min}, max={self.max})")
+        return self
+
+
+_WHEN_HELP = (
+    "an expression; where it is false the parameter does not matter, and stays at its default"
+)
+
+
+class _Conditional(Part):
+    when: StrictStr | None = Field(default=None, min_length=1, description=_WHEN_HELP)
+
+
+class _Tuned(_Conditional):
+    role: Role = Field(
+        default="source",
+        description="what it changes: the launch (block size), the source (unroll factor), or "
+        "a choice between implementations",
+    )
+
+
+class IntegerParameter(_Range, _Tuned):
+    """Whole numbers from min to max, by step."""
+
+    type: Literal["integer"]
+    step: StrictInt = Field(default=1, ge=1, le=MAX_INTEGER, description="distance between values")
+    default: StrictInt = Field(description="the value of the baseline")
+
+
+class LogIntegerParameter(_Range, _Tuned):
+    """Whole numbers from min to max, searched on a logarithmic scale."""
+
+    type: Literal["log_integer"]
+    min: StrictInt = Field(ge=1, le=MAX_INTEGER, description="smallest value, included")
+    default: StrictInt = Field(description="the value of the baseline")
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        below, above = 1 << (value.bit_length() - 1), 1 << value.bit_length()
+        raise ValueError(f"{value} is not a power of two; the nearest are {below} and {above}")
+    return value
+
+
+PowerOfTwo = Annotated[StrictInt, Field(ge=1, le=MAX_INTEGER), AfterValidator(_power_of_two)]
+
+
+class PowerOfTwoParameter(_Range, _Tuned):
+    """The powers of two from min to max."""
+
+    type: Literal["power_of_two"]
+    min: PowerOfTwo = Field(description="smallest value, a power of two")
+    max: PowerOfTwo = Field(description="largest value, a power of two")
+    default: StrictInt = Field(description="the value of the baseline")
+
+
+class BooleanParameter(_Tuned):
+    """False or true; the source sees 0 or 1."""
+
+    type: Literal["boolean"]
+    default: StrictBool = Field(description="the value of the baseline")
+
+
+class ListedParameter(_Tuned):
+    """The listed values: numbers in ascending order are searched as a scale, others by name."""
+
+    type: Literal["values"] = "values"
+    values: Values = Field(description="every value that it may take, each once")
+    default: Scalar = Field(description="the value of the baseline")
+
+
+PARAMETER_TYPES = ("power_of_two", "integer", "log_integer", "boolean", "values")
+
+
+def _type_of(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    kind = value.get("type", "values" if "values" in value else None)
+    return kind if kind in PARAMETER_TYPES else None
+
+
+Parameter = Annotated[
+    Annotated[PowerOfTwoParameter, Tag("power_of_two")]
+    | Annotated[IntegerParameter, Tag("integer")]
+    | Annotated[LogIntegerParameter, Tag("log_integer")]
+    | Annotated[BooleanParameter, Tag("boolean")]
+    | Annotated[ListedParameter, Tag("values")],
+    Discriminator(_type_of, custom_error_type="parameter_type", custom_error_message="no type"),
+]
+
+
+def _has_place_for_value(option: str) -> str:
+    if "{value}" not in option:
+        raise ValueError(f"must contain {{value}}, where the value goes, but got '{option}'")
+    return option
+
+
+Option = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_has_place_for_value)]
+_OPTION_HELP = "how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is wrong"
+
+
+def _has_no_place_for_value(option: str) -> str:
+    if "{value}" in option:
+        raise ValueError(f"a boolean flag is there or not and takes no value, but got '{option}'")
+    return option
+
+
+SwitchOption = Annotated[
+    StrictStr, AfterValidator(plain), AfterValidator(_has_no_place_for_value), Field(min_length=1)
+]
+
+
+class FlagSwitch(_Conditional):
+    """A compiler flag that is there or not; `boolean` alone says the same where that is all."""
+
+    type: Literal["boolean"] = Field(description="boolean: there or not")
+    option: SwitchOption | None = Field(
+        default=None, description="how the flag is spelled, where --NAME (nvcc) or -NAME is wrong"
+    )
+
+
+class FlagRange(_Range, _Conditional):
+    """A compiler flag that takes a number, or is absent."""
+
+    step: StrictInt = Field(default=1, ge=1, le=MAX_INTEGER, description="distance between values")
+    option: Option | None = Field(default=None, description=_OPTION_HELP)
+
+    @model_validator(mode="after")
+    def _is_short(self) -> FlagRange:
+        count = (self.max - self.min) // self.step + 1
+        if count > MAX_FLAG_VALUES:
+            raise ValueError(
+                f"a flag has at most {MAX_FLAG_VALUES:,} values, but min, max and step give "
+                f"{count:,}; narrow the range or widen the step"
+            )
+        return self
+
+
+class FlagValues(_Conditional):
+    """A compiler flag that takes one of these values, or is absent."""
+
+    values: Values = Field(description="every value that it may take, beside being absent")
+    option: Option | None = Field(default=None, description=_OPTION_HELP)
+
+
+def _flag_type(value: Any) -> str | None:
+    if value == "boolean":
+        return "boolean"
+    if not isinstance(value, dict):
+        return None
+    if "values" in value:
+        return "listed"
+    return "switch" if {"type", "when"} & set(value) and "min" not in value else "range"
+
+
+Flag = Annotated[
+    Annotated[Literal["boolean"], Tag("boolean")]
+    | Annotated[FlagSwitch, Tag("switch")]
+    | Annotated[FlagRange, Tag("range")]
+    | Annotated[FlagValues, Tag("listed")],
+    Discriminator(_flag_type, custom_error_type="flag_type", custom_error_message="no flag"),
+]

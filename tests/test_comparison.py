@@ -1,0 +1,164 @@
+"""The test behind harness.compare: no false alarms, and true ones found; by seeded simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.false_alarms import (
+    Draw,
+    figures,
+    limits,
+    moderated,
+    normal,
+    offsets,
+    uneven,
+    welch,
+)
+from harness.compare.comparison import joined
+from harness.compare.statistics import Pair, Spread, Verdict, fit_prior, judge, spread_of
+from harness.stats.multiple_tests import holm, holm_levels
+
+
+def alarms(draw: Draw, test, families: int = 40, inputs: int = 8) -> int:
+    """How many families of equal pairs have an alarm, with no threshold."""
+    rng = np.random.default_rng(1)
+    return sum(bool(test(draw(rng, inputs), 0).any()) for _ in range(families))
+
+
+@pytest.mark.parametrize("draw", [offsets, uneven])
+def test_occasions_that_differ_are_no_false_alarms(draw: Draw) -> None:
+    assert alarms(draw, moderated) <= 5  # 2 of 40 are expected at most; 6 have a chance of 1.4 %
+    assert alarms(draw, welch) == 40
+
+
+def test_the_study_tells_rates_of_every_test() -> None:
+    found = figures(offsets, families=2, inputs=3, seed=0)
+    assert set(found) == {"welch", "effective", "batches", "own", "pooled", "moderated"}
+    assert found["welch"]["false_no_threshold"] == 1
+    assert all(0 <= rate <= 1 for rates in found.values() for rate in rates.values())
+
+
+def pair(ratio: float, noise: float = 0.002, count: int = 20, seed: int = 0) -> Pair:
+    """A pair of which the candidate takes `ratio` times as long, on known noise."""
+    rng = np.random.default_rng(seed)
+    base, candidate = 1e-3 * np.exp(noise * rng.standard_normal((2, count)))
+    spread = Spread(noise**2 * (1 + 1e-9 * seed), 4)
+    return Pair(base.tolist(), (ratio * candidate).tolist(), spread)
+
+
+def test_true_changes_are_found_and_small_ones_are_none() -> None:
+    pairs = [pair(r, seed=s) for s, r in enumerate((1.0, 1.05, 0.95, 1.004, 1.0))]
+    verdicts = [change.verdict for change in judge(pairs)]
+    clear = [Verdict.SLOWER, Verdict.FASTER]
+    assert verdicts == [Verdict.WITHIN_NOISE, *clear, *[Verdict.WITHIN_NOISE] * 2]
+    small = judge([pair(1.009, noise=1e-5)])
+    assert small[0].verdict is Verdict.WITHIN_NOISE
+    assert judge([pair(1.009, noise=1e-5)], threshold=0)[0].verdict is Verdict.SLOWER
+
+
+def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear() -> None:
+    rng = np.random.default_rng(3)
+    verdicts = set()
+    for _ in range(20):
+        ratios = np.exp(0.02 * rng.standard_normal(6))
+        pairs = [pair(ratio, 0.005, seed=seed) for seed, ratio in enumerate(ratios)]
+        for change in judge(pairs, threshold=0.01):
+            verdicts.add(change.verdict)
+            assert (change.low > 1.01) == (change.verdict is Verdict.SLOWER)
+            assert (change.high < 1 / 1.01) == (change.verdict is Verdict.FASTER)
+            assert change.low <= change.ratio <= change.high
+            assert (change.p_value <= 0.05) == (change.verdict is not Verdict.WITHIN_NOISE)
+    assert verdicts == set(Verdict)
+
+
+def test_a_limit_holds_whatever_the_other_verdicts_are() -> None:
+    """Of three comparisons Bonferroni's 0.05 / 3, also beside two that are clear."""
+    quiet, *found = (judge([pair(1.0), pair(r, seed=1), pair(r, seed=2)]) for r in (1.0, 1.2))
+    assert [change.verdict for change in found[0][1:]] == [Verdict.SLOWER] * 2
+    assert found[0][0].verdict is quiet[0].verdict is Verdict.WITHIN_NOISE
+    assert found[0][0].high == quiet[0].high
+
+
+@pytest.mark.parametrize("draw", [normal, uneven])
+def test_slowdowns_that_are_not_found_are_below_their_limits(draw: Draw) -> None:
+    found = limits(draw, families=40, inputs=8, seed=0)
+    assert found["above_2%"] <= 0.125  # 2 of 40 are expected at most; 6 have a chance of 1.4 %
+    assert 1.002 < found["median"] < 1.2, "nor are they so wide that they say nothing"
+
+
+def test_holm_adjusts_and_tells_the_level_of_each() -> None:
+    p_values = np.array([0.04, 0.01, 0.6, 0.013])
+    # 2 x 0.04, 4 x 0.01, 0.6, 3 x 0.013 and no less than before
+    assert holm(p_values, 4) == pytest.approx([0.08, 0.04, 0.6, 0.04])
+    assert holm_levels(p_values, 0.05) == pytest.approx([0.05 / 2, 0.05 / 4, 0.05 / 2, 0.05 / 3])
+
+
+def test_a_spread_is_the_pooled_variance_within_groups() -> None:
+    found = spread_of([(1.0, 3.0), (5.0,), (0.0, 1.0, 2.0)])
+    assert found == Spread(pytest.approx((2.0 + 2.0) / 3), 3)
+    assert spread_of([(5.0,), ()]) == Spread()
+
+
+def test_groups_that_share_occasions_count_each_once() -> None:
+    """A carried database has ten occasions of BASE's and one of its own, as BASE has."""
+    shared = {f"uuid {number}": float(number % 3) for number in range(10)}
+    base, candidate = shared | {"base": 1.0}, shared | {"candidate": 1.0}
+    assert joined([base, candidate]) == [base | candidate]
+    assert joined([base, {"another": 1.0}]) == [base, {"another": 1.0}]
+
+
+def test_the_prior_is_found_again_in_variances_drawn_from_it() -> None:
+    rng, freedom, prior = np.random.default_rng(0), 3, Spread(0.04, 6)
+    true = prior.variance * prior.freedom / rng.chisquare(prior.freedom, 4000)
+    drawn = true * rng.chisquare(freedom, 4000) / freedom
+    found = fit_prior(Spread(variance, freedom) for variance in drawn)
+    assert found.variance == pytest.approx(prior.variance, rel=0.1)
+    assert found.freedom == pytest.approx(prior.freedom, rel=0.2)
+
+
+def test_equal_noise_is_shared_and_one_input_alone_has_no_prior() -> None:
+    alike = [Spread(0.01 * (1 + 1e-6 * k), 2) for k in range(10)]
+    shared = fit_prior(alike)
+    assert shared.freedom == 18  # of the others; it is not surer than what was measured
+    # Variances that do not scatter at all have a mean above that of their logarithms.
+    assert shared.variance == pytest.approx(0.01 * math.exp(0.5772156649), rel=1e-3)
+    assert fit_prior(alike[:1]) == Spread()
+
+
+def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:
+    single = Pair((1.0,), (1.03,))
+    assert judge([single], run_noise=0.005)[0].verdict is Verdict.SLOWER
+    assert judge([single], run_noise=0.05)[0].verdict is Verdict.WITHIN_NOISE
+    many = Pair((1.0, 1.001) * 10, (1.03, 1.031) * 10)
+    assert judge([many], run_noise=0.05)[0].verdict is Verdict.WITHIN_NOISE
+
+
+@pytest.mark.parametrize("spread", [Spread(), Spread(0.0, 2)])
+def test_a_step_of_one_tick_is_no_change(spread: Spread) -> None:
+    """A clock of 10 ms: all samples of a side are on one tick, or on two that are neighbours."""
+    ticks = [
+        ([0.10] * 20, [0.11] * 20),
+        ([0.10] * 20, [0.10] * 18 + [0.11] * 2),
+        ([0.1 + 1e-17 * k for k in range(20)], [0.11 + 1e-17 * k for k in range(20)]),
+        ([0.10] * 20, [0.10] * 20),
+    ]
+    changes = judge([Pair(base, candidate, spread) for base, candidate in ticks])
+    assert [change.verdict for change in changes] == [Verdict.WITHIN_NOISE] * 4
+    assert all(change.low <= change.ratio <= change.high for change in changes)
+    assert changes[0].low < 1.01 < changes[0].high
+
+
+def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_out() -> None:
+    slower = Pair([0.10] * 18 + [0.11] * 2, [0.20] * 20)
+    assert judge([slower])[0].verdict is Verdict.SLOWER
+    rng = np.random.default_rng(0)
+    scattered = rng.normal(0.2, 0.01, (2, 400)) * [[1.0], [1.04]]
+    base, candidate = scattered.round(2).tolist()
+    assert judge([Pair(base, candidate, Spread(1e-6, 4))])[0].verdict is Verdict.SLOWER
+
+
+def test_occasions_that_do_not_differ_at_all_show_a_tick() -> None:
+    assert judge([Pair((0.10,), (0.11,), Spread(0.0, 3))])[0].verdict is Verdict.WITHIN_NOISE

@@ -1,0 +1,193 @@
+"""Configurations as points: what is near, what is far, and which axes tell of what."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from harness.core.records import Value
+from harness.models.config_points import Encoder
+from harness.space_file import Parameter
+
+
+def parameter(name: str, kind: str, values: Sequence[Value]) -> Parameter:
+    return Parameter(name, kind, values, "source", values[0])
+
+
+def all_points(*parameters: Parameter) -> npt.NDArray[np.float64]:
+    """Every configuration's point, in lexicographic order of the places."""
+    extents = [range(len(p.values)) for p in parameters]
+    places = np.array(list(itertools.product(*extents)), dtype=np.int32)
+    return Encoder(parameters).points(places)
+
+
+def axes_of(encoder: Encoder) -> list[int]:
+    """How many axes each feature has."""
+    return np.bincount(encoder.groups, minlength=len(encoder.relative_lengths)).tolist()
+
+
+# -------------------------------------------------------------------- each parameter
+
+
+def test_a_scale_stands_by_the_place_of_its_value_whatever_the_distance_of_the_values() -> None:
+    assert all_points(parameter("A", "ordered", (0.5, 0.6, 700.5))).tolist() == [[0], [0.5], [1]]
+    powers = all_points(parameter("A", "power_of_two", (16, 32, 64, 128)))
+    assert powers.ravel().tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
+
+
+def test_a_logarithmic_scale_stands_by_its_logarithm() -> None:
+    points = all_points(parameter("A", "log_integer", range(1, 65)))
+    assert points[[0, 1, 7, 63], 0].tolist() == pytest.approx([0, 1 / 6, 1 / 2, 1])
+
+
+def test_the_values_of_an_enumeration_are_all_equally_far_apart() -> None:
+    points = all_points(parameter("A", "enum", ("row", "column", "tiled", None)))
+    distances = np.linalg.norm(points[:, None] - points[None, :], axis=2)
+    np.testing.assert_allclose(distances, 1 - np.eye(4))
+
+
+@pytest.mark.parametrize("values", [(False, True), ("row", "column"), (None, 16)])
+def test_two_values_of_any_kind_are_the_ends_of_one_axis(values: tuple[Value, Value]) -> None:
+    kind = "boolean" if values[0] is False else "enum"
+    assert all_points(parameter("A", kind, values)).tolist() == [[0], [1]]
+
+
+def test_what_never_varies_has_no_axis() -> None:
+    points = all_points(
+        parameter("A", "ordered", (7,)),
+        parameter("B", "boolean", (False, True)),
+        parameter("C", "enum", ("x",)),
+    )
+    assert points.tolist() == [[0], [1]]
+
+
+def test_a_space_of_one_point_has_no_axes_at_all() -> None:
+    encoder = Encoder([parameter("A", "ordered", (7,))])
+    assert encoder.points(np.zeros((3, 1), dtype=np.int32)).shape == (3, 0)
+    assert (len(encoder.groups), len(encoder.relative_lengths)) == (0, 0)
+
+
+def test_an_enumeration_of_thousands_of_words_has_a_thousand_axes() -> None:
+    words = [f"word {number}" for number in range(3000)]
+    encoder = Encoder([parameter("A", "enum", words), parameter("B", "boolean", (False, True))])
+    assert axes_of(encoder) == [1000, 1]
+    first, other = encoder.points(np.array([[0, 0], [2999, 0]], dtype=np.int32))
+    assert np.linalg.norm(first - other) == pytest.approx(1)
+
+
+# ---------------------------------------------------------------------- divisibility
+
+
+def test_how_often_two_divides_a_value_is_an_axis_of_its_own() -> None:
+    points = all_points(parameter("A", "ordered", (1, 24, 32, 48, 63)))
+    assert points[:, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert points[:, 1].tolist() == pytest.approx([0, 3 / 5, 5 / 5, 4 / 5, 0])
+
+
+def test_divisibility_of_a_range_counts_its_values_not_its_places() -> None:
+    points = all_points(parameter("A", "integer", range(4, 17, 4)))
+    assert points[:, 1].tolist() == pytest.approx([2 / 4, 3 / 4, 2 / 4, 4 / 4])
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("ordered", (1, 2, 4, 8)),  # the same as the place
+        ("ordered", (3, 4)),  # the same as the one axis
+        ("ordered", (0, 1, 2, 3)),
+        ("ordered", (-4, 2, 3)),
+        ("ordered", (1.5, 2.0, 3.0)),
+        ("enum", (1, 2, "three")),
+        ("enum", (48, 32, 16)),  # in no order, so that they are words
+    ],
+)
+def test_divisibility_is_left_out_where_it_says_nothing(
+    kind: str, values: tuple[Value, ...]
+) -> None:
+    assert len(Encoder([parameter("A", kind, values)]).relative_lengths) == 1
+
+
+def test_whole_numbers_of_a_file_that_has_no_others_are_whole() -> None:
+    whole = all_points(parameter("A", "ordered", (16, 24, 32)))
+    told = all_points(parameter("A", "ordered", (16.0, 24.0, 32.0)))
+    assert told.tolist() == whole.tolist()
+    assert whole.shape == (3, 2)
+
+
+# ----------------------------------------------------------------------------- pairs
+
+
+def test_product_and_ratio_of_two_sizes_are_axes_by_their_logarithms() -> None:
+    points = all_points(
+        parameter("A", "power_of_two", (1, 2, 4)), parameter("B", "power_of_two", (8, 16, 32))
+    )
+    assert points.shape == (9, 4)
+    product, ratio = points[:, 2].reshape(3, 3), points[:, 3].reshape(3, 3)
+    steps = np.arange(3)
+    np.testing.assert_allclose(product, (steps[:, None] + steps) / 4)
+    np.testing.assert_allclose(ratio, (steps[:, None] - steps + 2) / 4)
+
+
+def test_product_and_ratio_share_one_length_scale_that_is_expected_to_be_longer() -> None:
+    sizes = [parameter(name, "power_of_two", (1, 2, 4)) for name in "AB"]
+    encoder = Encoder(sizes)
+    assert encoder.groups.tolist() == [0, 1, 2, 2]
+    own, other, pair = encoder.relative_lengths
+    assert own == other == 1 < pair
+
+
+def test_switches_and_words_are_no_sizes() -> None:
+    encoder = Encoder(
+        [
+            parameter("A", "power_of_two", (1, 2, 4)),
+            parameter("B", "power_of_two", (1, 2)),
+            parameter("C", "boolean", (False, True)),
+            parameter("D", "enum", ("x", "y", "z")),
+        ]
+    )
+    assert axes_of(encoder) == [1, 1, 1, 3]
+
+
+@pytest.mark.parametrize(("sizes", "pairs"), [(2, 1), (12, 66), (13, 0)])
+def test_all_pairs_have_axes_until_they_would_bury_all_else(sizes: int, pairs: int) -> None:
+    encoder = Encoder([parameter(f"P{k}", "power_of_two", (1, 2, 4)) for k in range(sizes)])
+    assert axes_of(encoder) == [1] * sizes + [2] * pairs
+
+
+# ------------------------------------------------------------------------ everything
+
+KINDS = [
+    parameter("UNSORTED", "enum", (16, 48, 24, 1)),
+    parameter("WORDS", "enum", ("a", "b", "c")),
+    parameter("SCALE", "ordered", (1, 3, 1000)),
+    parameter("RANGE", "integer", range(2, 9, 3)),
+    parameter("LOG", "log_integer", range(3, 12)),
+    parameter("FLAG", "boolean", (False, True)),
+]
+
+
+def test_every_axis_lies_from_0_to_1() -> None:
+    points = all_points(*KINDS)
+    assert (points.min(), points.max()) == (0, 1)
+
+
+def test_different_configurations_are_different_points() -> None:
+    points = all_points(*KINDS)
+    assert len(np.unique(points, axis=0)) == len(points)
+
+
+def test_every_axis_is_of_a_feature_and_every_feature_has_an_axis() -> None:
+    encoder = Encoder(KINDS)
+    assert len(encoder.groups) == all_points(*KINDS).shape[1]
+    assert set(encoder.groups.tolist()) == set(range(len(encoder.relative_lengths)))
+
+
+def test_a_range_of_a_billion_values_is_never_listed() -> None:
+    wide = [parameter(name, "integer", range(1, 10**9 + 1)) for name in "AB"]
+    encoder = Encoder([*wide, parameter("C", "log_integer", range(1, 2**40 + 1))])
+    places = np.array([[0, 0, 0], [10**9 - 1, 10**9 - 1, 2**40 - 1]])
+    assert encoder.points(places)[:, :3].tolist() == [[0, 0, 0], [1, 1, 1]]

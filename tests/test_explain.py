@@ -1,0 +1,278 @@
+"""What explains the times: from a database to importance, settings and G-ADAPT's accuracy."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from harness.analysis import explain as explanation
+from harness.analysis.explain import Samples, explain, gadapt_judgement, pooled, samples
+from harness.commands.analyse import explained
+from harness.commands.analyse.command import main
+from harness.commands.analyse.explained import pictures
+from harness.core.errors import UsageError
+from harness.core.records import Config, Environment, Input
+from harness.models.starchart import Accuracy, Target, cross_validate, importance
+from harness.results.view import Results, read_results, the_one
+from tests.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64, 256], default: 256}
+  TILE: {values: [1, 2], default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
+"""
+
+
+def time_s(given: Input, config: Config) -> float:
+    """Time grows with n; BLOCK matters much, TILE not at all; 256 with TILE=2 does not work."""
+    n, block, tile = given["n"], config["BLOCK"], config["TILE"]
+    assert isinstance(n, int)
+    assert isinstance(block, int)
+    if block == 256 and tile == 2:
+        return float("inf")
+    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("results")
+    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
+        run.run()
+    return str(folder / "r.db")
+
+
+@pytest.fixture(scope="module")
+def results(place: str) -> Results:
+    return the_one(read_results([place]))
+
+
+def test_samples_are_what_worked_with_slowdowns_by_input(results: Results) -> None:
+    found = samples(results)
+    assert len(found.table) == 6 * 7
+    assert set(found.parameters) == {"n", "BLOCK", "TILE"}
+    assert (found.table.groupby("n")["slowdown"].min() == 1).all()
+    rows = found.table[found.table["n"] == 64].set_index(["BLOCK", "TILE"])
+    assert rows.loc[(16, 1), "slowdown"] == pytest.approx(3)
+    assert rows.loc[(64, 2), "slowdown"] == pytest.approx(1)
+
+
+def test_what_matters_is_important_and_what_does_not_is_not(results: Results) -> None:
+    told = explain(samples(results), Target("slowdown", log=True))
+    shares = importance(told.tree)
+    assert shares["BLOCK"] > 0.3
+    assert shares["TILE"] < 0.01
+    assert shares.sum() > 0.99
+    assert told.accuracy.r2 > 0.7
+
+
+def test_samples_that_share_a_measurement_are_held_out_together() -> None:
+    """Times of pure noise, each of eight configurations: a tree that has seen seven knows the
+    eighth, and one that has seen none knows nothing."""
+    rng = np.random.default_rng(0)
+    code = np.repeat(np.arange(60), 8)
+    table = pd.DataFrame({f"f{bit}": code >> bit & 1 for bit in range(6)}).assign(
+        none=np.tile(np.arange(8), 60),
+        slowdown=np.exp(rng.normal(0, 0.1, 60))[code],
+        unbiased=True,
+        measurement=code,
+    )
+    names = tuple(name for name in table.columns if name[0] in "fn")
+    told = explain(Samples(table, names, ()), Target("slowdown", log=True))
+    assert told.measurements == told.accuracy.error.count == 60
+    assert told.accuracy.r2 < 0.1
+    assert len(list(told.tree.root.leaves())) < 8
+    with pytest.raises(
+        UsageError, match=r"^15 measurements .* \(120 samples share .*: 20 and 1 are"
+    ):
+        explain(Samples(table[:120], names, ()), Target("slowdown", log=True))
+
+
+def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: Results) -> None:
+    rows = [
+        dataclasses.replace(
+            row,
+            measurement=dataclasses.replace(
+                row.measurement,
+                shared_with=Config({**row.measurement.config, "TILE": 1}).digest,
+            ),
+        )
+        if row.measurement.config["TILE"] == 2 and row.measurement.timing
+        else row
+        for row in results.rows
+    ]
+    found = samples(Results(results.campaign, results.places, tuple(rows))).table
+    made = found.groupby("measurement")
+    assert len(made) == 6 * 4
+    assert (made[["n", "BLOCK"]].nunique() == 1).all(axis=None)
+
+
+def test_an_unknown_target_names_those_there_are(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([place, "--target", "power_w"]) == 2
+    assert "no target `power_w`; there are time_s, slowdown" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--per", "BLOCK"], "a feature of the input, and `BLOCK` is none; there are n"),
+        (["--inside", "BLOCK > 999"], "`BLOCK > 999` holds for 0 of 42 samples"),
+        (["--below", "watts=3"], "no target `watts`; there are time_s, slowdown"),
+        (["--inside", "BLOK > 3"], "the table has no column `BLOK`; did you mean BLOCK?"),
+        (["--inside", "BLOCK >"], "`BLOCK >`"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_told_before_anything_is_printed(
+    asked: list[str], told: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([place, *asked]) == 2
+    out, err = capsys.readouterr()
+    assert told in err
+    assert not out
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--below", "slowdown=nan"], "must be TARGET=LIMIT, such as time_s=0.01"),
+        (["--picture", "no/such/tree.png"], "there is no folder no/such: make it first"),
+    ],
+)
+def test_options_that_cannot_be_used_are_told_before_anything_is_read(
+    asked: list[str], told: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([place, *asked])
+    assert told in capsys.readouterr().err
+
+
+def test_the_command_tells_importance_settings_and_accuracy(
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+
+    def noted(learn: Any, table: Any, target: str, folds: int, groups: str) -> Accuracy:
+        judged.append(target)
+        return cross_validate(learn, table, target, folds, groups=groups)
+
+    monkeypatch.setattr(explanation, "cross_validate", noted)
+    asked = ["--tree", "2", "--inside", "n <= 32", "--below", "time_s=0.0002"]
+    assert main([place, *asked, "--below", "slowdown=1.5"]) == 0
+    assert judged == ["slowdown", "slowdown"]  # tree and linear model; settings need trees alone
+    out = capsys.readouterr().out
+    assert "over 42 samples, all designed, drawn uniformly or the whole space" in out
+    assert "where n <= 32: BLOCK 100% of the squared error" in out
+    assert "Settings with time_s <= 0.0002 and slowdown <= 1.5" in out
+    assert re.search(r"n = 16, BLOCK = 16 +0\.00016 +1 +2 +2", out)
+    assert "G-ADAPT's model, one input left out at a time: the best configuration on" in out
+
+
+def test_what_cannot_be_told_takes_nothing_else_away(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise UsageError("not today")
+
+    monkeypatch.setattr(explained, "settings_below", refused)
+    picture = tmp_path / "tree.svg"
+    asked = ["--below", "slowdown=1.5", "--picture", str(picture), "--tree"]
+    assert main([place, *asked]) == 2
+    out = capsys.readouterr().out
+    told = ["all: ", "error: not today", f"{picture}: the tree", "G-ADAPT's model", "oracle"]
+    assert [text for text in told if text in out] == told
+    assert picture.is_file()
+    monkeypatch.setattr(explanation, "FEWEST_SAMPLES", 43)
+    assert main([place, "--tree"]) == 2
+    out = capsys.readouterr().out
+    assert "What the times depend on is not told: 42 measurements" in out
+    assert "oracle" in out
+    assert main([place]) == 0
+
+
+def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
+    place: str, capsys: pytest.CaptureFixture[str], results: Results
+) -> None:
+    wide = samples(results)
+    table = pd.concat([wide.table] * 20, ignore_index=True)
+    rng = np.random.default_rng(0)
+    scale = np.where(table["BLOCK"] == 16, 1e-4, np.where(table["BLOCK"] == 32, 1e-3, 1.0))
+    table["time_s"] = scale * np.exp(rng.normal(0, 0.3, len(table)))
+    table["measurement"] = range(len(table))
+    args = argparse.Namespace(below=[("time_s", 2e-4)])
+    console = Console(width=200)
+    explained._print_settings(console, dataclasses.replace(wide, table=table), args)
+    assert "BLOCK = 16" in capsys.readouterr().out
+    args.below = [("time_s", 5e-5)]
+    explained._print_settings(console, dataclasses.replace(wide, table=table), args)
+    out = capsys.readouterr().out
+    assert re.search(r"\d+ of 840 samples keep all limits, but no box of the trees does", out)
+    assert re.search(r":\s0 boxes", out)
+
+
+def test_integers_beside_an_absent_flag_are_told_as_integers(results: Results) -> None:
+    rows = tuple(
+        dataclasses.replace(
+            row,
+            measurement=dataclasses.replace(
+                row.measurement,
+                config=Config({**row.measurement.config, "level": level}),
+            ),
+        )
+        for row in results.rows
+        for level in (None, 0, 1)
+    )
+    key = dataclasses.replace(results.campaign, default={**results.campaign.default, "level": None})
+    found = samples(Results(key, results.places, rows))
+    assert set(map(repr, found.table["level"])) == {"None", "0", "1"}
+
+
+def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
+    picture = Path("out/tree.png")
+    found = pictures(picture, ["1", "2", "platforms"])
+    assert [str(path) for path in found] == [
+        "out/tree-1.png",
+        "out/tree-2.png",
+        "out/tree-platforms.png",
+    ]
+    assert pictures(picture, ["1"]) == [picture]
+    assert pictures(None, ["1", "2"]) == [None, None]
+
+
+def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
+    judged = gadapt_judgement(results.matrix())
+    assert judged is not None
+    assert judged.accuracy == pytest.approx(5 / 6)
+    assert judged.worst_fraction == pytest.approx(1 / 3)
+    assert 0.5 < judged.mean_fraction < 1
+
+
+def test_platforms_are_told_apart_in_one_tree(results: Results) -> None:
+    campaign = results.campaign
+    others = Environment(**{**vars(campaign.environment), "device": "twice as slow"})
+    key = type(campaign)(**{**vars(campaign), "environment": others})
+    observed = {"occupancy": 0.5}
+    rows = [
+        dataclasses.replace(
+            row, measurement=dataclasses.replace(row.measurement, observed=observed)
+        )
+        for row in results.rows
+    ]
+    both = pooled([results, Results(key, results.places, tuple(rows))])
+    assert both.parameters[0] == "platform"
+    assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed
+    assert len(both.table) == 2 * len(samples(results).table)
+    with pytest.raises(UsageError, match="each with one campaign"):
+        pooled([results, results])

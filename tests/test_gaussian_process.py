@@ -1,0 +1,204 @@
+"""The Gaussian process: its gradient, what it predicts and how well it explains, and the gain
+that it makes one expect."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal, norm
+
+from harness.models.gaussian_process import Surrogate, expected_improvement, logs_of, standardised
+
+Array = npt.NDArray[np.float64]
+
+RNG = np.random.default_rng(0)
+POINTS = RNG.integers(0, 5, (60, 4)) / 4
+GROUPS = np.array([0, 1, 1, 2])
+"""The second and the third axis share a length scale."""
+
+LENGTHS = np.array([1.0, 1.0, 2.0])
+
+
+def outputs_of(points: Array) -> Array:
+    """Standardised over POINTS; the last axis says nothing."""
+    found = [np.sin(3 * p[:, 0]) + p[:, 1] * p[:, 2] for p in (points, POINTS)]
+    scaled: Array = (found[0] - found[1].mean()) / found[1].std()
+    return scaled
+
+
+def model() -> Surrogate:
+    return Surrogate(GROUPS, LENGTHS)
+
+
+def fitted(points: Array = POINTS, learn: bool = True) -> Surrogate:
+    found = model()
+    found.fit(points, outputs_of(points), learn)
+    return found
+
+
+def matern(one: Array, other: Array, lengths: Array, variance: float) -> Array:
+    """The covariance as textbooks have it, with one length scale an axis."""
+    apart = np.linalg.norm((one[:, None] - other[None, :]) / lengths, axis=2) * 5**0.5
+    covariance: Array = variance * (1 + apart + apart**2 / 3) * np.exp(-apart)
+    return covariance
+
+
+def told(surrogate: Surrogate) -> tuple[Array, float, float]:
+    """Length scales by axis, variance and noise."""
+    *lengths, variance, noise = np.exp(surrogate._logs)
+    return np.array(lengths)[GROUPS], variance, noise
+
+
+# -------------------------------------------------------------------------- learning
+
+
+def test_gradient_of_the_posterior_is_that_of_finite_differences() -> None:
+    found = model()
+    logs = found._logs + RNG.normal(size=len(found._logs)) / 3
+    given = found._squares(POINTS), outputs_of(POINTS)
+    numeric = approx_fprime(logs, lambda at: found._loss(at, *given)[0], 1e-6)
+    np.testing.assert_allclose(found._loss(logs, *given)[1], numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_evidence_is_the_density_of_the_outputs_under_the_prior_and_what_was_learnt() -> None:
+    """Two learnt models differ by as much as their densities do."""
+    outputs = outputs_of(POINTS)
+    evidence, expected = [], []
+    for given in (outputs, outputs[::-1].copy()):
+        found = model()
+        found.fit(POINTS, given)
+        lengths, variance, noise = told(found)
+        covariance = matern(POINTS, POINTS, lengths, variance) + (noise + 1e-8) * np.eye(60)
+        density = multivariate_normal(np.zeros(60), covariance).logpdf(given)
+        off = norm.logpdf(found._logs, found._median, found._width).sum()
+        evidence.append(found.evidence)
+        expected.append(density + off)
+    assert evidence[0] - evidence[1] == pytest.approx(expected[0] - expected[1], rel=1e-6)
+
+
+def test_what_points_explain_has_more_evidence_than_what_they_do_not() -> None:
+    explained, shuffled = fitted(), model()
+    shuffled.fit(POINTS, RNG.permutation(outputs_of(POINTS)))
+    assert explained.evidence > shuffled.evidence + 10
+
+
+def test_learning_finds_which_axes_say_nothing_and_which_values_are_noise() -> None:
+    found = fitted()
+    assert np.exp(found._logs[2]) > 1.5 * np.exp(found._logs[0])
+    noisy = model()
+    noisy.fit(POINTS, RNG.normal(size=len(POINTS)))
+    assert noisy._logs[-1] > found._logs[-1] + 2
+
+
+def test_without_learning_hyper_parameters_and_evidence_stay() -> None:
+    found = fitted()
+    logs, evidence = found._logs.copy(), found.evidence
+    found.fit(POINTS[:9], -outputs_of(POINTS[:9]), learn=False)
+    assert (found._logs == logs).all()
+    assert found.evidence == evidence
+
+
+def test_more_features_make_longer_length_scales_so_that_distances_stay() -> None:
+    for count in (1, 4, 100):
+        found = Surrogate(np.arange(count), np.ones(count))
+        lengths = np.exp(found._median[:count])
+        corner_to_corner = np.linalg.norm(1 / lengths)
+        assert corner_to_corner == pytest.approx(np.exp(-Surrogate(*ONE)._median[0]))
+
+
+ONE = (np.zeros(1, dtype=np.intp), np.ones(1))
+
+
+def test_features_are_expected_to_differ_in_length_as_they_are_told_to() -> None:
+    lengths = np.exp(model()._median[:3])
+    assert lengths / lengths[0] == pytest.approx(LENGTHS)
+
+
+# ------------------------------------------------------------------------ predicting
+
+
+def test_predictions_are_those_of_the_textbook() -> None:
+    found, unseen = fitted(), RNG.random((50, 4))
+    lengths, variance, noise = told(found)
+    own = matern(POINTS, POINTS, lengths, variance) + noise * np.eye(len(POINTS))
+    across = matern(unseen, POINTS, lengths, variance)
+    mean, deviation = found.predict(unseen)
+    np.testing.assert_allclose(mean, across @ np.linalg.solve(own, outputs_of(POINTS)), atol=2e-3)
+    explained = np.einsum("ij,ji->i", across, np.linalg.solve(own, across.T))
+    np.testing.assert_allclose(deviation, np.sqrt(variance - explained), atol=2e-2)
+
+
+def test_unseen_points_are_predicted() -> None:
+    unseen = RNG.integers(0, 5, (200, 4)) / 4
+    mean, _ = fitted().predict(unseen)
+    assert np.abs(mean - outputs_of(unseen)).mean() < 0.15
+
+
+def test_what_was_measured_is_repeated_and_sure() -> None:
+    mean, deviation = fitted().predict(POINTS)
+    assert np.abs(mean - outputs_of(POINTS)).max() < 0.1
+    _, elsewhere = fitted().predict(POINTS + 0.13)
+    assert deviation.mean() < 0.5 * elsewhere.mean()
+
+
+def test_far_from_everything_the_mean_and_the_spread_of_all_are_expected() -> None:
+    found = fitted()
+    (mean,), (deviation,) = found.predict(np.full((1, 4), 100.0))
+    assert mean == pytest.approx(0, abs=1e-3)
+    assert deviation == pytest.approx(told(found)[1] ** 0.5, rel=1e-3)
+
+
+def test_points_without_axes_are_all_alike() -> None:
+    found = Surrogate(np.zeros(0, dtype=np.intp), np.zeros(0))
+    found.fit(np.empty((3, 0)), np.array([-1.0, 0.0, 1.0]))
+    mean, deviation = found.predict(np.empty((2, 0)))
+    assert mean == pytest.approx([0, 0], abs=1e-6)
+    assert deviation[0] == deviation[1] > 0
+
+
+def test_a_point_that_was_measured_twice_does_no_harm() -> None:
+    found = model()
+    found.fit(np.vstack([POINTS, POINTS]), np.tile(outputs_of(POINTS), 2))
+    mean, _ = found.predict(POINTS)
+    assert np.abs(mean - outputs_of(POINTS)).max() < 0.1
+
+
+def test_equal_outputs_are_learnt_as_such() -> None:
+    found = model()
+    found.fit(POINTS, np.zeros(len(POINTS)))
+    mean, deviation = found.predict(POINTS)
+    assert np.abs(mean).max() < 1e-6
+    assert np.isfinite(deviation).all()
+
+
+# --------------------------------------------------------------------------- outputs
+
+
+def test_failures_count_as_the_slowest_that_worked() -> None:
+    times_s = np.array([1.0, np.inf, 30.0, 2.0])
+    assert logs_of(times_s).tolist() == np.log([1, 30, 30, 2]).tolist()
+    outputs = standardised(times_s)
+    assert outputs[1] == outputs[2] == outputs.max()
+    assert (outputs.mean(), outputs.std()) == (pytest.approx(0), pytest.approx(1))
+
+
+def test_standardised_times_do_not_depend_on_their_unit() -> None:
+    times_s = np.array([1e-6, 3e-6, 2e-4])
+    np.testing.assert_allclose(standardised(times_s), standardised(1e3 * times_s))
+
+
+@pytest.mark.parametrize("times_s", [[2.0, 2.0], [np.inf, np.inf], [3.0, np.inf], [5.0]])
+def test_where_nothing_differs_all_outputs_are_zero(times_s: list[float]) -> None:
+    assert standardised(np.array(times_s)).tolist() == [0.0] * len(times_s)
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.0, 1.0), (1.5, 0.5), (-1.0, 0.1)])
+def test_expected_improvement_is_the_integral_that_it_stands_for(
+    mean: float, deviation: float
+) -> None:
+    integral, _ = quad(lambda y: max(0.0, -y) * norm.pdf(y, mean, deviation), -8, 8, points=[0])
+    found = expected_improvement(np.array([mean]), np.array([deviation]), best=0.0)
+    assert found[0] == pytest.approx(integral, rel=1e-6)

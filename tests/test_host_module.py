@@ -1,0 +1,130 @@
+"""Host modules: their data, their reference, and whatever can be wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core.errors import HostModuleError
+from harness.core.records import Input
+from harness.measure.kernel_data import make_case
+from harness.measure.verify import Tolerance, verify
+
+GIVEN = Input({"n": 4})
+GOOD = """\
+import numpy as np
+
+def arguments(features, rng):
+    n = features["n"]
+    return {"x": rng.random(n), "y": np.zeros(n), "n": np.int32(n)}
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+"""
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a host module."""
+
+    def written(text: str) -> Path:
+        path = tmp_path / "host.py"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def replaced(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+def test_case_holds_arguments_in_order_and_the_expected_outputs(write: Write) -> None:
+    case = make_case(write(GOOD), GIVEN)
+    assert list(case.arguments) == ["x", "y", "n"]
+    assert list(case.expected) == ["y"]
+    np.testing.assert_array_equal(case.expected["y"], 2 * case.arguments["x"])
+
+
+def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write: Write) -> None:
+    path = write(GOOD)
+    x = make_case(path, GIVEN).arguments["x"]
+    np.testing.assert_array_equal(x, make_case(path, Input({"n": 4})).arguments["x"])
+    assert not np.array_equal(x, make_case(path, GIVEN, seed=1).arguments["x"])
+    assert not np.array_equal(x, make_case(path, Input({"n": 5})).arguments["x"][:4])
+
+
+def test_outputs_are_right_nowhere_before_the_first_launch(write: Write) -> None:
+    case = make_case(write(GOOD), GIVEN)
+    before = case.before_first({})
+    assert list(before) == ["y"]
+    worst = verify(before, case.expected, Tolerance()).worst
+    assert worst is not None
+    assert worst.wrong_count == 4
+
+
+def test_array_that_is_read_and_overwritten_is_restored(write: Write) -> None:
+    case = make_case(write(GOOD + 'INOUT = ("y",)\n'), GIVEN)
+    np.testing.assert_array_equal(case.before_first({})["y"], np.zeros(4))
+    assert list(case.restored({})) == ["y"]
+
+
+def test_outputs_that_are_only_written_need_no_restoring(write: Write) -> None:
+    assert make_case(write(GOOD), GIVEN).restored({}) == {}
+
+
+def test_dataclass_in_a_host_module_works(write: Write) -> None:
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    make_case(write(head + "@dataclass\nclass A:\n    n: int\n" + GOOD), GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("arguments = 1 +\n", r"SyntaxError"),
+        ("import not_there\n", r"ModuleNotFoundError.*not_there.*\(line 1\)"),
+        ("raise SystemExit(3)\n", r"SystemExit: 3 \(line 1\)"),
+        ("def arguments(features, rng): ...\n", r"must define the function `reference`"),
+        (replaced('features["n"]', 'features["m"]'), r"arguments\(\).*KeyError: 'm' \(line 4\)"),
+        (replaced('{"y": 2 *', '{"y": 0 / 0 *'), r"reference\(\) raised ZeroDivision.*\(line 8\)"),
+        (replaced('return {"y": 2', 'exit(); return {"y": 2'), r"raised SystemExit"),
+        (replaced('{"y": 2 * arguments["x"]}', "None"), r"must return a dict.*got NoneType"),
+        (replaced('{"y": 2 * arguments["x"]}', "{}"), r"must return a dict"),
+        (replaced("np.int32(n)", "n"), r"`n` the type int; use numpy"),
+        (replaced("rng.random(n)", "rng.random(n).astype('>f8')"), r"the dtype >f8.*byte order"),
+        (replaced("rng.random(n)", "np.array([None])"), r"`x` the dtype object"),
+        (replaced("rng.random(n)", "rng.random(2 * n)[::2]"), r"`x`.* is empty or not contiguous"),
+        (replaced("rng.random(n)", "np.zeros(0)"), r"`x`.* is empty or not contiguous"),
+        (replaced('{"y":', '{"n":'), r"gives `n`, which is no array argument; there are x, y"),
+        (replaced('{"y": 2', '{"z": 2'), r"gives `z`, which is no array argument; there are x, y"),
+        (replaced('arguments["x"]}', 'arguments["x"][:3]}'), r"shape \(3,\).*has \(4,\)"),
+        (replaced('2 * arguments["x"]', '["a"] * 4'), r"output `y` has the dtype <U1"),
+        (GOOD + 'INOUT = ("n",)\n', r"INOUT names `n`, which is no array argument"),
+        (GOOD + 'INOUT = "y"\n', r"INOUT must be a tuple such as"),
+        (replaced("rng.random(n)", "np.ones(1 << 50)"), r"raised \w*MemoryError.*\(line 5\)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_module_is_told(write: Write, text: str, reason: str) -> None:
+    path = write(text)
+    with pytest.raises(HostModuleError, match=reason) as caught:
+        make_case(path, GIVEN)
+    assert str(path) in str(caught.value)
+
+
+def test_reference_cannot_change_the_arguments(write: Write) -> None:
+    text = replaced('    return {"y"', '    arguments["x"] *= 2\n    return {"y"')
+    with pytest.raises(HostModuleError, match=r"read-only \(line 8\)"):
+        make_case(write(text), GIVEN)
+
+
+def test_missing_module_is_told(tmp_path: Path) -> None:
+    with pytest.raises(HostModuleError, match="FileNotFoundError"):
+        make_case(tmp_path / "not_there.py", GIVEN)
+    with pytest.raises(HostModuleError, match="is not a Python file"):
+        make_case(tmp_path / "host.txt", GIVEN)

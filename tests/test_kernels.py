@@ -1,0 +1,320 @@
+"""Measuring in a process of its own: faults planted in kernels, and what measurers share."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.errors import HostModuleError
+from harness.core.records import Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.measure.backends.choose import Backend
+from harness.measure.kernels import LocalMeasurer, Measurer
+from harness.recordings.replay import Recording, ReplayMeasurer
+from harness.space import Space
+from harness.space_file import Spec, load_spec
+from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend
+from tests.planted import FAULTS, GIVEN, SOON_S, fault, space_of
+
+
+@pytest.fixture(scope="module")
+def faults() -> Spec:
+    return load_spec(FAULTS / "faults.yaml")
+
+
+@pytest.fixture
+def local(faults: Spec, opencl: Backend) -> Iterator[LocalMeasurer]:
+    with contextlib.closing(LocalMeasurer(faults, opencl)) as measurer:
+        yield measurer
+
+
+@pytest.fixture
+def hasty(faults: Spec, opencl: Backend) -> Iterator[LocalMeasurer]:
+    """A measurer for what hangs; all else has a minute."""
+    with contextlib.closing(LocalMeasurer(faults.with_measure({"timeout_s": 1}), opencl)) as one:
+        yield one
+
+
+@pytest.fixture
+def measure(faults: Spec, local: LocalMeasurer) -> Callable[[str], Measurement]:
+    """Measures a fault; and then that the run goes on."""
+    space = space_of(faults, local)
+
+    def measured(name: str) -> Measurement:
+        found = local.measure(space, GIVEN, fault(name), None)
+        following = local.measure(space, GIVEN, fault("none"), None)
+        assert following.outcome is Outcome.OK, following.message
+        assert found.config == fault(name)
+        assert found.build is not None or found.outcome is Outcome.BUILD_FAILED
+        return found
+
+    return measured
+
+
+Measure = Callable[[str], Measurement]
+
+
+def test_right_kernel_is_measured(measure: Measure) -> None:
+    found = measure("none")
+    assert found.outcome is Outcome.OK
+    assert found.timing is not None
+    assert 3 <= found.timing.count <= 6
+    assert len(found.warmup_s) == 1
+
+
+def test_wrong_element_is_a_wrong_result_that_tells_which(measure: Measure) -> None:
+    found = measure("wrong_element")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.worst is not None
+    assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
+    assert "at the first launch: y[5] is" in found.message
+
+
+def test_element_that_is_never_written_is_a_wrong_result(measure: Measure) -> None:
+    found = measure("unwritten")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "y[7] is nan" in found.message
+
+
+def test_integer_that_is_never_written_is_a_wrong_result_though_minus_1_is_expected(
+    measure: Measure,
+) -> None:
+    found = measure("unwritten_integer")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "z[0]" in found.message
+    assert "expected -1" in found.message
+
+
+def test_result_that_is_right_only_at_first_is_a_wrong_result(measure: Measure) -> None:
+    found = measure("wrong_later")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "after the timed launches" in found.message
+    assert "100 of 100" in found.message
+
+
+def test_endless_loop_is_a_timeout(faults: Spec, hasty: LocalMeasurer, measure: Measure) -> None:
+    begin = time.monotonic()
+    found = hasty.measure(space_of(faults, hasty), GIVEN, fault("hang"), None)
+    assert found.outcome is Outcome.TIMEOUT
+    assert found.message == "it did not end within 1 s and was killed (measure.timeout_s)"
+    assert time.monotonic() - begin < SOON_S
+    assert measure("none").outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(("name", "signal_name"), [("null_write", "SIGSEGV"), ("trap", "SIGILL")])
+def test_crash_is_told_with_its_signal(measure: Measure, name: str, signal_name: str) -> None:
+    found = measure(name)
+    assert found.outcome is Outcome.CRASHED
+    assert found.message.startswith(f"the kernel's process died of {signal_name}")
+
+
+def test_failed_build_has_the_compilers_log_with_the_line_of_the_source(measure: Measure) -> None:
+    found = measure("build_error")
+    lines = (FAULTS / "faults.cl").read_text().splitlines()
+    line = lines.index("    y[i] = undeclared;") + 1
+    assert found.outcome is Outcome.BUILD_FAILED
+    assert f"faults.cl:{line}:" in found.message
+    assert "undeclared identifier 'undeclared'" in found.message
+
+
+def test_too_much_local_memory_is_a_failed_launch_with_figures(
+    measure: Measure, local: LocalMeasurer
+) -> None:
+    found = measure("local_memory")
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "16,777,216" in found.message
+    assert f"{local.limits.max_local_bytes:,}" in found.message
+
+
+def test_group_that_the_kernel_does_not_take_is_a_failed_launch(measure: Measure) -> None:
+    found = measure("group_size")
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "groups of (16, 1, 1), but the launch's are (8, 1, 1)" in found.message
+
+
+def test_kernel_that_spoils_its_input_is_wrong_and_spoils_no_other(measure: Measure) -> None:
+    found = measure("spoil_input")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "after the timed launches" in found.message
+
+
+def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> None:
+    assert measure("spoil_spare").outcome is Outcome.OK
+    assert measure("read_spare").outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("n", "reason"),
+    [
+        (1, r"reference\(\) raised ArithmeticError: no reference for one element \(line \d+\)"),
+        (2, r"arguments\(\) raised \w*MemoryError"),
+        (3, r"data of \(n=3\) died of SIGKILL, as when memory runs out.*enough memory"),
+    ],
+)
+def test_host_module_that_fails_ends_its_input_and_nothing_else(
+    faults: Spec, local: LocalMeasurer, n: int, reason: str
+) -> None:
+    given = Input({"n": n})
+    with pytest.raises(HostModuleError, match=reason):
+        local.measure(space_of(faults, local, given), given, fault("none"), None)
+    found = local.measure(space_of(faults, local), GIVEN, fault("none"), None)
+    assert found.outcome is Outcome.OK
+
+
+def test_interleaved_measurement_keeps_order_and_failures(
+    faults: Spec, local: LocalMeasurer
+) -> None:
+    configs = [fault(name) for name in ("none", "build_error", "wrong_element", "read_spare")]
+    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
+    assert [m.config for m in found] == configs
+    ok, failed, wrong = Outcome.OK, Outcome.BUILD_FAILED, Outcome.WRONG_RESULT
+    assert [m.outcome for m in found] == [ok, failed, wrong, ok]
+    assert {m.timing.count for m in found if m.timing} == {4}
+
+
+def test_interleaved_measurement_that_crashes_is_a_failure_of_that_one_alone(
+    faults: Spec, local: LocalMeasurer
+) -> None:
+    configs = [fault(name) for name in ("none", "trap", "wrong_element", "read_spare")]
+    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
+    assert [m.config for m in found] == configs
+    ok, crashed, wrong = Outcome.OK, Outcome.CRASHED, Outcome.WRONG_RESULT
+    assert [m.outcome for m in found] == [ok, crashed, wrong, ok]
+    assert "SIGILL" in found[1].message
+    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+    assert {m.timing.count for m in found if m.timing} == {2}
+
+
+def test_interleaved_measurement_that_hangs_leaves_the_only_other_one_measured(
+    faults: Spec, hasty: LocalMeasurer
+) -> None:
+    configs = [fault("hang"), fault("none")]
+    found = hasty.measure_interleaved(space_of(faults, hasty), GIVEN, configs, rounds=2)
+    assert [m.outcome for m in found] == [Outcome.TIMEOUT, Outcome.OK]
+
+
+def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
+    faults: Spec, local: LocalMeasurer
+) -> None:
+    space = space_of(faults, local)
+    (found,) = local.measure_interleaved(space, GIVEN, [fault("trap")], rounds=2)
+    assert found.outcome is Outcome.CRASHED
+
+
+# ------------------------------------------------------------------ a device that takes no more
+
+FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
+
+
+@pytest.fixture
+def fake(
+    tmp_path: Path, fake_processes: None
+) -> Iterator[Callable[..., tuple[LocalMeasurer, Space]]]:
+    """Opens measurers of a fake device with these traits, and closes them."""
+    # The path makes the source another one for each test: nothing is in the cache.
+    (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.py").write_text(FAKE_HOST)
+    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
+    spec = load_spec(tmp_path / "fake.yaml")
+    with contextlib.ExitStack() as opened:
+
+        def measurer(**traits: Any) -> tuple[LocalMeasurer, Space]:
+            backend = FakeBackend(
+                "opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits
+            )
+            local = LocalMeasurer(spec, backend)
+            opened.callback(local.close)
+            return local, Space.of(spec, FOUR, local.limits, "opencl")
+
+        yield measurer
+
+
+Fake = Callable[..., tuple[LocalMeasurer, Space]]
+
+
+def test_data_that_does_not_fit_again_is_a_failed_launch_and_is_tried_anew(fake: Fake) -> None:
+    # FOUR, FIVE, and FOUR again, which fails once.
+    local, space = fake(refused_binds=(2,))
+    found = [local.measure(space, given, space.default, None) for given in (FOUR, FIVE, FOUR, FOUR)]
+    ok, failed = Outcome.OK, Outcome.LAUNCH_FAILED
+    assert [m.outcome for m in found] == [ok, ok, failed, ok]
+    assert found[2].message == "the data of (n=4): 64 bytes do not fit"
+    assert found[2].build is not None
+
+
+def test_interleaved_data_that_never_fits_again_is_a_failed_launch_of_all(fake: Fake) -> None:
+    local, space = fake(refused_binds=tuple(range(2, 20)))
+    for given in (FOUR, FIVE):
+        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.LAUNCH_FAILED] * 3
+
+
+def test_interleaved_data_that_fits_at_the_next_attempt_fails_none(fake: Fake) -> None:
+    local, space = fake(refused_binds=(2,))
+    for given in (FOUR, FIVE):
+        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.OK] * 3
+
+
+def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) -> None:
+    # One takes four launches, of which none hurts; two take eight.
+    local, space = fake(lives=7)
+    found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
+
+
+# ------------------------------------------------------------------------- what measurers share
+
+
+@pytest.fixture(scope="module")
+def replay() -> ReplayMeasurer:
+    none = Measurement(
+        fault("none"), GIVEN, Outcome.OK, timing=Timing((1.0, 2.0), StopReason.RECORDED)
+    )
+    environment = Environment("replay", "a recording", "CSV", "recorded", "recorded")
+    return ReplayMeasurer(Recording(environment, {(GIVEN, fault("none")): none}))
+
+
+@pytest.fixture(params=["local", "replay"])
+def measurer(request: pytest.FixtureRequest) -> Measurer:
+    found: Measurer = request.getfixturevalue(request.param)
+    return found
+
+
+def test_measurer_keeps_its_environment(measurer: Measurer) -> None:
+    assert measurer.environment == measurer.environment
+    assert len(measurer.environment.fingerprint) == 64
+
+
+def test_measurer_tells_the_compiler_whose_flags_are_tuned(measurer: Measurer) -> None:
+    assert measurer.compiler in ("opencl", None)
+
+
+def test_local_measurer_tunes_its_backends_compiler(local: LocalMeasurer) -> None:
+    assert local.compiler == "opencl"
+
+
+def test_measurer_measures_what_it_was_told_to_expect(measurer: Measurer, faults: Spec) -> None:
+    space = space_of(faults, measurer)
+    measurer.expect(space, [fault("none")])
+    found = measurer.measure(space, GIVEN, fault("none"), None)
+    assert (found.config, found.input, found.outcome) == (fault("none"), GIVEN, Outcome.OK)
+
+
+def test_measurer_tells_a_failure_as_an_outcome(measurer: Measurer, faults: Spec) -> None:
+    found = measurer.measure(space_of(faults, measurer), GIVEN, fault("group_size"), 1e-9)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert found.message
+
+
+def test_measurer_interleaves_in_order(measurer: Measurer, faults: Spec) -> None:
+    configs = [fault("group_size"), fault("none")]
+    found = measurer.measure_interleaved(space_of(faults, measurer), GIVEN, configs, rounds=2)
+    assert [m.config for m in found] == configs
+    assert [m.outcome for m in found] == [Outcome.LAUNCH_FAILED, Outcome.OK]

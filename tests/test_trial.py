@@ -1,0 +1,297 @@
+"""One configuration on one input, on a device in memory with a clock of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason
+from harness.measure.backends.base import Binary, Launch, Program
+from harness.measure.kernel_data import Case
+from harness.measure.trial import BIT_EXACT, Job, Twin, measure, measure_interleaved
+from harness.measure.verify import Tolerance
+from harness.stats.timing import Sampling
+from tests.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel
+
+X = np.arange(1, 5, dtype=np.float32)
+CASE = Case({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
+LAUNCH = Launch("twice", (4,), (1,), ("x", "y"))
+JOB = Job(
+    config=Config({"A": 1}),
+    input=Input({"n": 4}),
+    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
+    launches=(LAUNCH,),
+    tolerance=Tolerance(),
+    sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
+)
+
+
+def device_with(kernel: Kernel | None = None, times_s: tuple[float, ...] = ()) -> FakeDevice:
+    """A device whose kernel `twice` is this one, with the arguments bound."""
+    device = FakeDevice(times_s, KERNELS | ({"twice": kernel} if kernel else {}))
+    device.bind(CASE.arguments)
+    return device
+
+
+def job(**changes: object) -> Job:
+    return dataclasses.replace(JOB, **changes)  # type: ignore[arg-type]
+
+
+def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
+    device = device_with(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
+    sampling = dataclasses.replace(JOB.sampling, warmup=2)
+    found = measure(device, CASE, job(sampling=sampling))
+    assert found.outcome is Outcome.OK
+    assert found.timing is not None
+    assert found.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
+    assert found.timing.stopped is StopReason.REPEATS
+    assert found.warmup_s == (9.0, 8.0)
+    assert found.build is JOB.binary.build
+    assert found.wall_s > 0
+
+
+def test_first_launch_is_in_no_sample() -> None:
+    device = device_with(times_s=(100.0,))
+    found = measure(device, CASE, JOB)
+    assert found.timing is not None
+    assert max(found.timing.samples_s) == 1e-3
+    assert found.warmup_s == (100.0,)
+    assert len(device.launched) == 1 + found.timing.count + 1
+
+
+def test_without_a_host_module_that_reads_the_configuration_nothing_was_asked_for() -> None:
+    assert measure(device_with(), CASE, JOB).host_read == ()
+
+
+def test_sampling_stops_when_surely_worse_than_the_best() -> None:
+    found = measure(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
+    assert found.timing is not None
+    assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
+
+
+def test_several_launches_are_one_sample_with_the_sum_of_their_times() -> None:
+    found = measure(device_with(times_s=(1.0, 2.0) * 5), CASE, job(launches=(LAUNCH, LAUNCH)))
+    assert found.timing is not None
+    assert set(found.timing.samples_s) == {3.0}
+
+
+def test_outputs_are_right_nowhere_before_the_verified_launch() -> None:
+    device = device_with()
+    measure(device, CASE, JOB)
+    assert np.isnan(device.launched[0]["y"]).all()
+
+
+def test_wrong_result_is_told_with_its_worst_element_and_has_no_timing() -> None:
+    def wrong(x: Array, y: Array) -> None:
+        y[...] = 2 * x
+        y[2] += 1
+
+    found = measure(device_with(wrong), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.timing is None
+    assert found.worst is not None
+    assert (found.worst.argument, found.worst.index) == ("y", (2,))
+    assert found.message.startswith("wrong result at the first launch: y[2] is 7, expected 6")
+
+
+def test_kernel_that_does_nothing_is_a_wrong_result() -> None:
+    found = measure(device_with(KERNELS["nothing"]), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "4 of 4 elements are wrong" in found.message
+
+
+def test_result_that_turns_wrong_is_found_after_the_timed_launches() -> None:
+    launches = iter(range(100))
+
+    def tires(x: Array, y: Array) -> None:
+        y[...] = 2 * x if next(launches) < 2 else 0
+
+    found = measure(device_with(tires), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "after the timed launches" in found.message
+
+
+@pytest.mark.parametrize("working", [1, 3])
+def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_there(
+    working: int,
+) -> None:
+    launches = iter(range(100))
+
+    def stops(x: Array, y: Array) -> None:
+        if next(launches) < working:
+            y[...] = 2 * x
+
+    found = measure(device_with(stops), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.timing is None
+    assert "after the timed launches: y[0] is nan" in found.message
+
+
+def test_result_that_is_right_again_at_the_last_launch_is_wrong_all_the_same() -> None:
+    def spoils_the_samples(x: Array, y: Array) -> None:
+        is_verified = np.isnan(device.launched[-1]["y"]).all()
+        y[...] = 2 * x if is_verified else 0
+
+    device = device_with(spoils_the_samples)
+    found = measure(device, CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "after the timed launches: y[3] is 0" in found.message
+
+
+def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() -> None:
+    def double(x: Array) -> None:
+        x *= 2
+
+    case = Case({"x": X}, {"x": 2.0 * X}, ("x",))
+    device = FakeDevice(kernels={"twice": double})
+    device.bind(case.arguments)
+    found = measure(device, case, job(launches=(Launch("twice", (4,), (1,), ("x",)),)))
+    assert found.outcome is Outcome.OK
+    assert all(np.array_equal(launch["x"], X) for launch in device.launched)
+
+
+@pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, place: int) -> None:
+    device = device_with(times_s=(*(1.0,) * place, elapsed_s))
+    found = measure(device, CASE, JOB)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert f"told {elapsed_s} s" in found.message
+
+
+def test_launch_beyond_the_device_is_a_failed_launch() -> None:
+    found = measure(device_with(), CASE, job(launches=(Launch("twice", (512,), (1,), ()),)))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "512" in found.message
+    assert "256" in found.message
+
+
+def test_binary_that_cannot_be_loaded_is_a_failed_launch() -> None:
+    broken = dataclasses.replace(JOB.binary, data=b"\x7fELF")
+    found = measure(device_with(), CASE, job(binary=broken))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "cannot be loaded" in found.message
+
+
+# -------------------------------------------------------------------------------- interleaved
+
+
+def jobs(count: int) -> list[Job]:
+    return [job(config=Config({"A": number})) for number in range(count)]
+
+
+def test_configurations_take_turns_every_second_round_backwards() -> None:
+    # Verified launches, three rounds, verified launches; each launch takes its place's number.
+    device = device_with(times_s=tuple(float(n) for n in range(1, 100)))
+    found = measure_interleaved(device, CASE, jobs(2), rounds=3)
+    samples = [m.timing.samples_s for m in found if m.timing]
+    assert samples == [(3.0, 6.0, 7.0), (4.0, 5.0, 8.0)]
+    assert [m.warmup_s for m in found] == [(1.0,), (2.0,)]
+    assert len(device.launched) == 2 * (1 + 3 + 1)
+    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+
+
+def test_configuration_that_fails_drops_out_and_the_others_go_on() -> None:
+    three = jobs(3)
+    three[1] = dataclasses.replace(three[1], binary=dataclasses.replace(JOB.binary, data=b""))
+    found = measure_interleaved(device_with(), CASE, three, rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK, Outcome.LAUNCH_FAILED, Outcome.OK]
+    assert [m.config for m in found] == [j.config for j in three]
+    assert [m.timing.count for m in found if m.timing] == [3, 3]
+
+
+def one_that_tires(after: int) -> Iterator[Kernel]:
+    """A right kernel, and one that turns wrong after some launches."""
+    yield KERNELS["twice"]
+    launches = iter(range(100))
+
+    def tires(x: Array, y: Array) -> None:
+        y[...] = 2 * x if next(launches) < after else 0
+
+    yield tires
+
+
+def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
+    right, tires = one_that_tires(after=3)
+    device = FakeDevice(kernels={"right": right, "tires": tires})
+    device.bind(CASE.arguments)
+    both = [
+        job(
+            launches=(dataclasses.replace(LAUNCH, function=name),),
+            binary=dataclasses.replace(JOB.binary, data=MAGIC + f"kernel {name}".encode()),
+        )
+        for name in ("tires", "right")
+    ]
+    found = measure_interleaved(device, CASE, both, rounds=4)
+    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+
+
+# ------------------------------------------------------------------------- bit for bit
+
+
+def off_by_one_place(x: Array, y: Array) -> None:
+    """y = 2 x within every tolerance, but not in every bit."""
+    y[...] = np.nextafter(2 * x, np.float32(np.inf))
+
+
+def compiled(kernel: str) -> Binary:
+    return FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ()))
+
+
+def beside_twin(
+    kernel: str, twin: str = "twice", must_repeat: bool = False, **kernels: Kernel
+) -> Measurement:
+    """A kernel measured with a twin, which runs another kernel."""
+    device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
+    device.bind(CASE.arguments)
+    own, other = (dataclasses.replace(LAUNCH, function=name) for name in (kernel, twin))
+    standard = Twin(Config({"A": 0}), compiled(twin), (other,), must_repeat)
+    case = dataclasses.replace(CASE, of_twin={})
+    return measure(device, case, job(binary=compiled(kernel), launches=(own,), twin=standard))
+
+
+def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> None:
+    assert beside_twin("near", twin="near").observed[BIT_EXACT] == 1
+    found = beside_twin("near")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "beside the same without flags: y[" in found.message
+
+
+def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
+    device = FakeDevice()
+    device.bind(CASE.arguments)
+    case = dataclasses.replace(CASE, of_twin={})
+    alone = len(device_launches(device, case, JOB))
+    held = job(twin=Twin(Config({"A": 0}), compiled("twice"), (LAUNCH,), False))
+    assert len(device_launches(device, case, held)) == alone + 2
+    assert len(device_launches(device, case, held)) == alone
+
+
+def device_launches(device: FakeDevice, case: Case, given: Job) -> list[object]:
+    before = len(device.launched)
+    assert measure(device, case, given).outcome is Outcome.OK
+    return list(device.launched[before:])
+
+
+def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() -> None:
+    places = iter(range(100))
+
+    def unsteady(x: Array, y: Array) -> None:
+        (off_by_one_place if next(places) % 2 else KERNELS["twice"])(x, y)
+
+    found = beside_twin("near", "unsteady", unsteady=unsteady)
+    assert found.outcome is Outcome.OK
+    assert found.observed[BIT_EXACT] == 0
+    found = beside_twin("near", "unsteady", must_repeat=True, unsteady=unsteady)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "does not give the same bits twice" in found.message
+
+
+def test_twin_that_fails_is_told() -> None:
+    found = beside_twin("twice", "nothing")
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "it fails without flags, to be held against: wrong result" in found.message
