@@ -1,0 +1,8 @@
+"""python -m harness.stencil: explore the variants of a stencil."""
+
+if __name__ == "__main__":
+    import sys
+
+    from harness.commands.stencil import main
+
+    sys.exit(main())
