@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from harness.core.arrays import Flags, Places
 from harness.core.errors import RecordingError
 from harness.core.records import Config
-from harness.dispatch.matrix import Flags, Matrix, Places, make_matrix
+from harness.dispatch.matrix import Matrix, make_matrix
 
 _LONGEST_MS = 1e5  # what is longer, or 0, is no time
 _DISTURBED = 2.0  # times as long as a larger batch of the same layer by the same algorithm

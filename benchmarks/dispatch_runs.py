@@ -14,17 +14,17 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.dispatch_data import DataSet, read_data_sets
+from harness.core.arrays import Flags, Places
 from harness.dispatch.baselines import Nearest, Static
 from harness.dispatch.choosers import Chooser, Chosen
 from harness.dispatch.distill import DistilledChooser
 from harness.dispatch.ensemble import EnsembleChooser
 from harness.dispatch.learnt import Learnt, leaf_count
-from harness.dispatch.matrix import Flags, Matrix, Places
-from harness.dispatch.program import Kind
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
 from harness.dispatch.tree import TreeChooser
 from harness.dispatch.verdict import held_out
-from harness.models.columns import column_values, derive_columns
+from harness.models.columns import Kind, column_values, derive_columns
 from harness.models.folds import Fold, fold_count, grouped_folds
 
 if TYPE_CHECKING:

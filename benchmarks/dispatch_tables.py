@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import OURS, STATIC
-from harness.dispatch.matrix import Array
+from harness.core.arrays import Array
 from harness.dispatch.study import to_ship
 from harness.dispatch.verdict import Judged, Told, compare
 

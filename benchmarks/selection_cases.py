@@ -15,18 +15,9 @@ from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.ensemble import DEPTH, TREES, EnsembleChooser
 from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
-from harness.dispatch.program import (
-    Column,
-    EnsembleChoice,
-    Kind,
-    Leaf,
-    Node,
-    Program,
-    Split,
-    TreeChoice,
-    Tuned,
-)
+from harness.dispatch.program import EnsembleChoice, Leaf, Node, Program, Split, TreeChoice
 from harness.dispatch.tree import TreeChooser
+from harness.models.columns import Column, Kind, Tuned
 
 SIZES = ("m", "n", "k")
 MOST = 1 << 20

@@ -16,7 +16,6 @@ from benchmarks.search_figures import padded
 from benchmarks.transfer_figures import ALONE, TAUGHT, Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Outcome
-from harness.models.input_features import select_inputs
 from harness.models.transfer_prior import Taught
 from harness.recordings.builder import name_of
 from harness.recordings.read import Source
@@ -33,6 +32,7 @@ from harness.search import (
 )
 from harness.search.transfer.sources import Teachers
 from harness.space_file import Spec
+from harness.space_file.inputs import select_inputs
 from harness.tuning.searching import Searching
 from harness.tuning.state import State
 

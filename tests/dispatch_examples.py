@@ -17,17 +17,15 @@ from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
 from harness.dispatch.program import (
     Choice,
-    Column,
     EnsembleChoice,
     ForestChoice,
-    Kind,
     Leaf,
     Node,
     Program,
     Split,
     TreeChoice,
-    Tuned,
 )
+from harness.models.columns import Column, Kind, Tuned
 
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 

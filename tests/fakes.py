@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
+from harness.core.program import Argument, Binary, Launch, Program
 from harness.core.records import Build, DeviceLimits, Environment
 from harness.measure import device_worker
-from harness.measure.backends.base import Argument, Binary, Compiler, Device, Launch, Program
+from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.launch_checks import why_unlaunchable
 from harness.measure.backends.nvcc import Nvcc

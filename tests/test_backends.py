@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
-from harness.measure.backends.base import Binary, Compiler, Device, Launch, Program
+from harness.core.program import Binary, Launch, Program
+from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.cuda import cuda_status, device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc, find_nvcc

@@ -12,8 +12,8 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.files import cache_folder
+from harness.core.program import Binary, Program
 from harness.core.records import Build
-from harness.measure.backends.base import Binary, Program
 from harness.measure.build_cache import BuildCache
 
 PROGRAM = Program("int a;", ("-O3",), ("/include",), ("int b;",))

@@ -23,7 +23,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.dispatch.candidates import shortlist
+from harness.dispatch.candidates import matrix_of, shortlist
 from harness.dispatch.study import QUICK, study
 from harness.results import CANDIDATE
 from harness.results.view import Results, read_results, the_one
@@ -123,7 +123,7 @@ def in_turn(measurer: Drifting) -> list[tuple[Input, tuple[Config, ...]]]:
 def test_the_matrix_is_of_times_in_turn(tmp_path: Path) -> None:
     measurer = Drifting()
     results = tuned(tmp_path, measurer)
-    matrix = results.matrix()
+    matrix = matrix_of(results)
     assert len(in_turn(measurer)) == 5
     assert matrix.note == ""
     assert matrix.candidates[0] == block(64)
@@ -143,7 +143,7 @@ def test_the_matrix_is_of_times_in_turn(tmp_path: Path) -> None:
 
 def test_times_in_turn_are_geometric_means_and_of_all_rounds(tmp_path: Path) -> None:
     results = tuned(tmp_path, Drifting())
-    matrix, given = results.matrix(), Input({"n": 64})
+    matrix, given = matrix_of(results), Input({"n": 64})
     last = {m.config: m.timing for m in results.candidates[given][-1] if m.timing}
     assert {timing.count for timing in last.values()} == {20}
     for config, timing in last.items():
@@ -160,7 +160,7 @@ def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
         factors = {16: 1.0, 32: 1.0, 64: 1.05, 128: 1.3, 256: 2.0}
         return 1e-3 * size_of(given) * factors[int(str(config["BLOCK"]))]
 
-    matrix = tuned(tmp_path, Drifting(times=close)).matrix()
+    matrix = matrix_of(tuned(tmp_path, Drifting(times=close)))
     found = {config["BLOCK"]: matrix.tied[:, p] for p, config in enumerate(matrix.candidates)}
     assert not found[64].any()
     assert found[16].sum() + found[32].sum() >= 8, "they are alike"
@@ -193,7 +193,7 @@ def test_what_only_the_device_or_a_condition_rules_out_spoils_no_times_in_turn(
     measurer.tell_limits(DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32))
     results = tuned(tmp_path, measurer, text, test_limit=60)
     assert len(results.candidates) == 5
-    assert results.matrix().note == ""
+    assert matrix_of(results).note == ""
 
 
 # ----------------------------------------------------------------- one command after another
@@ -212,10 +212,10 @@ def test_candidate_that_crashed_in_turn_is_tried_again(tmp_path: Path) -> None:
     def crashes(given: Input, config: Config) -> bool:
         return (given["n"], config["BLOCK"]) == (16, 16)
 
-    matrix = tuned(tmp_path, Drifting(crashes)).matrix()
+    matrix = matrix_of(tuned(tmp_path, Drifting(crashes)))
     place = matrix.candidates.index(block(16))
     assert math.isinf(matrix.time_s[1, place])
-    matrix = tuned(tmp_path, Drifting()).matrix()
+    matrix = matrix_of(tuned(tmp_path, Drifting()))
     assert matrix.slowdown[1, matrix.candidates.index(block(16))] == 1
 
 
@@ -224,30 +224,30 @@ def test_where_nothing_works_in_turn_the_search_is_told_until_it_does(
     tmp_path: Path, outcome: Outcome
 ) -> None:
     lost = tuned(tmp_path, Drifting(lambda given, _: given["n"] == 16, outcome=outcome))
-    assert lost.matrix().note.startswith(SEARCHED)
+    assert matrix_of(lost).note.startswith(SEARCHED)
     whole = tuned(tmp_path, Drifting())
-    assert whole.matrix().note == ""
+    assert matrix_of(whole).note == ""
     few = SPACE + "measure: {repeats: 10}\n"
     lost = tuned(tmp_path, Drifting(lambda given, _: given["n"] == 16, outcome=outcome), few)
-    assert lost.matrix().note == "", "the earlier turns still tell"
+    assert matrix_of(lost).note == "", "the earlier turns still tell"
 
 
 def test_a_chance_crash_is_tried_again_though_an_earlier_turn_was_whole(tmp_path: Path) -> None:
     few = SPACE + "measure: {repeats: 10}\n"
     tuned(tmp_path, Drifting())
     crashed = Drifting(lambda given, config: (given["n"], config["BLOCK"]) == (16, 16))
-    place = tuned(tmp_path, crashed, few).matrix().candidates.index(block(16))
-    matrix = tuned(tmp_path, Drifting()).matrix()
+    place = matrix_of(tuned(tmp_path, crashed, few)).candidates.index(block(16))
+    matrix = matrix_of(tuned(tmp_path, Drifting()))
     assert matrix.slowdown[1, place] == 1
 
 
 def test_a_command_for_some_inputs_spoils_no_times_in_turn(tmp_path: Path) -> None:
     measurer = Drifting()
-    whole = tuned(tmp_path, measurer).matrix()
+    whole = matrix_of(tuned(tmp_path, measurer))
     fewer = SPACE.replace("{n: 8}, ", "")
     part = tuned(tmp_path, measurer, fewer)
-    assert part.matrix().note == ""
-    assert set(part.matrix().candidates) == set(whole.candidates)
+    assert matrix_of(part).note == ""
+    assert set(matrix_of(part).candidates) == set(whole.candidates)
     count = len(measurer.turns)
     for text in (SPACE, fewer):
         tuned(tmp_path, measurer, text)
@@ -262,7 +262,7 @@ def test_times_in_turn_that_the_search_has_overtaken_do_not_flatter(tmp_path: Pa
 
     tuned(tmp_path, Drifting(), SPACE.replace(", 256]", "]"))
     results = tuned(tmp_path, Drifting(times=late), stages=Stages(cross=False))
-    matrix = results.matrix()
+    matrix = matrix_of(results)
     assert matrix.note == ""
     place = matrix.candidates.index(block(128))
     assert matrix.slowdown[3, place] == pytest.approx(1 / 0.4, rel=0.02)
@@ -282,7 +282,7 @@ def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
         text = SPACE.replace(values, inputs).replace("[16, 32, 64, 128, 256]", sizes)
         tuned(tmp_path / name, Drifting(times=only(wanted)), text)
     places = [str(tmp_path / name / "r.db") for name in ("small", "large")]
-    matrix = the_one(read_results(places)).matrix()
+    matrix = matrix_of(the_one(read_results(places)))
     assert "measured in turn for different candidates" in matrix.note
 
 
@@ -293,14 +293,14 @@ def test_an_interruption_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(State, "is_time_up", lambda _: len(measurer.turns) == 3)
     results = tuned(tmp_path, measurer)
     assert told == {CANDIDATE: "the candidates' measurement in turn on 2 of 5 inputs is"}
-    matrix = results.matrix()
+    matrix = matrix_of(results)
     assert matrix.note.startswith(f"{SEARCHED}candidates were measured in turn on 3 of 5 inputs.")
     assert matrix.note in study(matrix, QUICK).notes
 
 
 def test_without_times_in_turn_those_of_the_search_are_told_as_such(tmp_path: Path) -> None:
     results = tuned(tmp_path, Drifting(), stages=Stages(cross=False))
-    matrix = results.matrix()
+    matrix = matrix_of(results)
     assert results.candidates == {}
     assert matrix.note.startswith(f"{SEARCHED}candidates were not measured in turn.")
     small = matrix.candidates.index(block(16))
@@ -319,7 +319,7 @@ def test_recordings_are_not_asked_in_turn_and_need_no_note(tmp_path: Path) -> No
     assert tuned(tmp_path, Replaying()).candidates == {}
     (tmp_path / "recorded").mkdir()
     recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), stages=Stages(cross=False))
-    assert recorded.matrix().note == ""
+    assert matrix_of(recorded).note == ""
 
 
 def test_few_inputs_need_no_candidates(tmp_path: Path) -> None:

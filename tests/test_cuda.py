@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_device, cuda_driver
-from harness.measure.backends.base import Binary, Launch, Program
 from harness.measure.backends.cuda import cuda_status, device_arch, load_pycuda, require_cuda
 from harness.measure.backends.cuda_arguments import pack_arguments
 from harness.measure.backends.cuda_device import CudaDevice

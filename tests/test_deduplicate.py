@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.core.program import Launch
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Timing
 from harness.measure import (
     build_queue as builds,
@@ -19,7 +20,6 @@ from harness.measure import (
 from harness.measure import (
     device_worker as device_process,
 )
-from harness.measure.backends.base import Launch
 from harness.measure.deduplicate import EqualCode
 from harness.measure.kernels import LocalMeasurer
 from harness.space import Space

@@ -14,12 +14,12 @@ from harness.commands import tune
 from harness.commands.check import command as check
 from harness.commands.discover import main
 from harness.core.errors import BackendUnavailable, SpecError, UsageError
+from harness.core.program import Program
 from harness.core.records import Config, Input
 from harness.discover.facts import Facts, discover
 from harness.discover.host_file import host_text
 from harness.discover.space_file import space_text, to_do
 from harness.discover.syntax import Argument
-from harness.measure.backends.base import Program
 from harness.measure.backends.nvcc import Nvcc, find_nvcc
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.kernel_data import make_case

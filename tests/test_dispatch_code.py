@@ -27,11 +27,12 @@ from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
 from harness.dispatch.guards import Scope
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.program import Column, Kind, Leaf, Node, Program, Split, TreeChoice, Tuned
+from harness.dispatch.program import Leaf, Node, Program, Split, TreeChoice
 from harness.dispatch.python_code import python_module
 from harness.dispatch.rendering import column_names, real_names
 from harness.dispatch.spelling import member, variable
 from harness.dispatch.tree import TreeChooser
+from harness.models.columns import Column, Kind, Tuned
 from harness.space_file import LaunchPlan
 from tests.dispatch_examples import (
     GUARDS,

@@ -10,15 +10,16 @@ import pandas as pd
 import pytest
 from threadpoolctl import threadpool_limits
 
+from harness.core.arrays import Array
 from harness.core.records import Config, Value
 from harness.dispatch.distill import DistilledChooser
 from harness.dispatch.ensemble import EnsembleChooser, fit_boosted, fit_models
 from harness.dispatch.learnt import Learnt, expected_costs, splits_of, trees_of
-from harness.dispatch.matrix import Array, Matrix, make_matrix
+from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import static_order
-from harness.dispatch.program import Column, EnsembleChoice, ForestChoice, Kind, Program
+from harness.dispatch.program import EnsembleChoice, ForestChoice, Program
 from harness.dispatch.tree import TreeChooser
-from harness.models.columns import column_values, derive_columns
+from harness.models.columns import Column, Kind, column_values, derive_columns
 
 Row = dict[str, Value]
 

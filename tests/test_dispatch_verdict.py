@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.core.arrays import Array
 from harness.core.records import Config
 from harness.dispatch.baselines import Fixed, Static
-from harness.dispatch.matrix import Array, Matrix, make_matrix
+from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
 from harness.dispatch.verdict import Judged, compare, held_out, judge, judged
 from harness.models.folds import fold_count, grouped_folds

@@ -14,17 +14,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.effects import Trials, causes, effects_on_time, reduce
+from harness.analysis.effects import Trials, causes, effects_on_time
 from harness.analysis.effects.conditions import conditions
 from harness.analysis.effects.factors import MOST_LEVELS, factors
 from harness.analysis.effects.text import reduction_lines
 from harness.analysis.inputs import describe_failures
 from harness.commands.analyse.command import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.results.ablation import Verdict
 from harness.search.techniques.designed import _Design
 from harness.space import Space
 from harness.stats.clustered_regression import fit, within
-from harness.tuning.ablation import Verdict
+from harness.tuning.ablation import reduce
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 DEFAULT: dict[str, Value] = {

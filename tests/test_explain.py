@@ -14,12 +14,14 @@ import pytest
 from rich.console import Console
 
 from harness.analysis import explain as explanation
-from harness.analysis.explain import Samples, explain, gadapt_judgement, pooled, samples
+from harness.analysis.explain import Samples, explain, pooled, samples
 from harness.commands.analyse import explained
 from harness.commands.analyse.command import main
 from harness.commands.analyse.explained import pictures
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.published import gadapt_judgement
 from harness.models.starchart import Accuracy, Target, cross_validate, importance
 from harness.results.view import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
@@ -252,7 +254,7 @@ def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
 
 
 def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
-    judged = gadapt_judgement(results.matrix())
+    judged = gadapt_judgement(matrix_of(results))
     assert judged is not None
     assert judged.accuracy == pytest.approx(5 / 6)
     assert judged.worst_fraction == pytest.approx(1 / 3)

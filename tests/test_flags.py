@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ from pydantic import TypeAdapter
 
 from harness.core.errors import BackendUnavailable, SpecError, UsageError
 from harness.measure.backends.nvcc import find_nvcc
-from harness.measure.flags.probe import AskedCommand, Setting, answers
+from harness.measure.flags.probe import AskedCommand, answers
 from harness.measure.flags.warnings import conflicts
 from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
-from harness.space_file.flags.model import Switch
+from harness.space_file.flags.model import Setting, Switch
 from harness.space_file.flags.resolve import resolve
 from harness.space_file.tuned import Flag as SpaceFlag
 
@@ -184,7 +185,7 @@ def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None
 
 def test_what_the_compiler_does_not_know_is_left_out_with_a_notice(small: Catalogue) -> None:
     compiler = Pretended("old", ["--fast", "--width=4", "--limit=64"])
-    found = resolve(small, "default", compiler, linked=True)
+    found = resolve(small, "default", partial(answers, compiler), linked=True)
     assert list(found.declarations) == ["width", "unroll", "link"]
     assert found.declarations["width"]["values"] == [1, 2]
     assert found.notices == (
@@ -205,7 +206,10 @@ def test_compiler_that_is_not_here_leaves_every_flag_and_says_so(small: Catalogu
 
 def test_each_compiler_is_asked_once(small: Catalogue) -> None:
     first, again, other = Pretended("one", ["--fast"]), Pretended("one"), Pretended("other")
-    told = [resolve(small, "default", compiler).notices for compiler in (first, again, other)]
+    told = [
+        resolve(small, "default", partial(answers, compiler)).notices
+        for compiler in (first, again, other)
+    ]
     assert told[0] == told[1] != told[2]
     assert not again.asked
     assert len(other.asked) == len(first.asked) > 0

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BuildFailed
+from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
-from harness.measure.backends.base import Binary, Program
 from harness.measure.flags.fit import fitted_to_backend, fitted_to_program
 from harness.measure.kernels import LocalMeasurer
 from harness.measure.plausibility import PROVED

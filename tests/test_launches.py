@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from harness.core.errors import LaunchFailed
+from harness.core.program import Program
 from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
-from harness.measure.backends.base import Program
 from harness.measure.kernel_data import Case, make_case
 from harness.measure.trial import Job, measure, measure_interleaved
 from harness.measure.verify import Tolerance

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.program import Argument, Launch, Program
 from harness.measure.backends import opencl
-from harness.measure.backends.base import Argument, Launch, Program
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.source.inlining import inlined

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.measure import device_worker
-from harness.measure.backends.base import Launch, Program
 from harness.measure.backends.choose import Backend
 from harness.measure.kernel_data import make_case
 from harness.measure.plausibility import PROVED, Doubts

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.base import Program
+from harness.core.program import Program
 from harness.measure.backends.nvcc import Nvcc
 from harness.stencil.emit import CUDA, OPENCL, emit
 from harness.stencil.explore import explore

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure.backends.base import Binary, Launch, Program
 from harness.measure.kernel_data import Case
 from harness.measure.trial import BIT_EXACT, Job, Twin, measure, measure_interleaved
 from harness.measure.verify import Tolerance

@@ -20,11 +20,11 @@ from harness.commands import tune
 from harness.commands.tune.summary import dispatch_command
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
-from harness.models.input_features import select_inputs
 from harness.results import Campaign, Key
 from harness.search import techniques
 from harness.space import Space
 from harness.space_file import load_spec
+from harness.space_file.inputs import select_inputs
 from tests.replays import formula_s, write_space
 
 ROOT = Path(__file__).parent.parent

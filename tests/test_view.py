@@ -14,6 +14,7 @@ from harness.commands.analyse import command as analyse
 from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
+from harness.dispatch.candidates import matrix_of
 from harness.results.view import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -66,7 +67,7 @@ def test_a_row_of_the_table_is_a_measurement(results: Results) -> None:
 
 
 def test_the_matrix_has_candidates_that_apply_where_constraints_hold(results: Results) -> None:
-    matrix = results.matrix()
+    matrix = matrix_of(results)
     assert matrix.features["n"].tolist() == [8, 16, 32]
     assert matrix.default == 0
     assert matrix.candidates[0] == Config({"BLOCK": 64, "TILE": 1})
@@ -100,8 +101,8 @@ def test_the_devices_numbers_are_kept_with_what_was_measured(
         campaign.run()
     found = the_one(read_results(str(tmp_path / "r.db")))
     assert found.limits == limits.names()
-    assert found.matrix().applies.tolist() == results.matrix().applies.tolist()
-    assert not found.matrix().applies.all()
+    assert matrix_of(found).applies.tolist() == matrix_of(results).applies.tolist()
+    assert not matrix_of(found).applies.all()
 
 
 def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_measurements_with_parameters_that_the_space_no_longer_has_are_left_out(
     assert len(results.all_rows) - len(results.rows) == len(before.rows)
     assert {name for row in results.rows for name in row.measurement.config} == {"BLOCK", "A"}
     assert results.default == Config({"BLOCK": 64, "A": 1})
-    assert len(results.matrix().features) == 2
+    assert len(matrix_of(results).features) == 2
     told = (
         f"{len(before.rows)} of {len(results.all_rows)} measurements are left out: the space's "
         "parameters were others then; they differ in A, TILE."

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from harness.analysis.inputs import InputReport, report_input
 from harness.core.records import Input
-from harness.recordings.files import printable
 from harness.results import Command, Run
-from harness.results.view import Results
+from harness.results.view import Results, _listed, unfit_told
 
 NOT_MEASURED = "not measured: "
 """What the reason begins with, where it is none of the input's own."""
-
-_MOST_NAMED = 5  # inputs of a sentence
 
 
 def input_reports(results: Results) -> list[InputReport]:
@@ -74,18 +71,6 @@ def _why(results: Results, given: Input, run: Run | None) -> str:
     return "its search was stopped" if run.state == "interrupted" else "nothing was asked for"
 
 
-def unfit_told(results: Results) -> Iterator[str]:
-    """How many measurements are left out since the space had other parameters, in a sentence;
-    nothing where none is."""
-    unfit, count = results.comparable.unfit, len(results.all_rows)
-    if unfit.count:
-        names = _listed(map(printable, unfit.names), ", ")
-        yield (
-            f"{unfit.count:,} of {count:,} measurements are left out: the space's parameters were "
-            f"others then; they differ in {names}."
-        )
-
-
 def reservations(results: Results) -> Iterator[str]:
     """What of the measurements is left out, and what was begun and not brought to its end, a
     sentence each."""
@@ -103,13 +88,6 @@ def reservations(results: Results) -> Iterator[str]:
         yield f"Not measured to the end: {_listed(broken)}."
     for notice in _notices(results):
         yield f"{notice[0].upper()}{notice[1:]}."
-
-
-def _listed(told: Iterable[str], separator: str = "; ") -> str:
-    """The first few, and how many more there are."""
-    every = list(told)
-    more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
-    return separator.join(every[:_MOST_NAMED]) + more
 
 
 def _notices(results: Results) -> list[str]:

@@ -17,9 +17,6 @@ import numpy as np
 from harness.analysis.effects.trials import measurements_made
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.dispatch.matrix import FEWEST_INPUTS, Matrix
-from harness.dispatch.published import candidate_table
-from harness.models import gadapt
 from harness.models.starchart import (
     Accuracy,
     Growth,
@@ -38,6 +35,7 @@ from harness.results.view import Results
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 MEASUREMENT = "measurement"
 """The column of samples that tells the measurements that were really made apart."""
@@ -211,11 +209,9 @@ def _usable(found: Samples, target: Target) -> pd.DataFrame:
     return usable
 
 
-def gadapt_judgement(matrix: Matrix, folds: int | None = None) -> gadapt.Judgement | None:
-    """How well G-ADAPT's model chooses for each input when it is left out, by itself or in so
-    many parts; None where there are too few inputs."""
-    known = matrix.judgeable()
-    if len(known.features) < FEWEST_INPUTS:
-        return None
-    time_s = np.where(known.tied, known.best_s[:, None], known.time_s)
-    return gadapt.judge(known.features, candidate_table(known), time_s, known.applies, folds)
+def shared_told(told: Explanation) -> str:
+    """How many samples were measured, where some share a measurement, in brackets."""
+    shared = len(told.tree.samples) - told.measurements
+    if not shared:
+        return ""
+    return f" ({told.measurements:,} measured; {shared:,} share the machine code of one of these)"

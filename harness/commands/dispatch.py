@@ -10,11 +10,11 @@ from pathlib import Path
 
 from rich.text import Text
 
-from harness.analysis.coverage import unfit_told
-from harness.commands.check.describe import counted
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Config
+from harness.core.text import counted
+from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import as_now
 from harness.dispatch.dispatcher import KernelFile, Provenance
 from harness.dispatch.kernel_files import cuda_kernels, opencl_kernels
@@ -32,7 +32,7 @@ from harness.display import ProgressDisplay, make_console
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
 from harness.results import shown_place
-from harness.results.view import Results, read_results, the_one
+from harness.results.view import Results, read_results, the_one, unfit_told
 from harness.space_file import Spec, load_spec
 
 
@@ -100,7 +100,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     results, notes = as_now(results, spec)
     for line in (*unfit, *notes):
         console.print(Text(line), soft_wrap=True)
-    matrix = results.matrix()
+    matrix = matrix_of(results)
     check_candidates(matrix, results.constraints, spec, results.limits)
     found = _judged(results, matrix, args)
     name = found.best if args.choice == "auto" else args.choice

@@ -321,3 +321,7 @@ class Environment:
 
     def __str__(self) -> str:
         return f"{self.device} ({self.platform}, driver {self.driver})"
+
+
+Turn = list[Measurement]
+"""What was sampled in turn: only that may be compared launch by launch."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import KDTree
 
-from harness.dispatch.matrix import Array, Flags, Matrix, Places
+from harness.core.arrays import Array, Flags, Places
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import first_applicable, static_order
 from harness.models.columns import is_number
 

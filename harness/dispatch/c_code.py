@@ -10,17 +10,10 @@ from harness.dispatch import c_tables
 from harness.dispatch.dispatcher import Dispatcher, ends, used_columns
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Type
-from harness.dispatch.program import (
-    Column,
-    EnsembleChoice,
-    ForestChoice,
-    Kind,
-    Node,
-    Split,
-    TreeChoice,
-)
+from harness.dispatch.program import EnsembleChoice, ForestChoice, Node, Split, TreeChoice
 from harness.dispatch.rendering import MAX_NESTED, column_names, counted, nested, rendered, told
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
+from harness.models.columns import Column, Kind
 
 _INT32 = range(-(2**31) + 1, 2**31)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.constraints.expression import Expression
-from harness.core.records import Config, Input, Measurement, StopReason, Timing
-from harness.dispatch.matrix import FEWEST_INPUTS, Matrix, make_matrix
+from harness.core.records import Config, Input, Measurement, StopReason, Timing, Turn
+from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
-from harness.results import Turn
+from harness.models.columns import FEWEST_INPUTS
 from harness.stats.interleaved import as_one
 from harness.stats.timing import is_within_noise, mean_log, time_ratio
 

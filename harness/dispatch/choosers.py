@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from harness.dispatch.matrix import Flags, Matrix, Places
+from harness.core.arrays import Flags, Places
+from harness.dispatch.matrix import Matrix
 
 if TYPE_CHECKING:
     import pandas as pd

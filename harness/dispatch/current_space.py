@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from harness.commands.check.describe import counted
 from harness.constraints.expression import Expression
 from harness.core.records import Config, shown
+from harness.core.text import counted
 from harness.dispatch.candidates import applies_where
 from harness.results import Row
 from harness.results.view import Results

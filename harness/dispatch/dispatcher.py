@@ -14,16 +14,9 @@ from harness.core.records import Environment, Value
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Bounds, Formula, Named, Type, conjunction
 from harness.dispatch.guards import Scope
-from harness.dispatch.program import (
-    EnsembleChoice,
-    ForestChoice,
-    Kind,
-    Node,
-    Program,
-    Split,
-    Tuned,
-)
+from harness.dispatch.program import EnsembleChoice, ForestChoice, Node, Program, Split
 from harness.dispatch.spelling import INT64_MAX
+from harness.models.columns import Kind, Tuned
 from harness.space_file import LaunchPlan
 
 _HIGHEST_BIT = 62

@@ -14,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import KDTree
 
+from harness.core.arrays import Array, Flags, Places
 from harness.dispatch.baselines import Scale
 from harness.dispatch.ensemble import fit_ensemble
 from harness.dispatch.learnt import Learnt, expected_costs, make_learnt
-from harness.dispatch.matrix import Array, Flags, Matrix, Places, make_matrix, stacked
-from harness.dispatch.program import Column, Leaf, Node, TreeChoice
+from harness.dispatch.matrix import Matrix, make_matrix, stacked
+from harness.dispatch.program import Leaf, Node, TreeChoice
 from harness.dispatch.training_set import Lesson, telling_columns
 from harness.dispatch.tree import MOST_COLUMNS, choose_shape
-from harness.models.columns import column_values, is_number
+from harness.models.columns import Column, column_values, is_number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from harness.core.arrays import Array
 from harness.dispatch.forest import fit_forest
 from harness.dispatch.learnt import Learnt, make_learnt
-from harness.dispatch.matrix import Array, Matrix
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import Choice, EnsembleChoice, Leaf, Node, Split, TreeChoice
 from harness.dispatch.training_set import Lesson, centred, telling_columns
 

@@ -11,8 +11,9 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.dispatch.formulas import Type
-from harness.dispatch.program import Kind, Program
+from harness.dispatch.program import Program
 from harness.dispatch.spelling import variable
+from harness.models.columns import Kind
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.core.arrays import Array
 from harness.dispatch.growing import Grown, grow_forest
-from harness.dispatch.matrix import Array
 from harness.dispatch.program import ForestChoice, Leaf, Node, Split
 from harness.dispatch.training_set import Lesson, capped, filled
 

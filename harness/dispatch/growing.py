@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.dispatch.matrix import Array, Places
+from harness.core.arrays import Array, Places
 
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _NOWHERE = np.iinfo(np.intp).max

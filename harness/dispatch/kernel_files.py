@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from harness.core.program import Binary
+from harness.core.program import Program as KernelProgram
 from harness.dispatch.dispatcher import KernelFile
 from harness.dispatch.program import Program
-from harness.measure.backends import base
 from harness.source.inlining import inlined
 from harness.space import Space
 from harness.space.program import make_program
@@ -23,7 +24,7 @@ def opencl_kernels(spec: Spec, program: Program) -> tuple[KernelFile, ...]:
 
 
 def cuda_kernels(
-    spec: Spec, program: Program, build: Callable[[base.Program], base.Binary]
+    spec: Spec, program: Program, build: Callable[[KernelProgram], Binary]
 ) -> tuple[KernelFile, ...]:
     """The cubin of each candidate; `build` is `Nvcc(arch).compile`, or `finish` of `Builds`.
 
@@ -35,7 +36,9 @@ def cuda_kernels(
     )
 
 
-def _programs(spec: Spec, program: Program, language: str, compiler: str) -> Iterator[base.Program]:
+def _programs(
+    spec: Spec, program: Program, language: str, compiler: str
+) -> Iterator[KernelProgram]:
     space = Space(spec.tuned_for(compiler))
     for config in program.portfolio:
         yield make_program(spec, space, config, language)

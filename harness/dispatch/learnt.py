@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.core.arrays import Array, Flags, Places
 from harness.core.records import Config
-from harness.dispatch.matrix import Array, Flags, Places
 from harness.dispatch.portfolio import first_applicable
 from harness.dispatch.program import (
     Choice,
-    Column,
     EnsembleChoice,
     ForestChoice,
     Leaf,
@@ -21,10 +20,9 @@ from harness.dispatch.program import (
     Program,
     Split,
     TreeChoice,
-    Tuned,
 )
 from harness.dispatch.training_set import Lesson
-from harness.models.columns import column_values, tuned_range
+from harness.models.columns import Column, Tuned, column_values, tuned_range
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,17 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.arrays import Array, Flags, Places
 from harness.core.records import Config
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
-
-FEWEST_INPUTS = 4
-"""That anything is learnt across."""
 
 _FAILED_FACTOR = 2.0
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from harness.core.arrays import Array, Flags, Places
 from harness.dispatch.growing import Grown, parents, sums_by_node
-from harness.dispatch.matrix import Array, Flags, Places
 
 _PRIOR = 2.0  # inputs' worth of the parent's mean in the mean of a node
 _SURE = 1.0  # standard errors by which a node must gain over the best static choice

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.dispatch.matrix import Array, Flags, Matrix, Places
+from harness.core.arrays import Array, Flags, Places
+from harness.dispatch.matrix import Matrix
 
 MOST_MEMBERS = 16
 _MOVED = 32

@@ -6,75 +6,13 @@ with `Program.order` bit for bit.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Value
-
-
-class Kind(Enum):
-    """How a column is computed from features."""
-
-    RAW = "raw"
-    PRODUCT = "product"  # of the features, from left to right
-    RATIO = "ratio"  # the first over the second; over zero as IEEE says: an infinity, or NaN
-    EQUALS = "equals"  # 1 where the feature is this word, else 0
-    TWOS = "twos"  # the largest power of two that divides the whole part of the feature; of 0, 0
-
-
-@dataclass(frozen=True)
-class Column:
-    """A number that trees split on, computed from an input's features."""
-
-    kind: Kind
-    features: tuple[str, ...]
-    word: Value = None
-
-    def of(self, given: Mapping[str, Value]) -> float:
-        """The number for an input."""
-        if self.kind is Kind.EQUALS:
-            return float(given[self.features[0]] == self.word)
-        if self.kind is Kind.TWOS:
-            return twos(given[self.features[0]])
-        numbers = [_number(given[name]) for name in self.features]
-        if self.kind is Kind.RATIO:
-            return ratio(*numbers)
-        product = numbers[0]
-        for number in numbers[1:]:
-            product *= number
-        return product
-
-    def __str__(self) -> str:
-        if self.kind is Kind.EQUALS:
-            return f"{self.features[0]} == {self.word}"
-        if self.kind is Kind.TWOS:
-            return f"{self.features[0]} & -{self.features[0]}"
-        return (" / " if self.kind is Kind.RATIO else " * ").join(self.features)
-
-
-def _number(value: Value) -> float:
-    if isinstance(value, (int, float)):
-        return float(value)
-    raise TypeError(f"a feature that is computed with must be a number, got {value!r}")
-
-
-def twos(value: Value) -> float:
-    """The largest power of two that divides a whole number, or the whole part of another."""
-    whole = value if isinstance(value, int) else int(_number(value))
-    return float(whole & -whole)
-
-
-def ratio(dividend: float, divisor: float) -> float:
-    """The quotient as C has it; Python refuses to divide by zero."""
-    if divisor != 0:
-        return dividend / divisor
-    if dividend == 0 or math.isnan(dividend):
-        return math.nan
-    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+from harness.models.columns import Column, Tuned
 
 
 @dataclass(frozen=True)
@@ -161,22 +99,6 @@ def _by_cost(costs: Sequence[float]) -> tuple[int, ...]:
 
 
 Choice = TreeChoice | EnsembleChoice | ForestChoice
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What values a feature had where it was tuned: numbers from `low` to `high`, or `words`."""
-
-    feature: str
-    low: float = 0.0
-    high: float = 0.0
-    words: tuple[Value, ...] = ()
-
-    def holds(self, value: Value) -> bool:
-        """Whether a value lies among them."""
-        if self.words:
-            return value in self.words
-        return isinstance(value, (int, float)) and self.low <= value <= self.high
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.core.arrays import Array, Flags, Places
 from harness.core.records import shown
-from harness.dispatch.matrix import Array, Flags, Matrix, Places
+from harness.dispatch.matrix import Matrix
 from harness.models import gadapt
+from harness.models.columns import FEWEST_INPUTS
 from harness.models.starchart import Axis, Growth, Target, Tree, axes_of, grow
 from harness.models.starchart.axes import is_numeric, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _FOLDS = 5
 _GROUP, _TIME, _INPUT = "group", "time_s", "input."
@@ -151,3 +154,13 @@ def _by_mean(logs: Array) -> Places:
     means = np.where(known.any(axis=0), sums / np.maximum(known.sum(axis=0), 1), np.inf)
     order: Places = np.argsort(means, kind="stable")
     return order
+
+
+def gadapt_judgement(matrix: Matrix, folds: int | None = None) -> gadapt.Judgement | None:
+    """How well G-ADAPT's model chooses for each input when it is left out, by itself or in so
+    many parts; None where there are too few inputs."""
+    known = matrix.judgeable()
+    if len(known.features) < FEWEST_INPUTS:
+        return None
+    time_s = np.where(known.tied, known.best_s[:, None], known.time_s)
+    return gadapt.judge(known.features, candidate_table(known), time_s, known.applies, folds)

@@ -8,16 +8,7 @@ from collections.abc import Iterator, Sequence
 from harness.dispatch import python_tables
 from harness.dispatch.dispatcher import Dispatcher, used_columns
 from harness.dispatch.formulas import Formula, Type
-from harness.dispatch.program import (
-    Column,
-    EnsembleChoice,
-    ForestChoice,
-    Kind,
-    Node,
-    Split,
-    TreeChoice,
-    Tuned,
-)
+from harness.dispatch.program import EnsembleChoice, ForestChoice, Node, Split, TreeChoice
 from harness.dispatch.rendering import (
     MAX_NESTED,
     column_names,
@@ -28,6 +19,7 @@ from harness.dispatch.rendering import (
     told,
 )
 from harness.dispatch.spelling import bare, docstring, wrapped
+from harness.models.columns import Column, Kind, Tuned
 
 _RATIO = '''
 

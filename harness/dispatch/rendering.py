@@ -9,7 +9,8 @@ import jinja2
 
 from harness.core.records import shown
 from harness.dispatch.dispatcher import Dispatcher, used_columns
-from harness.dispatch.program import Column, Kind, Node, Split, Tuned
+from harness.dispatch.program import Node, Split
+from harness.models.columns import Column, Kind, Tuned
 
 MAX_NESTED = 40
 """Conditions inside each other; beyond, a tree becomes a table. C promises 127 blocks, Python

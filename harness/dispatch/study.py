@@ -11,10 +11,11 @@ from harness.dispatch.choosers import Chooser
 from harness.dispatch.distill import DistilledChooser
 from harness.dispatch.ensemble import EnsembleChooser
 from harness.dispatch.learnt import Learnt
-from harness.dispatch.matrix import FEWEST_INPUTS, Matrix
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
 from harness.dispatch.tree import TreeChooser
 from harness.dispatch.verdict import ORACLE, Comparison, Judged, compare, judge
+from harness.models.columns import FEWEST_INPUTS
 from harness.models.folds import fold_count
 
 STATIC = Static()

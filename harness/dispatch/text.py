@@ -15,11 +15,11 @@ from harness.core.config_diff import difference
 from harness.core.records import Config
 from harness.dispatch.choosers import Chooser
 from harness.dispatch.learnt import Learnt, leaf_count, splits_passed
-from harness.dispatch.matrix import FEWEST_INPUTS, Matrix
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import Leaf, Node, Program, Split, TreeChoice
 from harness.dispatch.study import Study, sentence, study
 from harness.dispatch.verdict import Judged, Told
-from harness.models.columns import column_values
+from harness.models.columns import FEWEST_INPUTS, column_values
 
 _MOST_SHOWN = 16  # leaves
 TITLE = "Slowdown against the best known configuration, on inputs that were held out"

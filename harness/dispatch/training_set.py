@@ -8,12 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
+from harness.core.arrays import Array, Places
 from harness.dispatch.growing import Grown, Ranks, grow, passing, ranked, reached_at
-from harness.dispatch.matrix import Array, Matrix, Places
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.orders import node_orders
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
-from harness.dispatch.program import Column, Kind, Leaf, Node, Split
-from harness.models.columns import column_values, derive_columns, telling
+from harness.dispatch.program import Leaf, Node, Split
+from harness.models.columns import Column, Kind, column_values, derive_columns, telling
 
 _SAMPLE = 2000  # inputs; enough to tell which columns matter
 _CAP = 4.0  # of a slowdown that is learnt: how bad a bad candidate is tells nothing of the good

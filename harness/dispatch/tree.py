@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.core.arrays import Array, Places
 from harness.dispatch.learnt import Learnt, make_learnt
-from harness.dispatch.matrix import Array, Matrix, Places
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import TreeChoice
 from harness.dispatch.training_set import Lesson, Shape, telling_columns
 from harness.models.folds import fold_count, grouped_folds

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from harness.core.arrays import Array, Flags, Places
 from harness.dispatch.choosers import Chooser
-from harness.dispatch.matrix import Array, Flags, Matrix, Places
+from harness.dispatch.matrix import Matrix
 from harness.models.folds import Fold, fold_count, grouped_folds
 
 ORACLE = "oracle"

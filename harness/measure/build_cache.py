@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from harness.core.files import cache_folder, unwritable
+from harness.core.program import Binary
 from harness.core.records import Build
-from harness.measure.backends.base import Binary
 
 _FORMAT = b"harness-build-4"  # 3 kept builds that had not obeyed their flags
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.core.errors import BuildFailed
-from harness.measure.backends.base import Binary, Buildable
+from harness.core.program import Binary, Buildable
 from harness.measure.build_cache import BuildCache
 from harness.measure.device_worker import compile_program
 from harness.measure.processes import Processes, ProcessLost, Task, count_of_builders

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import LaunchFailed
+from harness.core.program import Binary, Program
 from harness.core.records import DeviceLimits, Environment, Input, Measurement, Outcome
-from harness.measure.backends.base import Binary, Compiler, Device, Program
+from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend
 from harness.measure.build_cache import BuildCache
 from harness.measure.kernel_data import Case, make_case

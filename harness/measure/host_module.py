@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,21 +35,13 @@ import numpy.typing as npt
 
 from harness.core.errors import HostModuleError
 from harness.core.modules import load_module
+from harness.core.program import Argument, Read
+from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input
-from harness.measure.backends.base import Argument
-from harness.measure.backends.base import Launch as Launch  # host modules take it from here
 from harness.measure.tracked_config import WatchedConfig
 from harness.measure.verify import COMPARABLE
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Read:
-    """A step between launches: `array = yield Read("name")` gives launches() a copy of an array
-    argument as it now is on the device, which may decide what is launched next."""
-
-    name: str
 
 
 Steps = Generator[Launch | Read, Array | None, None]

@@ -12,8 +12,8 @@ from typing import cast
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.program import Argument
 from harness.core.records import Config, Input
-from harness.measure.backends.base import Argument
 from harness.measure.host_module import Array, HostModule, Steps
 from harness.measure.verify import never_right
 

@@ -16,8 +16,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
+from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
-from harness.measure.backends.base import Binary, Launch, Program
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import Builds
 from harness.measure.deduplicate import EqualCode

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.errors import LaunchFailed
+from harness.core.program import Binary, Launch
 from harness.core.records import (
     Config,
     Input,
@@ -21,7 +22,7 @@ from harness.core.records import (
     Timing,
     WorstElement,
 )
-from harness.measure.backends.base import Binary, Device, Launch
+from harness.measure.backends.base import Device
 from harness.measure.host_module import Array
 from harness.measure.kernel_data import Case
 from harness.measure.occupancy import observe_occupancy

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.dispatch.matrix import Places
+from harness.core.arrays import Places
 
 _FOLDS = 5
 _MORE_FOLDS = 16  # of 48 inputs: with 5 folds the draw of the folds decided some verdicts

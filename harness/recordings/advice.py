@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from harness.recordings.files import printable
+from harness.core.text import printable
 from harness.recordings.t4 import UNITS
 
 _IS_TIME = re.compile(

@@ -14,7 +14,8 @@ import numpy as np
 
 from harness.core.errors import RecordingError
 from harness.core.records import Config, Input, Outcome, Value
-from harness.recordings.files import MAX_SHOWN, printable, printable_lines
+from harness.core.text import MAX_SHOWN, printable
+from harness.recordings.files import printable_lines
 from harness.recordings.recorded import Places, Recorded, Table
 from harness.space_file import Parameter
 

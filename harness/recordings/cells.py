@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.core.errors import RecordingError
 from harness.core.records import Value, shown
-from harness.recordings.files import printable
+from harness.core.text import printable
 from harness.space_file import Parameter
 
 MAX_ROWS = 2_000_000

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.core.errors import RecordingError
+from harness.core.text import _escaped, printable
 
 MAX_BYTES = 512 << 20
 """Of a file, unpacked. The largest recordings that are published have some 400 MB."""
@@ -23,7 +24,6 @@ MAX_BYTES = 512 << 20
 MAX_NESTED = 4_000_000
 """Objects and lists in a JSON file: each takes far more memory than its two brackets."""
 
-MAX_SHOWN = 200
 
 _GZIP = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
@@ -43,23 +43,9 @@ class Kind(Enum):
     CSV = "CSV"
 
 
-def printable(text: str) -> str:
-    """A text from a file as one short line that cannot command a terminal."""
-    cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
-    return _escaped(cut, "")
-
-
 def printable_lines(text: str) -> str:
     """A text from a file, of several lines, that cannot command a terminal."""
     return _escaped(text, "\r\n\t")
-
-
-def _escaped(text: str, kept: str) -> str:
-    if text.isprintable():
-        return text
-    plain = (c.isprintable() or c in kept for c in text)
-    pairs = zip(text, plain, strict=True)
-    return "".join(c if ok else c.encode("unicode_escape").decode() for c, ok in pairs)
 
 
 def read_bounded(path: Path) -> bytes:

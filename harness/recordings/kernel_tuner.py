@@ -16,8 +16,9 @@ from typing import Any
 
 from harness.core.errors import RecordingError
 from harness.core.records import Outcome, Value
+from harness.core.text import printable
 from harness.recordings.builder import Builder
-from harness.recordings.files import is_list, kind_of, parse_json, printable, refuse_json
+from harness.recordings.files import is_list, kind_of, parse_json, refuse_json
 from harness.recordings.recorded import Recorded
 
 KIND = "Kernel Tuner cache"

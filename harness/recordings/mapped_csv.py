@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from harness.core.errors import RecordingError, UsageError
 from harness.core.records import Environment, Measurement, Outcome, Value, shown
+from harness.core.text import printable
 from harness.recordings.advice import draft_of
 from harness.recordings.builder import Builder, name_of
 from harness.recordings.cells import (
@@ -26,13 +27,7 @@ from harness.recordings.cells import (
     listed_value,
     shown_columns,
 )
-from harness.recordings.files import (
-    beginning_of,
-    known_as,
-    printable,
-    printable_lines,
-    read_bounded,
-)
+from harness.recordings.files import beginning_of, known_as, printable_lines, read_bounded
 from harness.recordings.mapping import Columns, read_mapping
 from harness.recordings.recorded import FACTS, Recorded
 from harness.recordings.unread_columns import LeftOut

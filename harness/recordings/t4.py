@@ -15,8 +15,9 @@ from typing import Any, TextIO
 from harness import __version__
 from harness.core.errors import RecordingError
 from harness.core.records import Environment, Measurement, Outcome, Value
+from harness.core.text import printable
 from harness.recordings.builder import Builder
-from harness.recordings.files import is_list, kind_of, printable, printable_lines
+from harness.recordings.files import is_list, kind_of, printable_lines
 from harness.recordings.kernel_tuner import Ended, ended, plain_value, samples_of
 from harness.recordings.recorded import FACTS, Recorded
 

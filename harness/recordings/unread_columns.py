@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from harness.recordings.files import printable
+from harness.core.text import printable
 
 
 class LeftOut:

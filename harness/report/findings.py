@@ -11,6 +11,7 @@ from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
 from harness.core.records import Config
+from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import Study, choosers, study
 from harness.models.starchart import Target
 from harness.report.reproducing import Origin
@@ -38,7 +39,7 @@ class Findings:
     def across(self) -> Study | None:
         """What was learnt across inputs; None where there are too few."""
         try:
-            return study(self.results.matrix(), choosers())
+            return study(matrix_of(self.results), choosers())
         except ValueError:
             return None
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import jinja2
 
 from harness import __version__
-from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations, unfit_told
+from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
 from harness.core.errors import UsageError
 from harness.dispatch.study import sentence
 from harness.display import noise_warning
@@ -18,7 +18,7 @@ from harness.report.findings import Findings
 from harness.report.reproducing import Origin
 from harness.report.sections import sections
 from harness.results import shown_place
-from harness.results.view import Results
+from harness.results.view import Results, unfit_told
 
 _MOST_NAMED = 5  # inputs of a sentence; the first table has them all
 

@@ -10,8 +10,8 @@ import numpy as np
 from harness.analysis.effects import causes
 from harness.analysis.effects import text as effects_text
 from harness.analysis.effects.text import reduction_lines
+from harness.analysis.explain import shared_told
 from harness.analysis.inputs import InputReport, describe_failures
-from harness.commands.analyse.explained import shared_told
 from harness.core.config_diff import NOTE, default_told
 from harness.core.records import Config
 from harness.dispatch.study import sentence

@@ -1,5 +1,6 @@
 """The results database: plain tables, and the only SQL on them, beside OpenTuner's own."""
 
+from harness.core.records import Turn
 from harness.results.connect import reading, writing
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
@@ -10,7 +11,6 @@ from harness.results.read import (
     SEARCHED,
     Key,
     Row,
-    Turn,
     Turns,
     by_configs,
     in_turns,

@@ -18,6 +18,7 @@ from harness.core.records import (
     Outcome,
     StopReason,
     Timing,
+    Turn,
     Value,
     WorstElement,
 )
@@ -134,9 +135,6 @@ def _known_values(told: Any) -> Container[Value]:
         return range(told["min"], told["max"] + told["step"], told["step"])
     return list(told)
 
-
-Turn = list[Measurement]
-"""What was sampled in turn: only that may be compared launch by launch."""
 
 Turns = dict[tuple[Config, ...], list[Turn]]
 """Turns by their configurations; oldest first."""

@@ -23,13 +23,13 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
-from harness.core.records import Config, Environment, Input, Measurement
+from harness.core.records import Config, Environment, Input, Measurement, Turn
 from harness.results import schema
 from harness.results.connect import now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows
 from harness.results.keyed_rows import SharedRows
 from harness.results.notes import BASELINES, CONTINUED
-from harness.results.read import SEARCHED, Key, Turn, in_turns, read_measurements
+from harness.results.read import SEARCHED, Key, in_turns, read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.sessions import end_told, inputs_told
 from harness.space_file import Spec

@@ -122,7 +122,7 @@ def _check_run(row: Row) -> None:
     notes = read_notes(row["notes"])
     if REDUCED in notes:
         # Here, since effects stand above results, which they are computed from.
-        from harness.tuning.ablation import Reduction
+        from harness.results.ablation import Reduction
 
         Reduction.from_json(notes[REDUCED])
 

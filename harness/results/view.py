@@ -1,20 +1,18 @@
-"""Results databases as tables: pandas for scripts, a Matrix for what learns which configuration
-suits which input."""
+"""Results databases as pandas tables, for scripts and for the rooms above."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ResultsError, UsageError
-from harness.core.records import Config, Input, Measurement
-from harness.dispatch.candidates import matrix_of
-from harness.dispatch.matrix import Matrix
+from harness.core.records import Config, Input, Measurement, Turn
+from harness.core.text import printable
 from harness.results import (
     CANDIDATE,
     EXHAUSTED,
@@ -28,18 +26,18 @@ from harness.results import (
     Row,
     Run,
     Store,
-    Turn,
     campaigns,
     in_turns,
     read_campaign,
     reading,
     shown_place,
 )
+from harness.results.ablation import Reduction
 from harness.results.compatible import Comparable, comparable
-from harness.tuning.ablation import Reduction
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 UNBIASED = ("Designed", "UniformRandom")
 """Techniques whose samples statistics over parameters may rest on: they ask for what tells most,
@@ -220,11 +218,6 @@ class Results:
             **m.observed,
         }
 
-    def matrix(self) -> Matrix:
-        """The candidates' times on every input on which anything worked
-        (harness.dispatch.candidates)."""
-        return matrix_of(self)
-
 
 # ------------------------------------------------------------------------------ reading
 
@@ -334,3 +327,25 @@ def _facts(campaign: Campaign) -> dict[str, str]:
         "compiler": told.compiler,
         "campaign": str(campaign.key.campaign),
     }
+
+
+def unfit_told(results: Results) -> Iterator[str]:
+    """How many measurements are left out since the space had other parameters, in a sentence;
+    nothing where none is."""
+    unfit, count = results.comparable.unfit, len(results.all_rows)
+    if unfit.count:
+        names = _listed(map(printable, unfit.names), ", ")
+        yield (
+            f"{unfit.count:,} of {count:,} measurements are left out: the space's parameters were "
+            f"others then; they differ in {names}."
+        )
+
+
+def _listed(told: Iterable[str], separator: str = "; ") -> str:
+    """The first few, and how many more there are."""
+    every = list(told)
+    more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
+    return separator.join(every[:_MOST_NAMED]) + more
+
+
+_MOST_NAMED = 5  # inputs of a sentence

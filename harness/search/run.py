@@ -15,9 +15,9 @@ from opentuner.resultsdb.connect import DB_VERSION
 from opentuner.resultsdb.models import Base, TuningRun, _Meta
 
 from harness.core.errors import UsageError
+from harness.core.machine import notes
 from harness.core.records import Config, Outcome
 from harness.measure.kernels import Measurer
-from harness.measure.machine import notes
 from harness.models.transfer_prior import Taught
 from harness.results import RunPlan, Store, Stored
 from harness.search.durable_run import DurableRun

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import BuildFailed
-from harness.measure.backends.base import Program
+from harness.core.program import Program
 from harness.source.kernel_source import read_text
 
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*"([^"]+)"')

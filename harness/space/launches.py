@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
+from harness.core.program import Launch
 from harness.core.records import DeviceLimits, Value
-from harness.measure.backends.base import Launch
 from harness.space_file import LaunchPlan
 
 

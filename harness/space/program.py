@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.core.program import Program
 from harness.core.records import Config
-from harness.measure.backends.base import Program
 from harness.space import Space
 from harness.space_file import Spec
 

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from harness.constraints.expression import Expression
 from harness.constraints.solver import Solutions
 from harness.core.errors import ExpressionError, UsageError
+from harness.core.program import Launch
 from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value, shown
-from harness.measure.backends.base import Launch
 from harness.space.judge import Judge
 from harness.space.launches import launch_constraints, launch_of
 from harness.space.moves import Moves

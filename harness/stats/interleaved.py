@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.records import Config, Measurement, Timing
-from harness.results import Turn
+from harness.core.records import Config, Measurement, Timing, Turn
 from harness.stats.timing import mean_log
 
 Logs = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.effects.conditions import Rows
+from harness.core.arrays import Rows
 
 Array = npt.NDArray[np.float64]
 

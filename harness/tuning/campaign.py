@@ -11,10 +11,10 @@ from harness.core.records import Config, Input, Measurement
 from harness.measure.kernels import Measurer
 from harness.recordings.recorded import Recorded
 from harness.results import LIMITS, RunPlan, Store
+from harness.results.ablation import Reduction
 from harness.search import Ended, Searched, SearchOptions
 from harness.space import Space
 from harness.space_file import Spec
-from harness.tuning.ablation import Reduction
 from harness.tuning.crossing import cross_measure, measure_candidates
 from harness.tuning.finals import final_reports
 from harness.tuning.progress import Display

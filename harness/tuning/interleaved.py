@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.core.records import Config, Input, Measurement, StopReason
-from harness.results import Turn
+from harness.core.records import Config, Input, Measurement, StopReason, Turn
 from harness.tuning.state import State
 
 

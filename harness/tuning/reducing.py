@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Input, Measurement
 from harness.results import REDUCED, by_configs
-from harness.tuning.ablation import Reduction, WinnerFailed, reduce, without_flags
+from harness.results.ablation import Reduction
+from harness.tuning.ablation import WinnerFailed, reduce, without_flags
 from harness.tuning.interleaved import measured_in_turn
 from harness.tuning.state import State
 

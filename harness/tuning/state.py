@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from harness.analysis.inputs import fastest
 from harness.core.errors import HostModuleError
+from harness.core.machine import notes
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.kernels import Measurer
-from harness.measure.machine import notes
 from harness.recordings.recorded import Recorded
 from harness.results import LEFT_OUT, RunPlan, Store, Stored
 from harness.search import SearchOptions

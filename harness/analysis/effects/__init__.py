@@ -7,19 +7,14 @@ from harness.analysis.effects import text as effects_text
 from harness.analysis.effects.failures import Cause, causes
 from harness.analysis.effects.times import Effect, Effects, effects_on_time
 from harness.analysis.effects.trials import Trials, trials
-from harness.tuning.ablation import Reduction, Step, Verdict, reduce
 
 __all__ = [
     "Cause",
     "Effect",
     "Effects",
-    "Reduction",
-    "Step",
     "Trials",
-    "Verdict",
     "causes",
     "effects_on_time",
     "effects_text",
-    "reduce",
     "trials",
 ]

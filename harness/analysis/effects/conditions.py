@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.analysis.effects.trials import key_of
+from harness.core.arrays import Rows
 from harness.core.records import Value, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Rows = npt.NDArray[np.bool_]
 
 _MOST_VALUES = 16  # of a column, each a condition; numbers beyond are told by bounds alone
 _MOST_BOUNDS = 8

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.effects.conditions import Condition, Rows, conditions
+from harness.analysis.effects.conditions import Condition, conditions
 from harness.analysis.effects.trials import Trials
+from harness.core.arrays import Rows
 from harness.core.records import Outcome
 
 Array = npt.NDArray[np.float64]

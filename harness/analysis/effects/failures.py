@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.effects.conditions import Condition, Rows
+from harness.analysis.effects.conditions import Condition
 from harness.analysis.effects.evidence import Evidence, Part, failing, shares_failed
 from harness.analysis.effects.trials import Trials
+from harness.core.arrays import Rows
 from harness.core.records import Outcome
 from harness.stats.proportions import clopper_pearson, fisher, likelihood_ratio, strength
 

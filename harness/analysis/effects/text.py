@@ -13,7 +13,7 @@ from harness.analysis.effects.trials import Trials
 from harness.analysis.inputs import headline, reason
 from harness.core.records import Input, Outcome
 from harness.results import shown_place
-from harness.tuning.ablation import TOLERANCE, Reduction
+from harness.results.ablation import TOLERANCE, Reduction
 
 if TYPE_CHECKING:  # harness.results.view tells reductions, which are of this package
     from harness.results.view import Results

@@ -15,6 +15,7 @@ from harness.analysis.effects.text import reduction_lines
 from harness.analysis.inputs import describe_failures
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
+from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import choosers
 from harness.dispatch.text import print_across
 from harness.display import make_console, print_inputs
@@ -173,6 +174,6 @@ def _print(
         is_told = explained.print_explained(console, results, args, picture)
     console.print()
     with console.status("which configuration for which input, judged on inputs held out"):
-        print_across(console, results.matrix(), choosers())
+        print_across(console, matrix_of(results), choosers())
     console.print()
     return is_told

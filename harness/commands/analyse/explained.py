@@ -21,12 +21,14 @@ from harness.analysis.explain import (
     Explanation,
     Samples,
     explain,
-    gadapt_judgement,
     grown,
     pooled,
     samples,
+    shared_told,
 )
 from harness.core.errors import UsageError
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.published import gadapt_judgement
 from harness.models.starchart import (
     Accuracy,
     Target,
@@ -44,6 +46,7 @@ from harness.results.view import Results
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _MOST_LEFT_OUT = 64  # inputs that are left out one by one; of more, several at a time
 _PARTS = 10
@@ -219,14 +222,6 @@ def _lines(told: Explanation, args: argparse.Namespace) -> Iterator[str]:
         yield from (f"    {line}" for line in describe(told.tree, args.tree))
 
 
-def shared_told(told: Explanation) -> str:
-    """How many samples were measured, where some share a measurement, in brackets."""
-    shared = len(told.tree.samples) - told.measurements
-    if not shared:
-        return ""
-    return f" ({told.measurements:,} measured; {shared:,} share the machine code of one of these)"
-
-
 def _drawn(told: Explanation) -> str:
     if told.unbiased == len(told.tree.samples):
         return "all designed, drawn uniformly or the whole space"
@@ -250,7 +245,7 @@ def _accuracy(found: Accuracy, count: int) -> str:
 
 
 def _gadapt_lines(results: Results) -> Iterator[str]:
-    matrix = results.matrix()
+    matrix = matrix_of(results)
     inputs = len(matrix.features)
     alone = inputs <= _MOST_LEFT_OUT
     judged = gadapt_judgement(matrix, None if alone else _PARTS)

@@ -12,11 +12,9 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.commands.check.describe import (
-    counted,
     describe_default,
     describe_space,
     describe_trials,
-    print_line,
     print_notices,
 )
 from harness.commands.check.inspection import (
@@ -29,10 +27,12 @@ from harness.commands.check.program import try_program
 from harness.commands.check.sweep import describe_sweep, sweep
 from harness.commands.run import run_command
 from harness.core.errors import HostModuleError, LaunchFailed, UsageError
+from harness.core.program import Read
 from harness.core.records import Config, Value
+from harness.core.text import counted
 from harness.display import make_console
+from harness.display.text import print_line
 from harness.measure.build_queue import Builds
-from harness.measure.host_module import Read
 from harness.measure.kernel_data import Case, make_case
 from harness.measure.processes import count_of_builders
 from harness.space_file import Spec, load_specs, space_schema

@@ -19,20 +19,14 @@ from harness.commands.check.inspection import (
 )
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
+from harness.core.text import counted
 from harness.display import format_time
+from harness.display.text import print_line
 from harness.space import Space
 from harness.space_file import Parameter, Spec
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def print_line(console: Console, text: str) -> None:
-    console.print(Text(text), soft_wrap=True)
 
 
 def print_notices(console: Console, spec: Spec, compiler: str | None = None) -> None:

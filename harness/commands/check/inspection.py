@@ -15,8 +15,8 @@ from pathlib import Path
 
 from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError, UsageError
+from harness.core.program import Program
 from harness.core.records import Build, Config, DeviceLimits, Input, Value
-from harness.measure.backends.base import Program
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.backends.nvcc import Nvcc

@@ -8,11 +8,13 @@ from contextlib import closing
 
 from rich.console import Console
 
-from harness.commands.check.describe import counted, print_line, print_notices
+from harness.commands.check.describe import print_notices
 from harness.core.errors import BackendUnavailable, HostModuleError
+from harness.core.program import Binary
 from harness.core.records import Input, Measurement
+from harness.core.text import counted
 from harness.display import format_time
-from harness.measure.backends.base import Binary
+from harness.display.text import print_line
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.programs import CommandMeasurer
 from harness.space import Space

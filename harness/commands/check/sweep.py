@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from harness.commands.check.describe import counted, print_line, print_notices, size_told
+from harness.commands.check.describe import print_notices, size_told
 from harness.commands.check.inspection import Inspection, Trial, unjudged
+from harness.core.text import counted
 from harness.display import ProgressDisplay, format_time, make_console
+from harness.display.text import print_line
 
 _SHOWN_REASONS = 10
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config
-from harness.models.input_features import select_inputs
 from harness.recordings.builder import name_of
 from harness.recordings.read import sources
 from harness.recordings.recorded import Recorded
@@ -24,6 +23,7 @@ from harness.recordings.stand_in import recorded_spec
 from harness.results import sqlite_path
 from harness.search import SearchOptions, resolve_techniques, taught_techniques
 from harness.space_file import Spec, load_spec
+from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
 from harness.tuning.searching import check_seeds_used
 

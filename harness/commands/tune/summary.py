@@ -16,6 +16,7 @@ from harness.analysis.effects.text import reduction_lines
 from harness.analysis.inputs import InputReport, describe_failures
 from harness.commands.tune.options import kept_options
 from harness.core.records import Config
+from harness.dispatch.candidates import matrix_of
 from harness.display import print_inputs
 from harness.measure.kernels import Measurer
 from harness.results import Campaign as TunedCampaign
@@ -73,7 +74,7 @@ def print_across(
         told = f"Across all {there} inputs that the database has, not these {asked} alone:"
         console.print(Text(told), soft_wrap=True)
     with console.status("which configuration for which input, judged on inputs held out"):
-        is_better = print_across(console, results.matrix(), QUICK)
+        is_better = print_across(console, matrix_of(results), QUICK)
     if is_better and space is not None:
         command = dispatch_command(results.campaign, campaigns(store.session.connection()), place)
         told = shlex.join([*command, "--spec", str(space)])

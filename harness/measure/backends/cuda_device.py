@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable, LaunchFailed
+from harness.core.program import Argument, Binary, Launch
 from harness.core.records import DeviceLimits, Environment
-from harness.measure.backends.base import Argument, Binary, Launch
 from harness.measure.backends.cuda import load_pycuda, meaning_of, no_device
 from harness.measure.backends.cuda_arguments import pack_arguments
 from harness.measure.backends.cuda_driver import driver_version, require_driver

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
-from harness.measure.backends.base import Launch
 
 
 def why_unlaunchable(launch: Launch, limits: DeviceLimits) -> str | None:

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.program import Binary, Program
 from harness.core.records import Build
-from harness.measure.backends.base import Binary, Program
 from harness.measure.backends.cubin import machine_code_sha256
 from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
 from harness.measure.flags.warnings import require_obeyed

@@ -17,8 +17,8 @@ from typing import Any
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import cache_folder
+from harness.core.program import Binary, Program
 from harness.core.records import Build
-from harness.measure.backends.base import Binary, Program
 from harness.measure.backends.pocl_cpu import name_processor
 from harness.measure.flags.warnings import require_obeyed
 from harness.source.inlining import inlined

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.measure.backends.base import Launch
+from harness.core.program import Launch
 
 DType = np.dtype[Any]
 

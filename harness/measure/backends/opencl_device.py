@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
+from harness.core.program import Argument, Binary, Launch
 from harness.core.records import DeviceLimits, Environment
-from harness.measure.backends.base import Argument, Binary, Launch
 from harness.measure.backends.launch_checks import three, why_unlaunchable
 from harness.measure.backends.opencl import (
     DeviceName,

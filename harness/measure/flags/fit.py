@@ -11,16 +11,17 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from harness.core.program import Binary, Program
 from harness.core.records import Value
-from harness.measure.backends.base import Binary, Program
 from harness.measure.backends.nvcc import find_nvcc, supported_archs
-from harness.measure.flags.probe import Asked, AskedBackend, AskedCommand
-from harness.measure.flags.warnings import family
+from harness.measure.flags.probe import Asked, AskedBackend, AskedCommand, answers
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flag_expansion import NamedFlags
 from harness.space_file.flags.catalogue import catalogue_of
+from harness.space_file.flags.model import family
 from harness.space_file.flags.resolve import Declaration, resolve
 
 
@@ -75,7 +76,8 @@ def _named(spec: Spec, compiler: str | None) -> NamedFlags | None:
 def _fitted(spec: Spec, named: NamedFlags, asked: Asked | None) -> Spec:
     """The narrowed space; its notices say what was left out, and why."""
     catalogue = catalogue_of(named.compiler)
-    known = resolve(catalogue, named.selection, asked, linked=named.linked)
+    ask = None if asked is None else partial(answers, asked)
+    known = resolve(catalogue, named.selection, ask, linked=named.linked)
     parameters = tuple(
         _narrowed(p, known.declarations.get(p.name))
         if p.compiler == named.compiler and p.name in catalogue.flags

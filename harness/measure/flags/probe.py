@@ -16,24 +16,15 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import cache_folder, unwritable
-from harness.measure.backends.base import Binary, Program
-from harness.measure.flags.warnings import conflicts, family
+from harness.core.program import Binary, Program
+from harness.measure.flags.warnings import conflicts
+from harness.space_file.flags.model import Setting, family
 
 TIMEOUT_S = 60.0
-
-
-class Setting(NamedTuple):
-    """The words of a command line that set one flag to one value.
-
-    What it does shows only when a program is `linked`, or in every build.
-    """
-
-    words: tuple[str, ...]
-    linked: bool = False
 
 
 # What each language's empty program is. PTX lets nvcc's driver and ptxas judge a setting without

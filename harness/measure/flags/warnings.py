@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from harness.core.errors import BuildFailed
+from harness.space_file.flags.model import family
 
 # nvcc's tools warn of the source in the same voice, so what counts is listed. The words are those
 # of nvcc, ptxas and nvlink 13.0; `harness/flags/nvcc.yaml` has the settings that bring them about.
@@ -62,11 +63,6 @@ _PATTERNS = {
     "clang++": f"{_C_CONFLICT}|{_UNPLACED}",
 }
 _COMPILED = {compiler: re.compile(pattern) for compiler, pattern in _PATTERNS.items()}
-
-
-def family(compiler: str) -> str:
-    """A compiler's name without its version: `gcc` for `gcc-12`."""
-    return re.sub(r"-\d+(\.\d+)*$", "", compiler)
 
 
 def require_obeyed(compiler: str, log: str) -> None:

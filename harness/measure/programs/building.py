@@ -17,11 +17,11 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.machine import notes, processor
+from harness.core.program import Binary
 from harness.core.records import Build, DeviceLimits, Environment
-from harness.measure.backends.base import Binary
 from harness.measure.backends.elf import executed_sha256
 from harness.measure.flags.warnings import require_obeyed
-from harness.measure.machine import notes, processor
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError, UsageError
+from harness.core.program import Binary
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
-from harness.measure.backends.base import Binary
 from harness.measure.build_queue import Builds
 from harness.measure.deduplicate import EqualCode
 from harness.measure.plausibility import PROOF_RUNS, proved, refused

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core.errors import LaunchFailed
+from harness.core.program import Binary
 from harness.core.records import (
     Config,
     Input,
@@ -22,7 +23,6 @@ from harness.core.records import (
     Timing,
     WorstElement,
 )
-from harness.measure.backends.base import Binary
 from harness.measure.programs.building import command_words
 from harness.measure.programs.checking import Checker, CheckTimeout, Run
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s

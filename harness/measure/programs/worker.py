@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.program import Binary
 from harness.core.records import Environment, Measurement
-from harness.measure.backends.base import Binary
 from harness.measure.build_cache import BuildCache
 from harness.measure.programs import trial
 from harness.measure.programs.building import CommandBackend, CommandBuild, CommandCompiler

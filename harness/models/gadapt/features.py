@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.dispatch.matrix import Array
-from harness.dispatch.program import Column, Kind
-from harness.models.columns import column_values, derive_columns, telling
+from harness.core.arrays import Array
+from harness.models.columns import Column, Kind, column_values, derive_columns, telling
 from harness.models.starchart.axes import must_have
 
 if TYPE_CHECKING:

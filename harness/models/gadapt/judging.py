@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.core.arrays import Array, Flags, Places
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.dispatch.matrix import Array, Flags, Places
 from harness.models.gadapt.model import fit
 from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
 from harness.models.starchart.regression import folds_of

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.dispatch.matrix import Array
 from harness.models.gadapt.features import Features, learn_features
 from harness.models.gadapt.parameters import NumberTree, WordTree, fit_numbers, fit_words
 from harness.models.starchart.axes import is_numeric, numbers, values_of

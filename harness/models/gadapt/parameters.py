@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.core.arrays import Array, Places
 from harness.core.records import Value
-from harness.dispatch.matrix import Array, Places
 from harness.models.starchart.regression import Regression, fit, folds_of
 
 if TYPE_CHECKING:

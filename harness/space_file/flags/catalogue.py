@@ -19,7 +19,6 @@ from pydantic_core import ErrorDetails
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.errors import ExpressionError, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES, Value
-from harness.measure.flags.warnings import family
 from harness.space_file.document import Document, Place, read_document
 from harness.space_file.flags.model import (
     FLAG_MODELS,
@@ -29,6 +28,7 @@ from harness.space_file.flags.model import (
     Narrowing,
     Published,
     Switch,
+    family,
     fields_at,
 )
 from harness.space_file.messages import nearest, told_at

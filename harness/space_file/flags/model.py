@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from pydantic import model_validator as validated
@@ -242,3 +242,18 @@ def fields_at(location: Sequence[Any]) -> dict[str, str]:
         model = FLAG_MODELS[str(location[2])]  # the union's tag comes after the name
     fields = model.model_fields if model else {}
     return {field.alias or name: field.description or "" for name, field in fields.items()}
+
+
+class Setting(NamedTuple):
+    """The words of a command line that set one flag to one value.
+
+    What it does shows only when a program is `linked`, or in every build.
+    """
+
+    words: tuple[str, ...]
+    linked: bool = False
+
+
+def family(compiler: str) -> str:
+    """A compiler's name without its version: `gcc` for `gcc-12`."""
+    return re.sub(r"-\d+(\.\d+)*$", "", compiler)

@@ -7,7 +7,7 @@ item with an `option` is a flag of the space's own, which is handed on as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Value, shown
-from harness.measure.flags.probe import Asked, Setting, answers
 from harness.space_file.flags.catalogue import (
     Catalogue,
     Constraint,
@@ -24,13 +23,16 @@ from harness.space_file.flags.catalogue import (
     selected,
     why_not_narrower,
 )
-from harness.space_file.flags.model import Flag, Integer, Narrowing, OnOff, Switch
+from harness.space_file.flags.model import Flag, Integer, Narrowing, OnOff, Setting, Switch
 from harness.space_file.flags.settled import Settled
 from harness.space_file.messages import nearest
 
 Selection = str | Sequence[str | Mapping[str, Any]]
 Declaration = Mapping[str, Any]
 """A flag as `flags:` of a space declares it."""
+
+Ask = Callable[[Sequence[Setting]], Mapping[Setting, str | None]]
+"""Ask a compiler about settings: for each of them what it says against it, None where it obeys."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,11 @@ class Resolution:
 
 
 def resolve(
-    catalogue: Catalogue, selection: Selection, asked: Asked | None = None, *, linked: bool = False
+    catalogue: Catalogue, selection: Selection, ask: Ask | None = None, *, linked: bool = False
 ) -> Resolution:
     """The flags of a selection that the compiler knows.
 
-    `asked` is the compiler that is here; without one nothing is left out, and a notice says so.
+    `ask` asks the compiler that is here; without it nothing is left out, and a notice says so.
     `linked` says that what is built is a program, not a kernel that is loaded by itself. Raises
     UsageError for a name that the catalogue does not have, or a narrowing that does not fit.
     """
@@ -68,10 +70,10 @@ def resolve(
         for name in [n for n in chosen if catalogue.flags[n].needs == "linking"]:
             notices.append(f"`{name}` acts only on a program that is linked; it is left out")
             del chosen[name]
-    if asked is None:
+    if ask is None:
         notices.append("no compiler was asked which of these flags it knows")
     else:
-        chosen = dict(_known(catalogue, chosen, asked, notices))
+        chosen = dict(_known(catalogue, chosen, ask, notices))
     if not chosen and not own:
         notices.append("the selection leaves no flag to tune")
     declared = {name: _declared(catalogue.flags[name], v) for name, v in chosen.items()}
@@ -148,10 +150,10 @@ def _narrowed(name: str, flag: Flag, item: Mapping[str, Any]) -> Sequence[Value]
 
 
 def _known(
-    catalogue: Catalogue, chosen: Mapping[str, Sequence[Value]], asked: Asked, notices: list[str]
+    catalogue: Catalogue, chosen: Mapping[str, Sequence[Value]], ask: Ask, notices: list[str]
 ) -> Iterator[tuple[str, Sequence[Value]]]:
     """The flags and values that the compiler takes; of a range, its ends are tried."""
-    said = answers(asked, [s for n, v in chosen.items() for s in _settings(catalogue, n, v)])
+    said = ask([s for n, v in chosen.items() for s in _settings(catalogue, n, v)])
     for name, values in chosen.items():
         tried = _tried(values)
         refused = {

@@ -1,4 +1,4 @@
-"""What is worth knowing about this machine beside a measurement, though it compares the same."""
+"""Describe this machine: notes that are kept beside measurements and compare nothing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ def notes() -> dict[str, str]:
 
 
 @cache
+def processor() -> str:
+    """The processor's name; empty where the system does not tell it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+@cache
 def _fixed_notes() -> dict[str, str]:
     told = {
         "host": platform.node(),
@@ -27,15 +38,11 @@ def _fixed_notes() -> dict[str, str]:
     return told | ({"revision": revision} if revision else {})
 
 
-@cache
-def processor() -> str:
-    """The processor's name; empty where the system does not tell it."""
+def _load() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return f"{os.getloadavg()[0]:.2f}"
     except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+        return "unknown"
 
 
 def _revision() -> str | None:
@@ -46,10 +53,3 @@ def _revision() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _load() -> str:
-    try:
-        return f"{os.getloadavg()[0]:.2f}"
-    except OSError:
-        return "unknown"

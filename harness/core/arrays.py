@@ -1,0 +1,11 @@
+"""Names of the numpy array types that are used throughout."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+Rows = npt.NDArray[np.bool_]

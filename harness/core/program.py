@@ -1,0 +1,92 @@
+"""What is compiled and launched, whatever the backend: programs, binaries, launches, arguments."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.records import Build
+
+Argument = npt.NDArray[Any] | np.generic
+"""A kernel argument: an array lives in device memory, a numpy scalar is passed by value."""
+
+
+class Buildable(Protocol):
+    """What a compiler is given."""
+
+    def key(self, compiler: str) -> str:
+        """The build cache's key under a compiler and its target."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything that decides what the compiler produces.
+
+    `text` is complete: the parameters' `#define` lines, a `#line` directive and the source.
+    `includes` holds the text of each file that it includes, so that editing a header
+    is seen by the build cache; `include_dirs` says where the compiler finds them.
+    """
+
+    text: str
+    options: tuple[str, ...]
+    include_dirs: tuple[str, ...]
+    includes: tuple[str, ...] = ()
+
+    def key(self, compiler: str) -> str:
+        """The build cache's key for this program under a compiler and its target."""
+        digest = hashlib.sha256()
+        for part in (compiler, self.text, *self.options, "\x1e", *self.includes):
+            digest.update(part.encode() + b"\x1f")
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: `group` work-items per dimension, `grid` groups per dimension.
+
+    `arguments` are what is passed, in the kernel's order: the names of bound arguments, or
+    numpy scalars by value. Raises TypeError for anything else.
+    """
+
+    function: str
+    group: tuple[int, ...]
+    grid: tuple[int, ...]
+    arguments: tuple[str | np.generic, ...]
+
+    def __post_init__(self) -> None:
+        for extent in (*self.group, *self.grid):
+            if not isinstance(extent, (int, np.integer)):
+                raise TypeError(f"group and grid hold whole numbers, but got {extent!r}")
+        # A text would be taken for a tuple of letters.
+        listed = [self.arguments] if isinstance(self.arguments, str) else list(self.arguments)
+        wrong = [given for given in listed if not isinstance(given, (str, np.generic))]
+        if wrong or listed == [self.arguments]:
+            raise TypeError(
+                "arguments is a tuple of names and of numpy scalars such as np.int32(3), "
+                f"but got {(wrong or listed)[0]!r}"
+            )
+        if len(self.group) != len(self.grid) or not 1 <= len(self.group) <= 3:
+            raise ValueError(
+                f"group and grid must have the same 1 to 3 dimensions, "
+                f"but got {self.group} and {self.grid}"
+            )
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A build and what it produced: `data` is for the Device of the same backend alone."""
+
+    build: Build
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Read:
+    """A step between launches: `array = yield Read("name")` gives launches() a copy of an array
+    argument as it now is on the device, which may decide what is launched next."""
+
+    name: str

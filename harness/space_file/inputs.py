@@ -1,0 +1,58 @@
+"""Select the inputs of a spec by a condition over their features."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator
+
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.records import shown
+from harness.space_file import Spec
+
+
+def select_inputs(spec: Spec, condition: str) -> Spec:
+    """The spec with those of its inputs for which a condition over their features holds.
+
+    Raises UsageError for a condition that cannot be computed, or that holds for none.
+    """
+    try:
+        expression = Expression(condition)
+        _must_know(expression, spec)
+        if expression.is_number or expression.text in spec.features:
+            raise UsageError(
+                f"--inputs: `{expression.text}` is a value, not a condition; compare it, such as "
+                f"`{expression.text} <= 4096`"
+            )
+        kept = tuple(given for given in spec.inputs if expression.holds(given))
+    except ExpressionError as error:
+        raise UsageError(f"--inputs: {error}") from None
+    if not kept:
+        raise UsageError(
+            f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs of "
+            f"{spec.path}; there {', '.join(_ranges(spec))}"
+        )
+    return dataclasses.replace(spec, inputs=kept)
+
+
+def _must_know(expression: Expression, spec: Spec) -> None:
+    for name in sorted(expression.names - set(spec.features)):
+        near = difflib.get_close_matches(name, spec.features, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(spec.features)}"
+        raise UsageError(f"--inputs: `{name}` is not a feature of {spec.path}; {hint}")
+
+
+def _ranges(spec: Spec) -> Iterator[str]:
+    """What each feature reaches over, such as `m goes from 16 to 65536`, or its words."""
+    for name in spec.features:
+        numbers = [v for given in spec.inputs if isinstance(v := given[name], (int, float))]
+        if len(numbers) < len(spec.inputs):
+            words = sorted({shown(given[name]) for given in spec.inputs})
+            yield f"{name} is {', '.join(words[:_LISTED])}{', ...' * (len(words) > _LISTED)}"
+            continue
+        one, other = shown(min(numbers)), shown(max(numbers))
+        yield f"{name} is {one}" if one == other else f"{name} goes from {one} to {other}"
+
+
+_LISTED = 8
