@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 
 from harness.core.errors import BackendUnavailable, SpecError, UsageError
 from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.compiler_warnings import conflicts
 from harness.measure.flags.probe import AskedCommand, answers
-from harness.measure.flags.warnings import conflicts
 from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
 from harness.space_file.flags.model import Setting, Switch
 from harness.space_file.flags.resolve import resolve

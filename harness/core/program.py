@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,3 +91,8 @@ class Read:
     argument as it now is on the device, which may decide what is launched next."""
 
     name: str
+
+
+def family(compiler: str) -> str:
+    """A compiler's name without its version: `gcc` for `gcc-12`."""
+    return re.sub(r"-\d+(\.\d+)*$", "", compiler)

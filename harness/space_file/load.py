@@ -20,8 +20,8 @@ from harness.space_file.baselines import (
     check_baselines,
     normalised,
 )
-from harness.space_file.checks import Expressions
 from harness.space_file.document import Document, read_document
+from harness.space_file.expressions import Expressions, check_expressions
 from harness.space_file.files import Files, check_files
 from harness.space_file.flag_expansion import expand_flags
 from harness.space_file.model import SpaceFile
@@ -50,7 +50,7 @@ def load_spec(path: Path) -> Spec:
 def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
     model = _validated(document, SpaceFile)
     files = check_files(document, path.parent)
-    expressions = checks.check_expressions(document)
+    expressions = check_expressions(document)
     inputs = checks.check_inputs(document)
     if model is None or files is None:
         raise SpecError(document.faults)
@@ -68,7 +68,7 @@ def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
             document.fault((key,), text)
             raise SpecError(document.faults)
     model = _validated(document, ProgramSpaceFile)
-    expressions = checks.check_expressions(document)
+    expressions = check_expressions(document)
     inputs = checks.check_inputs(document)
     if model is None:
         raise SpecError(document.faults)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from harness.constraints.expression import Expression
 from harness.core.records import Value, shown
-from harness.space_file.checks import Expressions, flag_name
+from harness.space_file.expressions import Expressions, flag_name
 from harness.space_file.model import SpaceFile
 from harness.space_file.program_model import ProgramSpaceFile
 from harness.space_file.tuned import (

@@ -10,8 +10,8 @@ from pathlib import Path
 from harness.constraints.expression import Expression
 from harness.core.records import Input
 from harness.source.kernel_source import Source, read_source
-from harness.space_file.checks import Expressions
 from harness.space_file.document import Document, Place
+from harness.space_file.expressions import Expressions
 from harness.space_file.files import defined_in, read_python, reason
 from harness.space_file.messages import nearest, told_at
 from harness.space_file.program import LISTS, OUTPUT, RESERVED, ProgramPlan, digest_of

@@ -11,8 +11,8 @@ from harness.constraints.expression import Expression
 from harness.constraints.solver import TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value
-from harness.space_file.checks import flag_name
 from harness.space_file.document import Document, Place
+from harness.space_file.expressions import flag_name
 from harness.space_file.files import section
 from harness.space_file.messages import told_at
 from harness.space_file.solutions import SOME_LIMITS, by_compiler

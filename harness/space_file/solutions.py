@@ -10,8 +10,8 @@ from harness.constraints.expression import Expression
 from harness.constraints.solver import Solutions, TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
-from harness.space_file.checks import Expressions
 from harness.space_file.document import Document, Place
+from harness.space_file.expressions import Expressions
 from harness.space_file.messages import told_at
 
 if TYPE_CHECKING:

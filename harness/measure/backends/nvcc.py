@@ -20,7 +20,7 @@ from harness.core.program import Binary, Program
 from harness.core.records import Build
 from harness.measure.backends.cubin import machine_code_sha256
 from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
-from harness.measure.flags.warnings import require_obeyed
+from harness.measure.compiler_warnings import require_obeyed
 
 COMPILE_TIMEOUT_S = 120.0
 SOURCE_NAME = "kernel.cu"

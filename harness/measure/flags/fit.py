@@ -14,14 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from harness.core.program import Binary, Program
+from harness.core.program import Binary, Program, family
 from harness.core.records import Value
 from harness.measure.backends.nvcc import find_nvcc, supported_archs
 from harness.measure.flags.probe import Asked, AskedBackend, AskedCommand, answers
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flag_expansion import NamedFlags
 from harness.space_file.flags.catalogue import catalogue_of
-from harness.space_file.flags.model import family
 from harness.space_file.flags.resolve import Declaration, resolve
 
 

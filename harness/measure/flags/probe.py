@@ -20,9 +20,9 @@ from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import cache_folder, unwritable
-from harness.core.program import Binary, Program
-from harness.measure.flags.warnings import conflicts
-from harness.space_file.flags.model import Setting, family
+from harness.core.program import Binary, Program, family
+from harness.measure.compiler_warnings import conflicts
+from harness.space_file.flags.model import Setting
 
 TIMEOUT_S = 60.0
 

@@ -21,7 +21,7 @@ from harness.core.machine import notes, processor
 from harness.core.program import Binary
 from harness.core.records import Build, DeviceLimits, Environment
 from harness.measure.backends.elf import executed_sha256
-from harness.measure.flags.warnings import require_obeyed
+from harness.measure.compiler_warnings import require_obeyed
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.errors import ExpressionError, SpecError, UsageError
+from harness.core.program import family
 from harness.core.records import LIMIT_NAMES, Value
 from harness.space_file.document import Document, Place, read_document
 from harness.space_file.flags.model import (
@@ -28,7 +29,6 @@ from harness.space_file.flags.model import (
     Narrowing,
     Published,
     Switch,
-    family,
     fields_at,
 )
 from harness.space_file.messages import nearest, told_at

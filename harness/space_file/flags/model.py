@@ -252,8 +252,3 @@ class Setting(NamedTuple):
 
     words: tuple[str, ...]
     linked: bool = False
-
-
-def family(compiler: str) -> str:
-    """A compiler's name without its version: `gcc` for `gcc-12`."""
-    return re.sub(r"-\d+(\.\d+)*$", "", compiler)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from harness.core.errors import BuildFailed
-from harness.space_file.flags.model import family
+from harness.core.program import family
 
 # nvcc's tools warn of the source in the same voice, so what counts is listed. The words are those
 # of nvcc, ptxas and nvlink 13.0; `harness/flags/nvcc.yaml` has the settings that bring them about.
