@@ -1,17 +1,55 @@
-"""python -m harness: which commands there are."""
+"""Run a command: `harness tune SPACE` is `python -m harness.tune SPACE`."""
 
+from __future__ import annotations
+
+import difflib
+import importlib
 import sys
+from collections.abc import Sequence
 
-print(
-    """usage: python -m harness.COMMAND ...
+COMMANDS = {
+    "discover": "write a space from the source of a kernel",
+    "check": "validate spaces, count their configurations, compile their defaults",
+    "tune": "tune a kernel or a program over its inputs",
+    "analyse": "print what a results database holds, and what the times depend on",
+    "report": "write one HTML page of a results database",
+    "dispatch": "write code that chooses a configuration by input",
+    "compare": "find what became slower or faster between two runs",
+    "export": "write measurements as T4 results or as CSV",
+    "merge": "merge the results databases of several machines",
+    "stencil": "explore the variants of a stencil",
+}
 
-    harness.discover   write a space from a kernel's source
-    harness.check      validate spaces, say their sizes, compile their defaults
-    harness.tune       tune a kernel over its inputs
-    harness.analyse    print again what a results database holds
-    harness.export     write measurements for others, as T4 or CSV
-    harness.merge      put databases of several machines together
 
-Each has --help; README.md begins with the whole of it."""
-)
-sys.exit(2)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names, and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if words else 2
+    name, *rest = words
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean `{near[0]}`?" if near else "`harness --help` lists the commands"
+        print(f"error: unknown command `{name}`; {hint}", file=sys.stderr)
+        return 2
+    return int(importlib.import_module(f"harness.commands.{name}").main(rest))
+
+
+def usage() -> str:
+    """List the commands, each with what it does."""
+    width = max(map(len, COMMANDS))
+    lines = [f"    {name:<{width}}   {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        (
+            "usage: harness COMMAND ...     or: python -m harness.COMMAND ...",
+            "",
+            *lines,
+            "",
+            "harness COMMAND --help lists the options of a command.",
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The commands as a person starts them: by module, by the console script, and the list of them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import harness.commands
+from harness.__main__ import COMMANDS, main
+
+ROOT = Path(__file__).parent.parent
+
+
+def _has_main(name: str) -> bool:
+    return hasattr(importlib.import_module(f"harness.commands.{name}"), "main")
+
+
+def test_the_list_names_every_command() -> None:
+    modules = [module.name for module in pkgutil.iter_modules(harness.commands.__path__)]
+    assert set(COMMANDS) == {name for name in modules if _has_main(name)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_starts_by_its_module(name: str) -> None:
+    command = [sys.executable, "-m", f"harness.{name}", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: python -m harness.{name}")
+
+
+def test_a_command_starts_by_the_console_script(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "no_such_space.yaml"]) == 2
+    assert "no_such_space.yaml" in capsys.readouterr().err
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"    {name} " in printed for name in COMMANDS)
+
+
+def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "harness COMMAND" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["tunes"]) == 2
+    assert "unknown command `tunes`; did you mean `tune`?" in capsys.readouterr().err
