@@ -50,6 +50,7 @@ from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.dispatch.verdict import ORACLE, judged
 from harness.display import ProgressDisplay, make_console
+from harness.display.text import print_line
 from harness.measure.processes import Processes, Task
 
 _LONGEST_S = 3600.0  # of one fold
@@ -110,7 +111,7 @@ def _compare(args: argparse.Namespace) -> int:
             display.step(f"{job.chooser} on {job.path.name}")
     results = [_result(path, place, names, done, args.seed) for path, place in found]
     for result in results:
-        console.print(Text(f"\n{result.data.name}", style="bold"), soft_wrap=True)
+        print_line(console, f"\n{result.data.name}", "bold")
         print_whole(cases_table(result))
         print_whole(verdict_table(result))
     print_whole(Text(LEGEND, style="dim"))

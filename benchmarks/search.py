@@ -31,7 +31,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 
 from rich.console import Console
-from rich.text import Text
 
 from benchmarks.arguments import add_output, add_recordings, count
 from benchmarks.peers.contest import Contest, Held, Place
@@ -45,6 +44,7 @@ from benchmarks.search_tables import print_whole, tables, write_courses, write_f
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.display import ProgressDisplay, format_time, make_console
+from harness.display.text import print_line
 from harness.recordings.read import Source, sources
 from harness.recordings.space import ListedSpace
 
@@ -88,7 +88,7 @@ def _compare(args: argparse.Namespace) -> int:
     chosen, lacking = entrants(args.only)
     console, log = make_console(), make_console(stderr=True)
     for line in lacking:
-        log.print(Text(f"warning: {line}"), soft_wrap=True)
+        print_line(log, f"warning: {line}")
     if args.warm_start and not any(entrant.is_taught for entrant in chosen):
         raise UsageError(f"--warm-start teaches {TAUGHT} alone; add it to --only")
     files = sources([*args.file, *args.warm_start], args.mapping)
@@ -102,7 +102,7 @@ def _compare(args: argparse.Namespace) -> int:
     kept, all_ = contest.kept(), len(places) * len(chosen) * args.seeds
     if kept:
         told = f"{kept:,} of {all_:,} searches ended in an earlier run: {journal.path}"
-        log.print(Text(told), soft_wrap=True)
+        print_line(log, told)
     with tempfile.TemporaryDirectory() as scratch, ProgressDisplay(log) as display:
         held = contest.hold(args.jobs, Path(scratch), display)
     names = dict(zip(places, spaces, strict=True))
@@ -110,9 +110,9 @@ def _compare(args: argparse.Namespace) -> int:
     figures = overall(found, args.budget)
     for part in tables(found, figures, list(spaces), args.budget):
         print_whole(part)
-    console.print(Text(_write(args.output, found, list(spaces), figures, args.budget)))
+    print_line(console, _write(args.output, found, list(spaces), figures, args.budget))
     for line in _failures(held, names):
-        log.print(Text(f"error: {line}"), soft_wrap=True)
+        print_line(log, f"error: {line}")
     print(json.dumps({technique: as_json(figure) for technique, figure in figures.items()}))
     return 1 if held.failures else 0
 
@@ -144,13 +144,13 @@ def _tell(
     number: int, landscape: Landscape, taught: Sequence[Source], console: Console, log: Console
 ) -> None:
     """What a space is, and what teaches there; raises UsageError where nothing does."""
-    console.print(Text(f"[{number}] {landscape.name}: {_described(landscape)}"), soft_wrap=True)
+    print_line(console, f"[{number}] {landscape.name}: {_described(landscape)}")
     for warning in landscape.recorded.warnings:
-        log.print(Text(f"warning: {warning}"), soft_wrap=True)
+        print_line(log, f"warning: {warning}")
     if taught:
         space = ListedSpace(landscape.recorded, landscape.given)
         for line in teachers_of(landscape, taught).describe(space, landscape.given):
-            console.print(Text(f"    taught by {line}"), soft_wrap=True)
+            print_line(console, f"    taught by {line}")
 
 
 def _described(landscape: Landscape) -> str:

@@ -48,6 +48,7 @@ from benchmarks.transfer_tables import (
 )
 from harness.commands.run import run_command
 from harness.display import ProgressDisplay, make_console
+from harness.display.text import print_line
 from harness.measure.processes import Processes
 from harness.recordings.read import sources
 from harness.tuning.progress import Display
@@ -97,15 +98,15 @@ def _compare(args: argparse.Namespace) -> int:
         for where in args.where or [None]
     ]
     for line in (line for data in sets for line in data.described()):
-        console.print(Text(line), soft_wrap=True)
+        print_line(console, line)
     with ProgressDisplay(log) as display:
         found = _searched(sets, args, display)
     for name, compared in found.items():
-        console.print(Text(f"\n{name}", style="bold"), soft_wrap=True)
+        print_line(console, f"\n{name}", "bold")
         print_whole(table(compared))
-        console.print(Text(ratio_line(compared)), soft_wrap=True)
+        print_line(console, ratio_line(compared))
     print_whole(Text(LEGEND, style="dim"))
-    console.print(Text(_write(args.output, found)))
+    print_line(console, _write(args.output, found))
     print(json.dumps({name: _as_json(compared) for name, compared in found.items()}))
     return 0
 

@@ -12,7 +12,8 @@ from rich.console import Console
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.study import DISPATCHERS, QUICK, STATIC, bound_text, sentence, study
-from harness.dispatch.text import print_across, shown_tree
+from harness.dispatch.text import shown_tree
+from harness.display.across import print_across
 
 SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
 

@@ -10,8 +10,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from harness.commands.run import EXIT_ERROR, run_command
 from harness.compare import reports
 from harness.compare.comparison import Comparison, Rules, compare
@@ -20,6 +18,7 @@ from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD
 from harness.compare.table import times, told
 from harness.core.errors import HarnessError, UsageError
 from harness.display import make_console
+from harness.display.text import print_lines
 from harness.space_file import Spec, load_spec
 
 REGRESSION = 1
@@ -158,8 +157,7 @@ def _compared(args: argparse.Namespace, specs: Iterable[Spec]) -> Comparison:
 def _print(args: argparse.Namespace, comparison: Comparison, files: Mapping[str, str]) -> None:
     console = make_console()
     console.print(told(comparison))
-    for line in reports.github(comparison, files) if args.github else ():
-        console.print(Text(line), soft_wrap=True)
+    print_lines(console, reports.github(comparison, files) if args.github else ())
 
 
 def _files(specs: Iterable[Spec], comparison: Comparison) -> Mapping[str, str]:

@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Config
@@ -29,6 +27,7 @@ from harness.dispatch.program import Program
 from harness.dispatch.study import DISPATCHERS, Study, choosers, fits, sentence, study
 from harness.dispatch.text import verdict_lines, verdict_table
 from harness.display import ProgressDisplay, make_console
+from harness.display.text import print_line, print_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
 from harness.results import shown_place
@@ -95,22 +94,21 @@ def _dispatch(args: argparse.Namespace) -> int:
     others = [_told(other) for other in held if other is not results]
     if others:
         learnt_from = f"Learnt from {_told(results)}; left out: {'; '.join(others)}"
-        console.print(Text(learnt_from), soft_wrap=True)
+        print_line(console, learnt_from)
     unfit = list(unfit_told(results))
     results, notes = as_now(results, spec)
-    for line in (*unfit, *notes):
-        console.print(Text(line), soft_wrap=True)
+    print_lines(console, (*unfit, *notes))
     matrix = matrix_of(results)
     check_candidates(matrix, results.constraints, spec, results.limits)
     found = _judged(results, matrix, args)
     name = found.best if args.choice == "auto" else args.choice
     learnt = {other: found.learnt(other) for other in found.dispatchers}
     console.print(verdict_table(found, learnt))
-    console.print(Text(f"\n{sentence(found, name)}"), soft_wrap=True)
+    print_line(console, f"\n{sentence(found, name)}")
     is_worth_it = found.gain(name).is_better
     if not is_worth_it and not args.force:
         static = found.matrix.candidates[learnt[name].portfolio[0]]
-        console.print(Text(_refusal(args.output, static, args.choice)), soft_wrap=True)
+        print_line(console, _refusal(args.output, static, args.choice))
         return 1
     texts = results.constraints
     guards: dict[Config, tuple[str, ...]] = dict.fromkeys(found.matrix.candidates, texts)
@@ -118,7 +116,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     verdict = (*verdict_lines(found), "", sentence(found, name))
     count = len(found.matrix.features)
     if earlier is not None and earlier > count:
-        console.print(Text(_loss(args.output, count, earlier)), style="yellow", soft_wrap=True)
+        print_line(console, _loss(args.output, count, earlier), "yellow")
     made = f"{name}, seed {args.seed}"
     if not is_worth_it:
         made += "; written by force: it does not surely beat the best static configuration"
@@ -130,7 +128,7 @@ def _dispatch(args: argparse.Namespace) -> int:
         _kernels(spec, program, results, arch),
         results.limits,
     )
-    console.print(Text(f"{args.output}: {', '.join(_shown(written, args.output))}"), soft_wrap=True)
+    print_line(console, f"{args.output}: {', '.join(_shown(written, args.output))}")
     return 0
 
 

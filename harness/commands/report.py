@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from harness.commands.run import run_command
 from harness.display import make_console
+from harness.display.text import print_line
 from harness.report import write_report
 from harness.results.view import read_results
 
@@ -37,5 +36,5 @@ def _page(text: str) -> Path:
 
 def _report(args: argparse.Namespace) -> int:
     write_report(args.output, read_results(args.database, args.space))
-    make_console().print(Text(f"{args.output}: the report"), soft_wrap=True)
+    print_line(make_console(), f"{args.output}: the report")
     return 0

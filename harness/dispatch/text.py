@@ -7,17 +7,14 @@ from types import MappingProxyType
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from harness.core.config_diff import difference
 from harness.core.records import Config
-from harness.dispatch.choosers import Chooser
 from harness.dispatch.learnt import Learnt, leaf_count, splits_passed
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import Leaf, Node, Program, Split, TreeChoice
-from harness.dispatch.study import Study, sentence, study
+from harness.dispatch.study import Study, sentence
 from harness.dispatch.verdict import Judged, Told
 from harness.models.columns import FEWEST_INPUTS, column_values
 
@@ -25,26 +22,7 @@ _MOST_SHOWN = 16  # leaves
 TITLE = "Slowdown against the best known configuration, on inputs that were held out"
 
 
-def print_across(console: Console, matrix: Matrix, wanted: Sequence[Chooser]) -> bool:
-    """Print which configuration suits which input, and how well that does on inputs held out, or
-    why there is nothing to tell; returns whether choosing by input is surely worth it.
-
-    `wanted` has a dispatcher of one tree among others. Text is not wrapped.
-    """
-    reason = _why_nothing(matrix)
-    if reason is not None:
-        console.print(Text(reason), soft_wrap=True)
-        return False
-    found = study(matrix, wanted)
-    for part in _learnt_across(found):
-        if isinstance(part, Table):
-            console.print(part)
-        else:
-            console.print(Text(part), soft_wrap=True)
-    return found.gain(found.best).is_better
-
-
-def _why_nothing(matrix: Matrix) -> str | None:
+def why_nothing(matrix: Matrix) -> str | None:
     """Why nothing is learnt across inputs; None where something may be."""
     count, left = len(matrix.features), len(matrix.judgeable().features)
     if not count:
@@ -80,7 +58,7 @@ def _best_everywhere(matrix: Matrix) -> int | None:
     return int(best.argmax()) if best.any() else None
 
 
-def _learnt_across(found: Study) -> Iterator[str | Table]:
+def learnt_across(found: Study) -> Iterator[str | Table]:
     learnt = {name: found.learnt(name) for name in found.dispatchers}
     name, heading = shown_tree(found, learnt)
     program = learnt[name].program(found.matrix.candidates)

@@ -16,6 +16,7 @@ from harness.core.config_diff import DEFAULT, NOTE, default_told, difference
 from harness.core.records import Config, Measurement, Outcome
 from harness.display.baselines import baselines_table, refused_lines
 from harness.display.formats import format_outcomes, format_ratio, format_timing
+from harness.display.text import print_lines
 from harness.stats.timing import half_width
 
 TIMES_TOLD = (
@@ -34,8 +35,7 @@ def print_inputs(
     beside = baselines_table(reports)
     if beside is not None:
         console.print(beside)
-    for line in refused_lines(reports):
-        console.print(Text(line), soft_wrap=True)
+    print_lines(console, refused_lines(reports))
     console.print()
 
 

@@ -16,11 +16,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Column
-from rich.text import Text
 
 from harness.core.config_diff import difference
 from harness.core.records import Config, Measurement, Outcome
 from harness.display.formats import format_outcomes, format_timing
+from harness.display.text import print_line
 
 if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
     from harness.search import Progress as TestProgress
@@ -84,7 +84,7 @@ class ProgressDisplay:
 
     def warn(self, text: str) -> None:
         """Told in any case, above the live line."""
-        self._console.print(Text(f"warning: {text}"), soft_wrap=True)
+        print_line(self._console, f"warning: {text}")
 
     def step(self, text: str) -> None:
         """One step has ended."""
@@ -127,4 +127,4 @@ class ProgressDisplay:
 
     def _line(self, text: str) -> None:
         if not self._quiet:
-            self._console.print(Text(text), soft_wrap=True)
+            print_line(self._console, text)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.effects.text import reduction_lines
@@ -17,8 +16,9 @@ from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import choosers
-from harness.dispatch.text import print_across
 from harness.display import make_console, print_inputs
+from harness.display.across import print_across
+from harness.display.text import print_line, print_lines
 from harness.results import shown_place
 from harness.results.view import Results, read_results
 
@@ -156,18 +156,16 @@ def _print(
     """Whether all that was asked for could be told; where not, its place has the reason."""
     measured, default = results.measured, results.default
     if not measured:
-        for line in (f"{title}: holds no measurements yet", *reservations(results)):
-            console.print(Text(line), soft_wrap=True)
+        print_lines(console, (f"{title}: holds no measurements yet", *reservations(results)))
         return True
     print_inputs(console, input_reports(results), title, default)
     for lines in (list(reservations(results)), list(describe_failures(measured, default))):
-        for line in [*lines, *([""] if lines else [])]:
-            console.print(Text(line), soft_wrap=True)
+        print_lines(console, [*lines, *([""] if lines else [])])
     from harness.commands.analyse import explained
 
     if results.reductions:
         lines = [*reduction_lines(results.reductions), ""]
-        console.print(Text("\n".join(lines)), soft_wrap=True)
+        print_line(console, "\n".join(lines))
     with console.status("what each parameter does to the time"):
         explained.print_effects(console, results)
     with console.status("what the times depend on"):

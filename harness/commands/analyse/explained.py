@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from harness.analysis.explain import (
 from harness.core.errors import UsageError
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.published import gadapt_judgement
+from harness.display.text import print_line, print_lines
 from harness.models.starchart import (
     Accuracy,
     Target,
@@ -93,11 +94,11 @@ def print_explained(
     try:
         found = samples(results)
     except UsageError as error:
-        _print_lines(console, [f"What the times depend on is not told: {error}"])
+        print_line(console, f"What the times depend on is not told: {error}")
         return not _is_asked(args)
     is_told = _print_samples(console, found, args, picture)
     if args.target == SLOWDOWN:
-        _print_lines(console, _gadapt_lines(results))
+        print_lines(console, _gadapt_lines(results))
     return is_told
 
 
@@ -108,23 +109,18 @@ def print_effects(console: Console, results: Results) -> None:
     rows = effects_text.failures_rows(found)
     if rows:
         console.print(_plain_table(effects_text.FAILURES_HEAD, rows))
-        _print_lines(console, [*effects_text.causes_lines(causes(found), failed=True), ""])
+        print_lines(console, [*effects_text.causes_lines(causes(found), failed=True), ""])
     if found.parameters:
         _print_times(console, found, results)
 
 
 def _print_times(console: Console, found: Trials, results: Results) -> None:
     told = effects_on_time(found)
-    _print_lines(console, effects_text.effects_lines(told, results))
+    print_lines(console, effects_text.effects_lines(told, results))
     rows = effects_text.effects_rows(told)
     if rows:
         console.print(_plain_table(effects_text.EFFECTS_HEAD, rows))
-    _print_lines(console, [*effects_text.pairs_lines(told.pairs), ""])
-
-
-def _print_lines(console: Console, lines: Iterable[str]) -> None:
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    print_lines(console, [*effects_text.pairs_lines(told.pairs), ""])
 
 
 def _plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -143,7 +139,7 @@ def print_platforms(
     picture: Path | None = None,
 ) -> bool:
     """Print what one tree says of several platforms; whether all that was asked for."""
-    _print_lines(console, ["All platforms together:"])
+    print_line(console, "All platforms together:")
     return _print_samples(console, pooled(found), args, picture)
 
 
@@ -153,12 +149,12 @@ def _print_samples(
     try:
         told = explain(found, _target(args.target, args.per, found))
     except UsageError as error:
-        _print_lines(console, [f"What the times depend on is not told: {error}"])
+        print_line(console, f"What the times depend on is not told: {error}")
         return not _is_asked(args)
-    parts: list[Callable[[], None]] = [lambda: _print_lines(console, _importance_lines(told))]
+    parts: list[Callable[[], None]] = [lambda: print_lines(console, _importance_lines(told))]
     if args.inside:
-        parts.append(lambda: _print_lines(console, [_inside_line(told, args.inside)]))
-    parts.append(lambda: _print_lines(console, _lines(told, args)))
+        parts.append(lambda: print_line(console, _inside_line(told, args.inside)))
+    parts.append(lambda: print_lines(console, _lines(told, args)))
     if args.below:
         parts.append(lambda: _print_settings(console, found, args))
     if picture:
@@ -172,7 +168,7 @@ def _is_told(console: Console, part: Callable[[], None]) -> bool:
     try:
         part()
     except UsageError as error:
-        _print_lines(console, [f"error: {error}"])
+        print_line(console, f"error: {error}")
         return False
     return True
 
@@ -265,7 +261,7 @@ def _print_settings(console: Console, found: Samples, args: argparse.Namespace) 
     if kept and not len(boxes):
         whole = len(limits[0][0].samples)
         told = f"{kept:,} of {whole:,} samples keep all limits, but no box of the trees does so on "
-        _print_lines(console, [f"{told}average: larger limits, or more samples, may tell one."])
+        print_line(console, f"{told}average: larger limits, or more samples, may tell one.")
 
 
 def _settings(limits: Sequence[tuple[Tree, float]], boxes: pd.DataFrame) -> Table:
@@ -296,4 +292,4 @@ def _print_picture(console: Console, tree: Tree, path: Path, depth: int | None) 
         figure.savefig(path, dpi=120)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-    _print_lines(console, [f"{path}: the tree"])
+    print_line(console, f"{path}: the tree")

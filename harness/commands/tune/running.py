@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.text import Text
 
 from harness.commands.tune.request import PREDICTED, Asked, read_asked
 from harness.commands.tune.summary import campaign_results, next_step, print_across, print_result
 from harness.core.errors import HarnessError
 from harness.core.records import Config
 from harness.display import ProgressDisplay, make_console
+from harness.display.text import print_line, print_lines
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.kernels import Measurer
 from harness.recordings.recorded import Recorded
@@ -40,7 +40,7 @@ def tune(args: argparse.Namespace) -> int:
     with writing(asked.place) as engine, _opened(asked, args, console) as measurer:
         asked = dataclasses.replace(asked, spec=fitted_to(asked.spec, measurer))
         for notice in () if args.quiet else asked.spec.notices:
-            console.print(Text(f"note: {notice}"), soft_wrap=True)
+            print_line(console, f"note: {notice}")
         store = Store(engine)
         make_opentuner_tables(store)
         seeds = asked.seeds_for(measurer.compiler) + _predicted(asked, measurer, console)
@@ -66,7 +66,7 @@ def tune(args: argparse.Namespace) -> int:
         if args.report is not None:
             _report(args, campaign, store, asked.place, console, status)
         told = next_step(campaign, args, asked.place, reports)
-        console.print(Text(told), soft_wrap=True)
+        print_line(console, told)
         store.sessions.remove()
     return status
 
@@ -85,7 +85,7 @@ def _predicted(asked: Asked, measurer: Measurer, console: Console) -> tuple[Conf
         told = f"no other stencil was tuned in {asked.place} on this device: auto instead"
     else:
         told = order.told
-    console.print(Text(f"{PREDICTED}: {told}"), soft_wrap=True)
+    print_line(console, f"{PREDICTED}: {told}")
     return () if order is None else order.configs[: max(1, asked.options.test_limit // 2)]
 
 
@@ -109,9 +109,9 @@ def _report(
     except HarnessError as error:
         if not status:
             raise
-        console.print(Text(f"error: {error}"), soft_wrap=True)
+        print_line(console, f"error: {error}")
         return
-    console.print(Text(f"{args.report}: the report"), soft_wrap=True)
+    print_line(console, f"{args.report}: the report")
 
 
 def _tell_teachers(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:
@@ -119,15 +119,15 @@ def _tell_teachers(campaign: Campaign, asked: Asked, quiet: bool, console: Conso
     lines = list(campaign.describe_teachers())
     for recorded, line in zip(asked.teachers, lines, strict=True):
         if not quiet:
-            console.print(Text(f"warm start from {line}"), soft_wrap=True)
+            print_line(console, f"warm start from {line}")
         _tell_doubts(recorded, quiet, console)
 
 
 def _tell_doubts(recorded: Recorded, quiet: bool, console: Console) -> None:
     """What a person has to know of how it was read; of what may be wrong in any case."""
     notes = () if quiet else recorded.notes
-    for line in (*(f"note: {n}" for n in notes), *(f"warning: {w}" for w in recorded.warnings)):
-        console.print(Text(line), soft_wrap=True)
+    print_lines(console, (f"note: {note}" for note in notes))
+    print_lines(console, (f"warning: {warning}" for warning in recorded.warnings))
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def _opened(asked: Asked, args: argparse.Namespace, console: Console) -> Iterato
         told += f"; {why}" if why else ""
     try:
         if not args.quiet:
-            console.print(Text(told), soft_wrap=True)
+            print_line(console, told)
         if asked.recorded is not None:
             _tell_doubts(asked.recorded, args.quiet, console)
         yield measurer
@@ -156,7 +156,7 @@ def _replayed(spec: Spec, args: argparse.Namespace, console: Console) -> tuple[M
     """A space's own recording in place of a device."""
     recording = read_recording(args.recording, spec)
     for warning in recording.warnings:
-        console.print(Text(f"warning: {warning}"), soft_wrap=True)
+        print_line(console, f"warning: {warning}")
     where, count = recording.environment, len(recording.measurements)
     told = f"replaying {args.recording}: {count:,} measurements from {where.device}; none is made"
     return ReplayMeasurer(recording), told

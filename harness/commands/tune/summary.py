@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.text import Text
 
 from harness.analysis.effects.text import reduction_lines
 from harness.analysis.inputs import InputReport, describe_failures
@@ -18,6 +17,7 @@ from harness.commands.tune.options import kept_options
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.display import print_inputs
+from harness.display.text import print_line
 from harness.measure.kernels import Measurer
 from harness.results import Campaign as TunedCampaign
 from harness.results import Store, campaigns, shown_place, sqlite_path
@@ -46,16 +46,16 @@ def print_result(
         told = f", replayed from {where.device}" if measurer.is_replay else f" on {where}"
         print_inputs(console, reports, f"{spec.name}{told}", default)
     if campaign.reductions:
-        console.print(Text("\n".join([*reduction_lines(campaign.reductions), ""])), soft_wrap=True)
+        print_line(console, "\n".join([*reduction_lines(campaign.reductions), ""]))
     if campaign.replayed:
         anew = "asks the recording" if measurer.is_replay else "measures"
         told = f"{campaign.replayed} tests were answered from the database; --fresh {anew} anew."
-        console.print(Text(told), soft_wrap=True)
+        print_line(console, told)
         console.print()
     failures = list(describe_failures(campaign.measured(), default))
     for part in (list(campaign.describe_tests()), failures):
         if part:
-            console.print(Text("\n".join([*part, ""])), soft_wrap=True)
+            print_line(console, "\n".join([*part, ""]))
 
 
 def print_across(
@@ -64,7 +64,7 @@ def print_across(
     """Which configuration suits which input; and how to write it as code, if that is worth it."""
     # Here, since they load pandas and scikit-learn, which a search need not wait for.
     from harness.dispatch.study import QUICK
-    from harness.dispatch.text import print_across
+    from harness.display.across import print_across
 
     results = campaign_results(campaign, store, place)
     if results is None:
@@ -72,13 +72,13 @@ def print_across(
     there, asked = len(results.measured), len(campaign.spec.inputs)
     if there > asked:
         told = f"Across all {there} inputs that the database has, not these {asked} alone:"
-        console.print(Text(told), soft_wrap=True)
+        print_line(console, told)
     with console.status("which configuration for which input, judged on inputs held out"):
         is_better = print_across(console, matrix_of(results), QUICK)
     if is_better and space is not None:
         command = dispatch_command(results.campaign, campaigns(store.session.connection()), place)
         told = shlex.join([*command, "--spec", str(space)])
-        console.print(Text(f"To write the choice by input as code: {told}"), soft_wrap=True)
+        print_line(console, f"To write the choice by input as code: {told}")
     console.print()
 
 
