@@ -36,7 +36,7 @@ from benchmarks.arguments import add_output, add_recordings, count
 from benchmarks.peers.contest import Contest, Held, Place
 from benchmarks.peers.entrants import TAUGHT, Entrant, entrants
 from benchmarks.peers.landscape import Landscape, landscapes
-from benchmarks.peers.ours import teachers_of
+from benchmarks.peers.ours import transfer_sources
 from benchmarks.recordings import recorded
 from benchmarks.search_figures import Overall, Searches, as_json, overall, padded
 from benchmarks.search_journal import Journal
@@ -90,7 +90,7 @@ def _compare(args: argparse.Namespace) -> int:
     for line in lacking:
         print_line(log, f"warning: {line}")
     if args.warm_start and not any(entrant.is_taught for entrant in chosen):
-        raise UsageError(f"--warm-start teaches {TAUGHT} alone; add it to --only")
+        raise UsageError(f"--warm-start is for {TAUGHT} alone; add it to --only")
     files = sources([*args.file, *args.warm_start], args.mapping)
     taught = tuple(files[len(args.file) :])
     spaces, places = _read(files[: len(args.file)])
@@ -143,14 +143,14 @@ def _read(files: Sequence[Source]) -> tuple[dict[str, Landscape], list[Place]]:
 def _tell(
     number: int, landscape: Landscape, taught: Sequence[Source], console: Console, log: Console
 ) -> None:
-    """What a space is, and what teaches there; raises UsageError where nothing does."""
+    """Print a space and its warm start; raises UsageError for a useless recording."""
     print_line(console, f"[{number}] {landscape.name}: {_described(landscape)}")
     for warning in landscape.recorded.warnings:
         print_line(log, f"warning: {warning}")
     if taught:
         space = ListedSpace(landscape.recorded, landscape.given)
-        for line in teachers_of(landscape, taught).describe(space, landscape.given):
-            print_line(console, f"    taught by {line}")
+        for line in transfer_sources(landscape, taught).describe(space, landscape.given):
+            print_line(console, f"    warm start from {line}")
 
 
 def _described(landscape: Landscape) -> str:

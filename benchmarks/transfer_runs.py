@@ -16,7 +16,7 @@ from benchmarks.search_figures import padded
 from benchmarks.transfer_figures import ALONE, TAUGHT, Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Outcome
-from harness.models.transfer_prior import Taught
+from harness.models.transfer_prior import TransferData
 from harness.recordings.builder import name_of
 from harness.recordings.read import Source
 from harness.recordings.recorded import Recorded
@@ -30,7 +30,7 @@ from harness.search import (
     make_opentuner_tables,
     resolve_techniques,
 )
-from harness.search.transfer.sources import Teachers
+from harness.search.transfer.sources import TransferSources
 from harness.space_file import Spec
 from harness.space_file.inputs import select_inputs
 from harness.tuning.searching import Searching
@@ -49,7 +49,7 @@ class DataSet:
 
     source: Source
     where: str | None = None
-    taught_by: tuple[Source, ...] = ()
+    warm_start: tuple[Source, ...] = ()
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class DataSet:
         return name_of(self.source.path) + ("" if self.where is None else f", {self.where}")
 
     def described(self) -> Iterator[str]:
-        """What there is and what teaches, in lines; raises UsageError for what teaches nothing."""
+        """Describe the inputs and the warm start; raises UsageError for a useless recording."""
         read, spec = _read(self)
         counts = [len(read.tables[given].legal) for given in spec.inputs]
         yield (
@@ -66,8 +66,8 @@ class DataSet:
         )
         yield from (f"warning: {warning}" for warning in read.warnings)
         given = spec.inputs[0]
-        taught = Teachers(self.teachers).describe(ListedSpace(read, given), given)
-        yield from (f"    taught by {line}" for line in taught)
+        lines = TransferSources(self.recordings).describe(ListedSpace(read, given), given)
+        yield from (f"    warm start from {line}" for line in lines)
 
     def read(self) -> tuple[Recorded, Spec]:
         """The recording, and its spec with the inputs in which there is anything to search.
@@ -86,9 +86,9 @@ class DataSet:
         return read, dataclasses.replace(chosen, inputs=tuple(kept))
 
     @property
-    def teachers(self) -> list[Recorded]:
-        """Recordings of other devices, from which it may learn."""
-        return [recorded(source) for source in self.taught_by]
+    def recordings(self) -> list[Recorded]:
+        """The recordings of other devices to learn from."""
+        return [recorded(source) for source in self.warm_start]
 
 
 @functools.cache
@@ -126,11 +126,11 @@ def run(job: Job) -> Array:
     )
     spaces = {given: ListedSpace(recording, given) for given in spec.inputs}
     measurer = ReplayMeasurer(recording_of(recording))
-    teachers = job.data.teachers if job.is_taught else []
+    recordings = job.data.recordings if job.is_taught else []
     with writing(_MEMORY) as engine:
         store = Store(engine)
         make_opentuner_tables(store)
-        told = (spec, measurer, store, options, _Silent(), spaces.__getitem__, teachers)
+        told = (spec, measurer, store, options, _Silent(), spaces.__getitem__, recordings)
         searches = (InTurn if job.is_taught else Alone)(State(*told))
         searches.run()
         store.sessions.remove()
@@ -179,7 +179,7 @@ class Alone(InTurn):
         """Nothing."""
         return []
 
-    def taught(self, given: Input, before: Sequence[Input]) -> Taught | None:
+    def transfer_data(self, given: Input, before: Sequence[Input]) -> TransferData | None:
         """Nothing."""
         return None
 

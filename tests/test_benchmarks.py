@@ -16,7 +16,7 @@ from rich.table import Table
 from benchmarks import search
 from benchmarks.peers import entrants
 from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
-from benchmarks.peers.ours import teachers_of
+from benchmarks.peers.ours import transfer_sources
 from benchmarks.search_figures import (
     Searches,
     as_json,
@@ -260,12 +260,12 @@ def test_warm_start_learns_from_the_same_kernel_on_other_devices_alone(
     space = ListedSpace(landscape.recorded, landscape.given)
     other = tmp_path / "other.json"
     other.write_text(recording.read_text().replace("a GPU", "another GPU"))
-    found = teachers_of(landscape, [Source(recording), Source(other)])
-    learnt = found.taught(space, landscape.given, {})
+    found = transfer_sources(landscape, [Source(recording), Source(other)])
+    learnt = found.data_for(space, landscape.given, {})
     assert learnt is not None
-    assert [len(lesson.times_s) for lesson in learnt.lessons] == [22]
+    assert [len(source.times_s) for source in learnt.sources] == [22]
     with pytest.raises(UsageError, match="names no recording of small on another device"):
-        teachers_of(landscape, [Source(recording)])
+        transfer_sources(landscape, [Source(recording)])
 
 
 # ------------------------------------------------------------------------- journal
@@ -333,13 +333,13 @@ def test_one_space_is_told_in_one_table() -> None:
     assert "no technique has a better mean fraction (after 2 tests)" in str(told[-1])
 
 
-def test_teachers_are_checked_before_anything_is_searched(
+def test_warm_starts_are_checked_before_anything_is_searched(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
     command = [str(recording), "--output", str(output), "--warm-start", str(recording), "--only"]
     assert search.main([*command, "UniformRandom"]) == 2
-    assert "--warm-start teaches auto alone; add it to --only" in capsys.readouterr().err
+    assert "--warm-start is for auto alone; add it to --only" in capsys.readouterr().err
     assert search.main([*command, "auto"]) == 2
     assert "names no recording of small on another device" in capsys.readouterr().err
     assert not output.exists()

@@ -14,7 +14,7 @@ import pytest
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Input
-from harness.models.transfer_prior import Lesson, Taught
+from harness.models.transfer_prior import SourceTask, TransferData
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import GaussianProcess
 from harness.search.techniques.memory import MOST_POINTS, Memory
@@ -62,10 +62,10 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
     return Space.of(spec, GIVEN, None)
 
 
-def lesson(space: Space, seconds: Seconds, device: float = 1.0) -> Taught:
-    """All of a space, as another device had it."""
+def other_device(space: Space, seconds: Seconds, device: float = 1.0) -> TransferData:
+    """All times of a space, measured on another device."""
     times_s = np.array([device * seconds(config) for config in space])
-    return Taught(GIVEN, (Lesson(space.places_of(list(space)), times_s),))
+    return TransferData(GIVEN, (SourceTask(space.places_of(list(space)), times_s),))
 
 
 class Guided:
@@ -74,12 +74,12 @@ class Guided:
     def __init__(
         self,
         space: Space,
-        taught: Taught | None = None,
+        transfer: TransferData | None = None,
         seed: int = 0,
         make: Callable[[], ModelGuided] = GaussianProcess,
     ) -> None:
         self.technique = make()
-        self.technique.manipulator = SpaceManipulator(space, random.Random(seed), taught)
+        self.technique.manipulator = SpaceManipulator(space, random.Random(seed), transfer)
         self.technique.driver = SimpleNamespace(pending=[], taken=set())
 
     def tell(self, config: Config, time_s: float) -> None:
@@ -235,7 +235,7 @@ def test_proposals_that_wait_count_as_if_they_had_turned_out_as_predicted(space:
 
 
 def test_the_favourites_of_a_prior_come_first_in_their_order(space: Space) -> None:
-    guided = Guided(space, lesson(space, valley_s, device=7.0))
+    guided = Guided(space, other_device(space, valley_s, device=7.0))
     guided.tell(space.default, valley_s(space.default))
     asked = guided.generation(3)
     fastest = sorted(map(valley_s, space))[:3]
@@ -243,7 +243,7 @@ def test_the_favourites_of_a_prior_come_first_in_their_order(space: Space) -> No
 
 
 def test_favourites_that_fail_are_followed_by_the_next(space: Space) -> None:
-    guided = Guided(space, lesson(space, valley_s))
+    guided = Guided(space, other_device(space, valley_s))
     asked = []
     for _ in range(10):
         config = guided.ask()
@@ -255,7 +255,7 @@ def test_favourites_that_fail_are_followed_by_the_next(space: Space) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space: Space, seed: int) -> None:
-    guided = Guided(space, lesson(space, inverse_s), seed)
+    guided = Guided(space, other_device(space, inverse_s), seed)
     found = list(guided.search(valley_s, 60))
     assert found[0] == max(map(valley_s, space))
     assert min(found) == BEST_S
@@ -264,15 +264,15 @@ def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space: Space, se
 
 def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Space) -> None:
     rng = random.Random(5)
-    taught = lesson(space, lambda config: 300 * valley_s(config) * rng.uniform(0.7, 1.4))
-    guided = Guided(space, taught)
+    transfer = other_device(space, lambda config: 300 * valley_s(config) * rng.uniform(0.7, 1.4))
+    guided = Guided(space, transfer)
     found = list(guided.search(valley_s, 25))
     assert min(found) == BEST_S
     assert guided.technique._likelier == 1
 
 
 def test_once_there_are_many_results_the_models_are_asked_in_turn(space: Space) -> None:
-    guided = Guided(space, lesson(space, inverse_s), make=FlatlyGuided)
+    guided = Guided(space, other_device(space, inverse_s), make=FlatlyGuided)
     found = list(guided.search(inverse_s, TURNS_FROM))
     assert found == sorted(map(inverse_s, space))[:TURNS_FROM]
     asked = [[model.asked for model in guided.technique.models]]
@@ -282,22 +282,22 @@ def test_once_there_are_many_results_the_models_are_asked_in_turn(space: Space) 
 
 
 def test_where_the_model_knows_nothing_it_expects_what_the_prior_does(space: Space) -> None:
-    guided = Guided(space, lesson(space, valley_s), make=FlatlyGuided)
+    guided = Guided(space, other_device(space, valley_s), make=FlatlyGuided)
     found = list(guided.search(valley_s, 12))
     assert found == sorted(map(valley_s, space))[:12]
 
 
 def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
-    """What was taught is illegal here, all of it."""
+    """All source rows are illegal here."""
     places = np.array([[10, 15, 0, 0], [10, 14, 0, 0]], dtype=np.int32)
-    taught = Taught(GIVEN, (Lesson(places, np.array([1.0, 2.0])),))
-    assert min(Guided(space, taught).search(valley_s, 60)) == BEST_S
+    transfer = TransferData(GIVEN, (SourceTask(places, np.array([1.0, 2.0])),))
+    assert min(Guided(space, transfer).search(valley_s, 60)) == BEST_S
 
 
-def test_of_a_space_of_one_point_and_inputs_of_words_nothing_can_be_taught() -> None:
+def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
     one = Space([Parameter("BLOCK", "ordered", (64,), "launch", 64)])
-    tall = Lesson(one.places_of([one.default]), np.array([1.0]), Input({"kind": "tall"}))
-    guided = Guided(one, Taught(Input({"kind": "wide"}), (tall,)))
+    tall = SourceTask(one.places_of([one.default]), np.array([1.0]), Input({"kind": "tall"}))
+    guided = Guided(one, TransferData(Input({"kind": "wide"}), (tall,)))
     assert guided.ask() == one.default
     guided.tell(one.default, 1.0)
     assert guided.ask() is None
@@ -326,8 +326,8 @@ def guided_run(folder: Path, **options: object) -> tuple[FormulaMeasurer, Tests]
 def test_the_same_command_again_measures_nothing_although_more_is_known_by_then(
     tmp_path: Path,
 ) -> None:
-    """The second input was taught by the first as it then was: without its winner there, which
-    was measured on it later."""
+    """The second input learnt from the first as it then was: without its own winner, which was
+    measured on the first later."""
     guided_run(tmp_path)
     measurer, tests = guided_run(tmp_path)
     assert measurer.asked == []

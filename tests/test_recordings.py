@@ -835,7 +835,7 @@ def test_a_wrong_option_is_told_before_a_recording_is_read(
         (["--technique", "PureRandm"], "did you mean PureRandom?"),
         (["--database", str(path)], "--replay and --database are both"),
         (["--inputs", "n <"], "--inputs: "),
-        (["--warm-start", str(path), "-t", "PureRandom"], "--warm-start teaches"),
+        (["--warm-start", str(path), "-t", "PureRandom"], "--warm-start needs --technique"),
     ):
         assert tune.main(["--replay", str(path), *option]) == 2
         assert told in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What recordings and other inputs teach a search: which rows become lessons, and of what."""
+"""Transfer learning: which rows of recordings and of other inputs become source tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
-from harness.models.transfer_prior import Lesson, Taught
+from harness.models.transfer_prior import SourceTask, TransferData
 from harness.recordings.builder import Builder
 from harness.recordings.recorded import Recorded
 from harness.recordings.space import ListedSpace
-from harness.search.transfer.sources import Teachers, first_legal, told_technique
+from harness.search.transfer.sources import TransferSources, first_legal, stored_technique
 from harness.space import Space
 from harness.space_file import Parameter
 
@@ -38,73 +38,73 @@ def recorded(
     """A recording; `rows` are those of each input, by the values of its features."""
     listed = features.split()
     builder = Builder(Path("other.json"), listed, names.split())
-    for given, told in rows.items():
-        for values, ended in told:
+    for features_, table in rows.items():
+        for values, ended in table:
             if isinstance(ended, Outcome):
-                builder.add((*given, *values), ended, message="as it is")
+                builder.add((*features_, *values), ended, message="as it is")
             else:
-                builder.add((*given, *values), Outcome.OK, (ended, 3 * ended, 2 * ended))
+                builder.add((*features_, *values), Outcome.OK, (ended, 3 * ended, 2 * ended))
     return builder.finish(
         lambda _name, cells: cells, title="k", kind="test", device="d", sha256="ab" * 32
     )
 
 
-def taught(
+def data_for(
     target: Space,
-    given: Input,
+    problem: Input,
     recordings: Sequence[Recorded],
     measured: Mapping[Input, Sequence[Measurement]],
-) -> Taught | None:
-    return Teachers(recordings).taught(target, given, measured)
+) -> TransferData | None:
+    return TransferSources(recordings).data_for(target, problem, measured)
 
 
-def one_lesson(target: Space, recording: Recorded, given: Input = HERE) -> Lesson:
-    found = taught(target, given, [recording], {})
+def one_task(target: Space, recording: Recorded, given: Input = HERE) -> SourceTask:
+    found = data_for(target, given, [recording], {})
     assert found is not None
-    (lesson,) = found.lessons
-    return lesson
+    (task,) = found.sources
+    return task
 
 
-def told(target: Space, lesson: Lesson) -> dict[tuple[Value, ...], float]:
-    """The seconds of a lesson by the values of its configurations."""
-    values = [tuple(dict(target.decode(p)).values()) for p in lesson.places.tolist()]
-    return dict(zip(values, lesson.times_s.tolist(), strict=True))
+def seconds(target: Space, task: SourceTask) -> dict[tuple[Value, ...], float]:
+    """The seconds of a source task by the values of its configurations."""
+    values = [tuple(dict(target.decode(p)).values()) for p in task.places.tolist()]
+    return dict(zip(values, task.times_s.tolist(), strict=True))
 
 
 # -------------------------------------------------------------------------- recordings
 
 
-def test_what_was_read_is_told_in_a_line() -> None:
+def test_a_recording_is_described_in_a_line() -> None:
     target = Space((BX, TILE), [Expression("BX * TILE <= 32")])
     rows: list[Row] = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
     recording = recorded("BX TILE KIND WARP", {(7, 1): rows, (9, 1): rows}, "n m")
-    assert list(Teachers([recording]).describe(target, HERE)) == [
-        "other.json: test of k on d; 6 configurations on 2 inputs, 4 of them of this space, 2 "
-        "legal on (n=1024); matched parameters: BX, TILE; ignored, since they never vary there: "
-        "KIND, WARP; ignored features: n, m, since here they are n"
+    assert list(TransferSources([recording]).describe(target, HERE)) == [
+        "other.json: test of k on d; 6 configurations on 2 inputs, 4 belong to this space, 2 "
+        "are legal on (n=1024); matched parameters: BX, TILE; ignored parameters (constant there): "
+        "KIND, WARP; ignored features: n, m (this space has n)"
     ]
 
 
-def test_rows_that_are_left_aside_are_told_and_the_recording_itself_fits_whole() -> None:
+def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whole() -> None:
     own = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 1), 1.0)]})
     varied = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 2), 2.0)]})
-    one, other = Teachers([varied, own]).describe(ListedSpace(own, OTHER), OTHER)
-    assert "; 2 configurations, 1 of them of this space, 1 legal on (n=7); " in one
+    one, other = TransferSources([varied, own]).describe(ListedSpace(own, OTHER), OTHER)
+    assert "; 2 configurations, 1 belong to this space, 1 are legal on (n=7); " in one
     assert "; matched parameters: BX; only rows with WARP=1; matched features: n" in one
-    assert "; 2 configurations, all of them legal on (n=7); " in other
+    assert "; 2 configurations, all legal on (n=7); " in other
 
 
 def test_a_recording_is_looked_up_once_for_all_inputs() -> None:
-    teachers = Teachers([recorded("BX TILE", {(n,): [((16, 1), 1.0)] for n in range(9)})])
-    found = [teachers.taught(space(), Input({"n": n}), {}) for n in range(3)]
-    places = [[id(lesson.places) for lesson in taught.lessons] for taught in found if taught]
+    sources = TransferSources([recorded("BX TILE", {(n,): [((16, 1), 1.0)] for n in range(9)})])
+    found = [sources.data_for(space(), Input({"n": n}), {}) for n in range(3)]
+    places = [[id(task.places) for task in data.sources] for data in found if data]
     assert len(places) == 3
     assert places[0] == places[1] == places[2]
 
 
 def test_rows_become_places_by_names_and_values_with_their_median() -> None:
     recording = recorded("TILE BX", {(7,): [((4, 16), 1.0), ((1, 64), 0.5)]})
-    found = told(space(), one_lesson(space(), recording))
+    found = seconds(space(), one_task(space(), recording))
     assert found == {(16, 4): 2.0, (64, 1): 1.0}
 
 
@@ -112,14 +112,14 @@ def test_numbers_of_two_files_are_equal_by_what_they_are_not_how_they_are_writte
     switch = Parameter("FLAG", "boolean", (False, True), "choice", False)
     target = space(BX, TILE, switch)
     recording = recorded("BX TILE FLAG", {(7,): [((16.0, 4.0, 0), 1.0), ((32.0, 1.0, 1), 2.0)]})
-    found = told(target, one_lesson(target, recording))
+    found = seconds(target, one_task(target, recording))
     assert found == {(16, 4, False): 2.0, (32, 1, True): 4.0}
 
 
 def test_words_are_equal_as_they_are_and_none_is_a_value() -> None:
     target = space(BX, Parameter("KIND", "enum", ("16", None, "row"), "choice", None))
     rows: list[Row] = [((16, "16"), 1.0), ((16, None), 2.0), ((32, 16), 3.0), ((32, "Row"), 4.0)]
-    found = told(target, one_lesson(target, recorded("BX KIND", {(7,): rows})))
+    found = seconds(target, one_task(target, recorded("BX KIND", {(7,): rows})))
     assert found == {(16, "16"): 2.0, (16, None): 4.0}
 
 
@@ -128,38 +128,38 @@ def test_rows_with_values_that_the_space_does_not_have_are_dropped(
     foreign: tuple[Value, ...],
 ) -> None:
     recording = recorded("BX TILE", {(7,): [((16, 1), 1.0), (foreign, 2.0)]})
-    assert told(space(), one_lesson(space(), recording)) == {(16, 1): 2.0}
+    assert seconds(space(), one_task(space(), recording)) == {(16, 1): 2.0}
 
 
 def test_a_range_of_a_billion_values_is_never_listed() -> None:
     wide = Parameter("TILE", "integer", range(3, 3 * 10**9, 3), "source", 3)
     target = space(BX, wide)
     recording = recorded("BX TILE", {(7,): [((16, 2_999_999_997), 1.0), ((16, 4), 1.0)]})
-    assert told(target, one_lesson(target, recording)) == {(16, 2_999_999_997): 2.0}
+    assert seconds(target, one_task(target, recording)) == {(16, 2_999_999_997): 2.0}
 
 
-def test_failures_are_lessons_and_what_was_illegal_is_none() -> None:
+def test_failures_are_source_rows_and_illegal_configurations_are_not() -> None:
     recording = recorded(
         "BX TILE",
         {(7,): [((16, 1), 1.0), ((16, 2), Outcome.CRASHED), ((16, 3), Outcome.ILLEGAL)]},
     )
-    lesson = one_lesson(space(), recording)
-    assert told(space(), lesson) == {(16, 1): 2.0, (16, 2): math.inf}
-    assert lesson.slowdowns.tolist() == [0.0, 0.0]
+    task = one_task(space(), recording)
+    assert seconds(space(), task) == {(16, 1): 2.0, (16, 2): math.inf}
+    assert task.slowdowns.tolist() == [0.0, 0.0]
 
 
-def test_what_is_illegal_here_may_teach_of_what_is_not() -> None:
+def test_configurations_that_are_illegal_here_are_source_rows() -> None:
     target = Space((BX, TILE), [Expression("BX * TILE <= 32")])
     recording = recorded("BX TILE", {(7,): [((64, 4), 1.0)]})
-    assert told(target, one_lesson(target, recording)) == {(64, 4): 2.0}
+    assert seconds(target, one_task(target, recording)) == {(64, 4): 2.0}
 
 
-def test_each_input_of_a_recording_is_a_lesson() -> None:
+def test_each_input_of_a_recording_is_a_source_task() -> None:
     recording = recorded("BX TILE", {(7,): [((16, 1), 1.0)], (9,): [((32, 2), 2.0)]})
-    found = taught(space(), HERE, [recording, recording], {})
+    found = data_for(space(), HERE, [recording, recording], {})
     assert found is not None
-    assert [lesson.given for lesson in found.lessons] == [Input({"n": 7}), Input({"n": 9})] * 2
-    assert found.given == HERE
+    assert [task.problem for task in found.sources] == [Input({"n": 7}), Input({"n": 9})] * 2
+    assert found.problem == HERE
 
 
 def test_inputs_of_which_nothing_worked_or_fits_are_left_out() -> None:
@@ -167,7 +167,7 @@ def test_inputs_of_which_nothing_worked_or_fits_are_left_out() -> None:
         "BX TILE",
         {(7,): [((16, 1), Outcome.TIMEOUT)], (8,): [((17, 1), 1.0)], (9,): [((32, 2), 2.0)]},
     )
-    assert one_lesson(space(), recording).given == Input({"n": 9})
+    assert one_task(space(), recording).problem == Input({"n": 9})
 
 
 # ------------------------------------------------------- parameters of one side alone
@@ -175,16 +175,16 @@ def test_inputs_of_which_nothing_worked_or_fits_are_left_out() -> None:
 
 def test_what_never_varies_in_the_recording_need_not_vary_here() -> None:
     recording = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 1, 32), 2.0)]})
-    assert told(space(), one_lesson(space(), recording)) == {(16, 1): 2.0, (32, 1): 4.0}
+    assert seconds(space(), one_task(space(), recording)) == {(16, 1): 2.0, (32, 1): 4.0}
 
 
 def test_what_varies_in_the_recording_alone_is_held_where_this_recording_has_it() -> None:
     own = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 2, 32), 2.0)]})
     listed = ListedSpace(own, Input({"n": 7}))
     other = recorded("BX TILE WARP", {(7,): [((16, 1, 32.0), 3.0), ((16, 2, 64), 4.0)]})
-    lesson = one_lesson(listed, other, Input({"n": 7}))
-    assert lesson.times_s.tolist() == [6.0]
-    assert listed.decode(lesson.places[0].tolist())["WARP"] == 32
+    task = one_task(listed, other, Input({"n": 7}))
+    assert task.times_s.tolist() == [6.0]
+    assert listed.decode(task.places[0].tolist())["WARP"] == 32
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_varies_in_the_recording_alone_is_held_where_this_recording_has_it(
         (
             "BX OTHER",
             (16, 1),
-            "other.json: has no parameter TILE, only BX, OTHER; a search is taught by recordings "
+            "other.json: has no parameter TILE, only BX, OTHER; --warm-start needs recordings "
             "of the same kernel",
         ),
         (
@@ -205,26 +205,24 @@ def test_what_varies_in_the_recording_alone_is_held_where_this_recording_has_it(
     ],
     ids=["lacks a parameter", "fits nowhere", "failed"],
 )
-def test_a_recording_that_teaches_nothing_says_why(
-    names: str, row: tuple[Value, ...], reason: str
-) -> None:
+def test_a_recording_of_no_use_says_why(names: str, row: tuple[Value, ...], reason: str) -> None:
     ended = Outcome.BUILD_FAILED if reason.endswith("worked") else 1.0
     with pytest.raises(UsageError) as error:
-        taught(space(), HERE, [recorded(names, {(7,): [(row, ended)]})], {})
+        data_for(space(), HERE, [recorded(names, {(7,): [(row, ended)]})], {})
     assert str(error.value) == reason
 
 
 def test_a_recording_that_varies_what_this_kernel_lacks_is_refused() -> None:
     recording = recorded("BX TILE MORE", {(7,): [((16, 1, 1), 1.0), ((16, 1, 2), 1.0)]})
     with pytest.raises(UsageError, match="has a parameter MORE that this space lacks"):
-        taught(space(), HERE, [recording], {})
+        data_for(space(), HERE, [recording], {})
 
 
 def test_a_recording_that_never_has_a_value_that_is_held_here_says_so() -> None:
     own = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 2, 32), 2.0)]})
     other = recorded("BX TILE WARP", {(7,): [((16, 1, 16), 3.0), ((16, 2, 64), 4.0)]})
-    with pytest.raises(UsageError, match=r"other\.json: WARP is never 32, as it is here"):
-        taught(ListedSpace(own, Input({"n": 7})), HERE, [other], {})
+    with pytest.raises(UsageError, match=r"other\.json: WARP is never 32, its value in this space"):
+        data_for(ListedSpace(own, Input({"n": 7})), HERE, [other], {})
 
 
 # ------------------------------------------------------------------------------ inputs
@@ -241,8 +239,8 @@ def measured(given: Input, values: Mapping[str, Value], ended: float | Outcome) 
 OTHER = Input({"n": 7})
 
 
-def test_what_was_measured_on_another_input_is_a_lesson() -> None:
-    found = taught(
+def test_measurements_of_another_input_are_a_source_task() -> None:
+    found = data_for(
         space(),
         HERE,
         [],
@@ -257,37 +255,37 @@ def test_what_was_measured_on_another_input_is_a_lesson() -> None:
         },
     )
     assert found is not None
-    (lesson,) = found.lessons
-    assert told(space(), lesson) == {(16, 2): 1.0, (64, 1): math.inf}
-    assert lesson.given == OTHER
+    (task,) = found.sources
+    assert seconds(space(), task) == {(16, 2): 1.0, (64, 1): math.inf}
+    assert task.problem == OTHER
 
 
-def test_parameters_that_matter_only_on_the_other_input_do_not_set_lessons_apart() -> None:
+def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_apart() -> None:
     pad = Parameter("PAD", "ordered", (0, 1, 2), "source", 0, when=Expression("n > 4096"))
     target = Space((BX, pad), given={"n": 1024})
     rows = [measured(OTHER, {"BX": 16, "PAD": place}, 1.0 + place) for place in range(3)]
-    found = taught(target, HERE, [], {OTHER: rows})
+    found = data_for(target, HERE, [], {OTHER: rows})
     assert found is not None
-    assert found.lessons[0].places.tolist() == [[0, 0]] * 3
+    assert found.sources[0].places.tolist() == [[0, 0]] * 3
 
 
-def test_without_recordings_and_measurements_that_worked_nothing_is_taught() -> None:
-    assert taught(space(), HERE, [], {}) is None
+def test_without_recordings_and_measurements_that_worked_there_is_no_data() -> None:
+    assert data_for(space(), HERE, [], {}) is None
     failed = [measured(OTHER, {"BX": 16, "TILE": 2}, Outcome.TIMEOUT)]
-    assert taught(space(), HERE, [], {OTHER: failed, Input({"n": 8}): []}) is None
+    assert data_for(space(), HERE, [], {OTHER: failed, Input({"n": 8}): []}) is None
 
 
-def lessons(given: Input, features: str, *others: tuple[Value, ...]) -> list[Input | None]:
-    """The inputs of the lessons of a measurement on n=7 and of recordings of others."""
+def problems(given: Input, features: str, *others: tuple[Value, ...]) -> list[Input | None]:
+    """The inputs of the source tasks: a measurement on n=7 and recordings of others."""
     rows = {OTHER: [measured(OTHER, {"BX": 16, "TILE": 2}, 1.0)]}
     recordings = [recorded("BX TILE", {other: [((16, 1), 1.0)]}, features) for other in others]
-    found = taught(space(), given, recordings, rows)
-    assert isinstance(found, Taught)
-    return [lesson.given for lesson in found.lessons]
+    found = data_for(space(), given, recordings, rows)
+    assert isinstance(found, TransferData)
+    return [task.problem for task in found.sources]
 
 
-def test_features_are_kept_where_all_lessons_and_the_input_tell_of_the_same() -> None:
-    assert lessons(HERE, "n", (9,)) == [Input({"n": 9}), OTHER]
+def test_features_are_kept_where_all_tasks_and_the_input_have_the_same() -> None:
+    assert problems(HERE, "n", (9,)) == [Input({"n": 9}), OTHER]
 
 
 @pytest.mark.parametrize(
@@ -300,10 +298,10 @@ def test_features_are_kept_where_all_lessons_and_the_input_tell_of_the_same() ->
     ],
     ids=["more", "other", "none", "fewer"],
 )
-def test_where_one_tells_of_other_features_none_tells_of_any(
+def test_where_one_task_has_other_features_all_features_are_dropped(
     given: Input, features: str, others: list[tuple[Value, ...]]
 ) -> None:
-    assert lessons(given, features, *others) == [None, None]
+    assert problems(given, features, *others) == [None, None]
 
 
 # --------------------------------------------------------------------------- and beside
@@ -316,8 +314,8 @@ def test_of_the_winners_of_other_inputs_the_first_that_is_legal_here_is_a_start(
     assert list(first_legal(narrow, [None, best[0]])) == []
 
 
-def test_a_run_that_was_taught_by_others_is_another_run() -> None:
+def test_a_run_with_a_warm_start_is_another_run() -> None:
     one = recorded("BX", {(7,): [((16,), 1.0)]})
     other = dataclasses.replace(one, sha256="cd" * 32)
-    assert told_technique(("A", "B"), []) == "A,B"
-    assert told_technique(("A",), [one, other]) == "A (taught by abababab, cdcdcdcd)"
+    assert stored_technique(("A", "B"), []) == "A,B"
+    assert stored_technique(("A",), [one, other]) == "A (taught by abababab, cdcdcdcd)"

@@ -1,4 +1,4 @@
-"""What was measured elsewhere as a guess: what it repeats, guesses between, and ranks first."""
+"""The prior of transfer learning: what it reproduces, interpolates and ranks first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import Input
 from harness.models import transfer_prior
 from harness.models.config_points import Encoder
-from harness.models.transfer_prior import Lesson, Prior, Taught
+from harness.models.transfer_prior import Prior, SourceTask, TransferData
 from harness.space import Places, Space
 from harness.space_file import Parameter
 
@@ -37,36 +37,36 @@ def times_s(places: Places, best: int = 1) -> Array:
     return found
 
 
-def learnt(*lessons: Lesson, space: Space = SPACE, given: Input = HERE) -> Prior:
+def learnt(*sources: SourceTask, space: Space = SPACE, given: Input = HERE) -> Prior:
     encoder = Encoder(space.parameters)
-    return Prior(space, encoder, Taught(given, lessons), np.random.default_rng(3))
+    return Prior(space, encoder, TransferData(given, sources), np.random.default_rng(3))
 
 
 def test_slowdowns_are_logarithms_of_times_over_the_best() -> None:
-    lesson = Lesson(ALL[:3], np.array([2.0, 1.0, 4.0]))
-    assert lesson.slowdowns.tolist() == pytest.approx(np.log([2, 1, 4]))
+    source = SourceTask(ALL[:3], np.array([2.0, 1.0, 4.0]))
+    assert source.slowdowns.tolist() == pytest.approx(np.log([2, 1, 4]))
 
 
 def test_what_failed_is_as_slow_as_the_slowest_that_worked() -> None:
-    lesson = Lesson(ALL[:3], np.array([np.inf, 1.0, 4.0]))
-    assert lesson.slowdowns.tolist() == pytest.approx(np.log([4, 1, 4]))
+    source = SourceTask(ALL[:3], np.array([np.inf, 1.0, 4.0]))
+    assert source.slowdowns.tolist() == pytest.approx(np.log([4, 1, 4]))
 
 
-def test_what_was_taught_is_repeated_whatever_the_unit_of_the_other_device() -> None:
-    lesson = Lesson(ALL, 50 * times_s(ALL))
-    np.testing.assert_allclose(learnt(lesson).expect(ALL), lesson.slowdowns, atol=1e-6)
+def test_training_data_is_reproduced_whatever_the_unit_of_the_other_device() -> None:
+    source = SourceTask(ALL, 50 * times_s(ALL))
+    np.testing.assert_allclose(learnt(source).expect(ALL), source.slowdowns, atol=1e-6)
 
 
-def test_what_was_not_taught_is_guessed_from_what_is_like_it() -> None:
-    taught = ALL[np.arange(len(ALL)) % 4 != 1]
+def test_other_configurations_are_interpolated() -> None:
+    known = ALL[np.arange(len(ALL)) % 4 != 1]
     others = ALL[np.arange(len(ALL)) % 4 == 1]
-    guessed = learnt(Lesson(taught, times_s(taught))).expect(others)
+    guessed = learnt(SourceTask(known, times_s(known))).expect(others)
     assert np.corrcoef(guessed, times_s(others))[0, 1] > 0.8
 
 
 def test_leaders_are_distinct_and_in_the_order_of_what_is_expected() -> None:
-    other_device = Lesson(ALL, 2 * times_s(ALL))
-    found = learnt(Lesson(ALL, times_s(ALL)), other_device)
+    other_device = SourceTask(ALL, 2 * times_s(ALL))
+    found = learnt(SourceTask(ALL, times_s(ALL)), other_device)
     assert len(found.leaders) == len(np.unique(found.leaders, axis=0)) == len(ALL)
     assert found.leaders[0].tolist() == [1, 2, 1]
     expected = found.expect(found.leaders)
@@ -75,19 +75,19 @@ def test_leaders_are_distinct_and_in_the_order_of_what_is_expected() -> None:
 
 def test_leaders_are_legal_where_the_search_is() -> None:
     space = Space(PARAMETERS, [Expression("A * B <= 4"), Expression("C != 'y'")])
-    leaders = learnt(Lesson(ALL, times_s(ALL)), space=space).leaders
+    leaders = learnt(SourceTask(ALL, times_s(ALL)), space=space).leaders
     assert len(leaders) == space.count
     assert space.are_legal(leaders).all()
 
 
-def test_where_nothing_that_was_taught_is_legal_there_are_no_leaders() -> None:
+def test_where_no_source_row_is_legal_there_are_no_leaders() -> None:
     space = Space(PARAMETERS, [Expression("A == 8")])
-    taught = ALL[ALL[:, 0] == 0]
-    assert learnt(Lesson(taught, times_s(taught)), space=space).leaders.shape == (0, 3)
+    known = ALL[ALL[:, 0] == 0]
+    assert learnt(SourceTask(known, times_s(known)), space=space).leaders.shape == (0, 3)
 
 
 def test_two_devices_that_disagree_are_averaged() -> None:
-    one, other = Lesson(ALL, times_s(ALL, 0)), Lesson(ALL, times_s(ALL, 2))
+    one, other = SourceTask(ALL, times_s(ALL, 0)), SourceTask(ALL, times_s(ALL, 2))
     mean = (one.slowdowns + other.slowdowns) / 2
     np.testing.assert_allclose(learnt(one, other).expect(ALL), mean, atol=1e-6)
 
@@ -95,8 +95,8 @@ def test_two_devices_that_disagree_are_averaged() -> None:
 # ------------------------------------------------------------------------------ inputs
 
 
-def of_input(given: Input | None, best: int) -> Lesson:
-    return Lesson(ALL, times_s(ALL, best), given)
+def of_input(given: Input | None, best: int) -> SourceTask:
+    return SourceTask(ALL, times_s(ALL, best), given)
 
 
 @pytest.mark.parametrize(("given", "best"), [((64, 4096), 0), ((4096, 64), 3)])
@@ -107,7 +107,7 @@ def test_the_input_that_is_more_like_this_one_counts(given: tuple[int, int], bes
     assert found.leaders[0].tolist() == [best, 2, 1]
 
 
-def test_where_one_lesson_tells_nothing_of_its_input_inputs_do_not_count() -> None:
+def test_where_one_source_has_no_input_inputs_do_not_count() -> None:
     known = of_input(HERE, 0)
     found = learnt(known, of_input(None, 2))
     mean = (known.slowdowns + of_input(None, 2).slowdowns) / 2
@@ -119,7 +119,7 @@ def test_where_one_lesson_tells_nothing_of_its_input_inputs_do_not_count() -> No
     [{"m": 64, "n": 0}, {"m": -3, "n": 1024}, {"m": 64, "n": "wide"}, {"m": 0.5, "n": 2**40}],
     ids=str,
 )
-def test_an_input_may_have_features_of_which_no_lesson_is_alike(
+def test_an_input_may_have_features_unlike_those_of_all_sources(
     features: dict[str, int | float | str],
 ) -> None:
     """No logarithm, no ratio and no number need exist of what this input alone has."""
@@ -135,9 +135,9 @@ def test_of_more_than_a_forest_can_learn_the_fastest_and_some_others_are_taken(
 ) -> None:
     monkeypatch.setattr(transfer_prior, "MOST_ROWS", 20)
     monkeypatch.setattr(transfer_prior, "_FASTEST_ROWS", 8)
-    lesson = Lesson(ALL, times_s(ALL))
-    leaders = learnt(lesson).leaders
-    fastest = ALL[np.argsort(lesson.times_s, kind="stable")][:8]
+    source = SourceTask(ALL, times_s(ALL))
+    leaders = learnt(source).leaders
+    fastest = ALL[np.argsort(source.times_s, kind="stable")][:8]
     assert len(leaders) == 20
     assert {*map(tuple, fastest.tolist())} <= {*map(tuple, leaders.tolist())}
     assert times_s(leaders).max() > 3e-3
@@ -145,15 +145,15 @@ def test_of_more_than_a_forest_can_learn_the_fastest_and_some_others_are_taken(
 
 def test_leaders_are_as_many_as_are_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_prior, "_LEADERS", 5)
-    assert len(learnt(Lesson(ALL, times_s(ALL))).leaders) == 5
+    assert len(learnt(SourceTask(ALL, times_s(ALL))).leaders) == 5
 
 
-def test_one_configuration_is_a_lesson() -> None:
-    found = learnt(Lesson(ALL[7:8], np.array([1e-3])))
+def test_one_configuration_is_enough() -> None:
+    found = learnt(SourceTask(ALL[7:8], np.array([1e-3])))
     assert found.leaders.tolist() == ALL[7:8].tolist()
     assert found.expect(ALL).tolist() == [0.0] * len(ALL)
 
 
-def test_the_same_random_numbers_teach_the_same() -> None:
-    lessons = Lesson(ALL[::3], times_s(ALL[::3])), of_input(None, 2)
-    assert (learnt(*lessons).expect(ALL) == learnt(*lessons).expect(ALL)).all()
+def test_the_same_random_numbers_fit_the_same_forest() -> None:
+    sources = SourceTask(ALL[::3], times_s(ALL[::3])), of_input(None, 2)
+    assert (learnt(*sources).expect(ALL) == learnt(*sources).expect(ALL)).all()

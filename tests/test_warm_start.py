@@ -1,4 +1,4 @@
-"""--warm-start: a search that begins with what another device's recording teaches."""
+"""--warm-start: a search that learns from another device's recording before its first test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.replays import write_space
 BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)
 
 SPACE = """\
-name: taught
+name: warm
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
 parameters:
   BLOCK: {type: power_of_two, min: 16, max: 512, default: 16}
@@ -112,14 +112,14 @@ def configs_of(command: Sequence[str], run: int = 1) -> list[Mapping[str, Any]]:
 BEST = {"BLOCK": 128, "TILE": 5}
 
 
-def test_after_the_default_the_best_of_the_other_device_is_measured_and_what_taught_is_told(
+def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_recording_described(
     replaying: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main([*replaying, "--warm-start", str(cache)]) == 0
     assert configs_of(replaying)[1] == BEST
     assert (
         "warm start from other.json: Kernel Tuner cache of kernel on device 30; 48 configurations, "
-        "all of them legal on (problem_size_x=4096); matched parameters: BLOCK, TILE; matched "
+        "all legal on (problem_size_x=4096); matched parameters: BLOCK, TILE; matched "
         "features: problem_size_x\n"
     ) in capsys.readouterr().out
 
@@ -131,13 +131,13 @@ def test_without_it_the_best_of_this_landscape_is_not_found_in_so_few_tests(
     assert BEST not in configs_of(replaying)
 
 
-def test_every_input_of_a_space_is_taught(measuring: list[str], cache: Path) -> None:
+def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: Path) -> None:
     assert tune.main([*measuring, "--warm-start", str(cache)]) == 0
     assert BEST in configs_of(measuring, 1)[:2]
     assert BEST in configs_of(measuring, 2)[:2]
 
 
-def test_rows_with_a_mapping_beside_them_teach_as_well(
+def test_rows_with_a_mapping_beside_them_are_read_as_well(
     measuring: list[str], tmp_path: Path
 ) -> None:
     told = write_csv(tmp_path / "told.csv", lambda b, t: time_ms(b, t) / 7, 4096, 128)
@@ -157,7 +157,7 @@ def test_of_several_devices_what_is_good_on_all_comes_first(
 
 
 @pytest.mark.parametrize("form", ["t4", "csv"])
-def test_what_this_harness_measured_elsewhere_teaches_once_it_is_exported(
+def test_an_exported_campaign_is_a_warm_start(
     form: str, measuring: list[str], tmp_path: Path
 ) -> None:
     assert tune.main([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
@@ -222,12 +222,12 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     [
         (
             {"tune_params_keys": ["BLOCK", "UNROLL"]},
-            "other.json: has no parameter TILE, only BLOCK, UNROLL; a search is taught by "
+            "other.json: has no parameter TILE, only BLOCK, UNROLL; --warm-start needs "
             "recordings of the same kernel",
         ),
         (
             {"tune_params_keys": ["BLOCK", "TILE", "UNROLL"]},
-            "other.json: has a parameter UNROLL that this space lacks; a search is taught by "
+            "other.json: has a parameter UNROLL that this space lacks; --warm-start needs "
             "recordings of the same kernel",
         ),
         ({"BLOCK": 1}, "other.json: no recorded configuration has values of this space's"),
@@ -235,7 +235,7 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     ],
     ids=["lacks a parameter", "has one more", "fits nowhere", "failed"],
 )
-def test_a_recording_that_teaches_nothing_is_one_error(
+def test_a_recording_of_no_use_is_one_error(
     changes: Mapping[str, Any],
     told: str,
     measuring: list[str],
@@ -271,11 +271,13 @@ def test_a_technique_that_learns_from_no_recording_is_not_given_one(
 ) -> None:
     assert tune.main([*measuring, "--warm-start", str(cache), *options]) == 2
     error = capsys.readouterr().err
-    assert "--warm-start teaches GaussianProcess alone, and the technique is " in error
+    assert "--warm-start needs --technique GaussianProcess, which learns from it; the" in error
     assert "add --technique GaussianProcess" in error
 
 
-def test_beside_others_the_one_that_learns_is_taught(measuring: list[str], cache: Path) -> None:
+def test_beside_others_the_one_that_learns_has_the_warm_start(
+    measuring: list[str], cache: Path
+) -> None:
     options = ["-t", "PureRandom", "-t", "GaussianProcess", "--warm-start", str(cache)]
     assert tune.main([*measuring, *options]) == 0
     assert BEST in configs_of(measuring)

@@ -15,7 +15,7 @@ from benchmarks.peers.landscape import Course, Landscape
 from benchmarks.recordings import recorded
 from harness.core.errors import UsageError
 from harness.core.records import Outcome
-from harness.models.transfer_prior import Taught
+from harness.models.transfer_prior import TransferData
 from harness.recordings.read import Source
 from harness.recordings.replay import ReplayMeasurer
 from harness.recordings.space import ListedSpace
@@ -28,7 +28,7 @@ from harness.search import (
     resolve_techniques,
     search_input,
 )
-from harness.search.transfer.sources import Teachers
+from harness.search.transfer.sources import TransferSources
 
 ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
 _MEMORY = "sqlite://"
@@ -38,20 +38,20 @@ _PARALLELISM = 1  # as harness.tune --replay has it, since nothing is built besi
 class Ours:
     """Techniques of harness.search over one landscape."""
 
-    def __init__(self, landscape: Landscape, scratch: Path, teachers: Sequence[Source]) -> None:
-        """`teachers` are recordings that `auto` may learn from before its first test."""
+    def __init__(self, landscape: Landscape, scratch: Path, warm_start: Sequence[Source]) -> None:
+        """`warm_start` are recordings that `auto` may learn from before its first test."""
         self._landscape = landscape
         self._spec = recorded_spec(landscape.recorded)
         self._space = ListedSpace(landscape.recorded, landscape.given)
         self._measurer = ReplayMeasurer(recording_of(landscape.recorded))
-        self._teachers = teachers
+        self._warm_start = warm_start
 
     @cached_property
-    def _taught(self) -> Taught | None:
-        if not self._teachers:
+    def _transfer(self) -> TransferData | None:
+        if not self._warm_start:
             return None
-        teachers = teachers_of(self._landscape, self._teachers)
-        return teachers.taught(self._space, self._landscape.given, {})
+        sources = transfer_sources(self._landscape, self._warm_start)
+        return sources.data_for(self._space, self._landscape.given, {})
 
     def names(self, technique: str) -> tuple[str, ...]:
         """What OpenTuner knows a technique by."""
@@ -65,7 +65,7 @@ class Ours:
         """
         names = self.names(technique)
         options = SearchOptions(names, budget, seed, "benchmark", _PARALLELISM, counts_all=True)
-        known = self._taught if technique == "auto" else None
+        known = self._transfer if technique == "auto" else None
         course = Course(budget)
 
         def note(progress: Progress) -> None:
@@ -95,19 +95,19 @@ class Ours:
         )
 
 
-def teachers_of(landscape: Landscape, teachers: Sequence[Source]) -> Teachers:
+def transfer_sources(landscape: Landscape, warm_start: Sequence[Source]) -> TransferSources:
     """Those of the recordings that are of the same kernel on another device. Raises UsageError
     where none of them is."""
     here = landscape.recorded
     names = {parameter.name for parameter in here.parameters}
     recordings = [
         found
-        for found in map(recorded, teachers)
+        for found in map(recorded, warm_start)
         if found.device != here.device and {p.name for p in found.parameters} == names
     ]
     if not recordings:
         raise UsageError(f"--warm-start names no recording of {here.title} on another device")
-    return Teachers(recordings)
+    return TransferSources(recordings)
 
 
 PEER = Ours

@@ -1,8 +1,8 @@
-"""What was measured elsewhere, on other devices or inputs, as a guess for where we are.
+"""A prior for transfer learning: slowdowns expected from measurements of other inputs and devices.
 
 A forest of extremely randomised trees (Geurts, Ernst, Wehenkel, "Extremely Randomized Trees",
-Machine Learning 63, 2006) learns the slowdown of configurations from all of it. Grown to single
-measurements and without bootstrap, it repeats what it was taught and guesses between.
+Machine Learning 63, 2006) learns the slowdown of configurations. It is grown to single
+measurements without bootstrap, so it reproduces its training data and interpolates between.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _LEADERS = 1_000
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """The measurements of one other input, or on one other device.
+class SourceTask:
+    """The measurements of one other input, or of one other device.
 
-    `places` are configurations as the places of their values in the space that is taught, shape
-    (configurations, parameters); `times_s` infinite where they failed. `given` is the input, None
-    where it is that of the space, or nothing is known of it.
+    `places` are the positions of the configurations' values in the target space, shape
+    (configurations, parameters); `times_s` is infinite for failures. `problem` is the input that
+    was measured; None if it is the target's own, or unknown.
     """
 
     places: Places
     times_s: Array
-    given: Input | None = None
+    problem: Input | None = None
 
     @property
     def slowdowns(self) -> Array:
-        """Logarithms of times over the best; of failures, the slowest that worked."""
+        """Logarithms of times over the best time; a failure counts as the slowest that worked."""
         works = np.isfinite(self.times_s)
         if not works.any():
             return np.zeros(len(self.times_s))
@@ -53,27 +53,27 @@ class Lesson:
 
 
 @dataclass(frozen=True)
-class Taught:
-    """What is known before a search on an input begins; at least one lesson."""
+class TransferData:
+    """The source tasks, at least one, from which a search on `problem` learns before it begins."""
 
-    given: Input
-    lessons: tuple[Lesson, ...]
+    problem: Input
+    sources: tuple[SourceTask, ...]
 
 
 class Prior:
-    """The logarithm of the slowdown that configurations are expected to have on an input."""
+    """Predicts the logarithms of configurations' slowdowns on an input."""
 
     def __init__(
-        self, space: Space, encoder: Encoder, taught: Taught, rng: np.random.Generator
+        self, space: Space, encoder: Encoder, data: TransferData, rng: np.random.Generator
     ) -> None:
-        """`encoder` is that of the space."""
+        """Fit the forest; `encoder` is the space's."""
         from sklearn.ensemble import ExtraTreesRegressor  # here: it takes a second to load
 
         self._encoder = encoder
-        # Products and ratios are most of the axes, and trees guess as well without them.
+        # Most axes are products and ratios; trees predict as well without them.
         self._axes = np.flatnonzero(encoder.relative_lengths[encoder.groups] <= 1)
-        self._given, *others = _inputs_as_rows(taught)
-        places, slowdowns, features = _gathered(taught.lessons, others)
+        self._problem, *others = _inputs_as_rows(data)
+        places, slowdowns, features = _gathered(data.sources, others)
         rows = _some_rows(slowdowns, rng)
         columns = np.hstack([self._columns(places[rows]), features[rows]])
         forest = ExtraTreesRegressor(_TREES, random_state=int(rng.integers(2**32)))
@@ -81,42 +81,44 @@ class Prior:
         self.leaders = self._ranked(space, places[rows])
 
     def expect(self, places: Places) -> Array:
-        """The expected slowdowns' logarithms, shape (configurations,)."""
+        """Predict the logarithms of slowdowns, shape (configurations,)."""
         points = self._columns(places)
-        given = np.broadcast_to(self._given, (len(points), len(self._given)))
-        columns = np.hstack([points, given]).astype(np.float32)
-        # scikit-learn's own loop over the trees takes ten times as long for a few hundred rows.
+        problem = np.broadcast_to(self._problem, (len(points), len(self._problem)))
+        columns = np.hstack([points, problem]).astype(np.float32)
+        # For a few hundred rows, scikit-learn's own loop over the trees takes ten times as long.
         total: Array = sum(tree.predict(columns)[:, 0] for tree in self._trees)
         return total / len(self._trees)
 
     def _columns(self, places: Places) -> Array:
-        """What the forest sees of configurations: the parameters' own axes."""
+        """Encode configurations by the parameters' own axes."""
         columns: Array = self._encoder.points(places)[:, self._axes]
         return columns
 
     def _ranked(self, space: Space, places: Places) -> Places:
-        """The legal configurations that are expected to be the fastest, in that order."""
+        """Sort the legal configurations by their expected time, and keep the fastest."""
         distinct = np.unique(places, axis=0)
         ranked = distinct[np.argsort(self.expect(distinct), kind="stable")]
         leaders: Places = ranked[space.are_legal(ranked)][:_LEADERS]
         return leaders
 
 
-def _inputs_as_rows(taught: Taught) -> Array:
-    """What the forest sees of inputs, shape (1 + lessons, columns), the one that is taught first;
-    nothing where a lesson tells nothing of its own."""
-    told = [lesson.given for lesson in taught.lessons if lesson.given is not None]
-    if len(told) < len(taught.lessons):
-        return np.empty((1 + len(taught.lessons), 0))
-    return feature_rows([taught.given, *told])
+def _inputs_as_rows(data: TransferData) -> Array:
+    """Encode the target input and those of the sources, shape (1 + sources, columns); no columns
+    if one of the sources has no input."""
+    known = [source.problem for source in data.sources if source.problem is not None]
+    if len(known) < len(data.sources):
+        return np.empty((1 + len(data.sources), 0))
+    return feature_rows([data.problem, *known])
 
 
-def _gathered(lessons: Sequence[Lesson], inputs: Sequence[Array]) -> tuple[Places, Array, Array]:
-    """Configurations, slowdowns and columns of features; those that differ in nothing that the
-    forest sees, such as the same configuration on two devices, are averaged."""
-    places = np.concatenate([lesson.places for lesson in lessons])
-    slowdowns = np.concatenate([lesson.slowdowns for lesson in lessons])
-    features = np.repeat(inputs, [len(lesson.places) for lesson in lessons], axis=0)
+def _gathered(
+    sources: Sequence[SourceTask], inputs: Sequence[Array]
+) -> tuple[Places, Array, Array]:
+    """Gather configurations, slowdowns and columns of features. Rows that look alike to the
+    forest, such as one configuration on two devices, are averaged."""
+    places = np.concatenate([source.places for source in sources])
+    slowdowns = np.concatenate([source.slowdowns for source in sources])
+    features = np.repeat(inputs, [len(source.places) for source in sources], axis=0)
     keys = np.hstack([places, features])
     _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     counts = np.bincount(which.ravel())

@@ -14,7 +14,7 @@ from harness.search.run import (  # noqa: E402
     search_input,
     techniques,
 )
-from harness.search.techniques import REFUSALS, sole_technique, taught_techniques  # noqa: E402
+from harness.search.techniques import REFUSALS, sole_technique, transfer_techniques  # noqa: E402
 
 __all__ = [
     "MAX_FREE_IN_A_ROW",
@@ -27,6 +27,6 @@ __all__ = [
     "resolve_techniques",
     "search_input",
     "sole_technique",
-    "taught_techniques",
     "techniques",
+    "transfer_techniques",
 ]

@@ -17,7 +17,7 @@ from opentuner.search.objective import MinimizeTime
 
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure.kernels import Measurer
-from harness.models.transfer_prior import Taught
+from harness.models.transfer_prior import TransferData
 from harness.results import RunPlan, Store, Stored
 from harness.search.manipulator import SpaceManipulator
 from harness.space import Space
@@ -100,11 +100,11 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         free_outcomes: frozenset[Outcome],
         report: Report,
         rng: random.Random,
-        taught: Taught | None,
+        transfer: TransferData | None,
     ) -> None:
         """`stop_at` is a time.monotonic() after which no test begins; a test that ends in one of
         `free_outcomes` does not count against the limit; `rng` draws configurations, and
-        techniques may learn from what is `taught`."""
+        techniques may learn from `transfer`."""
         self._plan = plan
         self._run_id = run_id
         self._space = space
@@ -125,7 +125,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
             project_name="harness",
             program_name=plan.spec.name,
             program_version=plan.spec.space_sha256,
-            manipulator=SpaceManipulator(space, rng, taught),
+            manipulator=SpaceManipulator(space, rng, transfer),
             objective=MinimizeTime(),  # without it OpenTuner ignores the input manager
             input_manager=SpecInputs(plan),
         )

@@ -22,7 +22,7 @@ from opentuner.search.manipulator import (
 )
 
 from harness.core.records import Config, Value
-from harness.models.transfer_prior import Taught
+from harness.models.transfer_prior import TransferData
 from harness.space import Space, position_of
 from harness.space_file import Parameter
 
@@ -48,13 +48,15 @@ class OrderedParameter(IntegerParameter):  # type: ignore[misc]
 
 
 class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
-    """OpenTuner's manipulator of a Space; `taught` is for techniques that can learn from it."""
+    """OpenTuner's manipulator of a Space; techniques may learn from `transfer`."""
 
-    def __init__(self, space: Space, rng: random.Random, taught: Taught | None = None) -> None:
+    def __init__(
+        self, space: Space, rng: random.Random, transfer: TransferData | None = None
+    ) -> None:
         super().__init__()
         self.space = space
         self.rng = rng
-        self.taught = taught
+        self.transfer = transfer
         for parameter in space.parameters:
             self.add_parameter(opentuner_parameter(parameter))
         self._names = [parameter.name for parameter in space.parameters]

@@ -18,7 +18,7 @@ from harness.core.errors import UsageError
 from harness.core.machine import notes
 from harness.core.records import Config, Outcome
 from harness.measure.kernels import Measurer
-from harness.models.transfer_prior import Taught
+from harness.models.transfer_prior import TransferData
 from harness.results import RunPlan, Store, Stored
 from harness.search.durable_run import DurableRun
 from harness.search.interface import Ended, Report, TuningInterface
@@ -107,12 +107,12 @@ def search_input(
     seeds: Sequence[Config],
     known: dict[Config, Stored],
     report: Report,
-    taught: Taught | None = None,
+    transfer: TransferData | None = None,
 ) -> Searched:
     """Search one input until its budget is spent, its space exhausted or its technique done.
 
     `known` holds what was measured before and need not be again; what is measured joins it.
-    `taught` is what other inputs and devices taught, for techniques that learn from it.
+    Techniques may learn from `transfer`, the measurements of other inputs and devices.
     With an equal plan, a run that was interrupted goes on: the same seed proposes the same
     configurations again, and the database answers for those that were measured.
     """
@@ -131,7 +131,7 @@ def search_input(
         _free_outcomes(options),
         report,
         random.Random(f"{stream}:draws"),
-        taught,
+        transfer,
     )
     earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
     run = DurableRun(interface, interface.args, store.session, earlier)

@@ -48,11 +48,11 @@ class Campaign:
         display: Display,
         fresh: bool = False,
         target: float | None = None,
-        taught_by: Sequence[Recorded] = (),
+        warm_start: Sequence[Recorded] = (),
         stages: Stages | None = None,
     ) -> None:
         """`fresh` begins a new campaign: nothing that was measured before is used again.
-        Recordings that a search is `taught_by` are of the same kernel on other devices.
+        `warm_start` are recordings of the same kernel on other devices, to learn from.
 
         With a `target` the inputs are not searched but sampled, until a tree predicts times
         with this median relative error (harness.tuning.validation).
@@ -61,7 +61,7 @@ class Campaign:
         self._measurer = measurer
         self._options = options
         self._target = target
-        self.state = State(spec, measurer, store, options, display, self.space, taught_by, fresh)
+        self.state = State(spec, measurer, store, options, display, self.space, warm_start, fresh)
         self._searching = self.searching(self.state)
         self.sampling = Sampling(self.state)
         self.validation: Validation | None = None
@@ -84,13 +84,13 @@ class Campaign:
         """Raise UsageError for a person's seed that is legal on no input, or of no use."""
         self._searching.check_seeds()
 
-    def describe_teachers(self) -> Iterator[str]:
-        """What was read of each recording that teaches, in lines.
+    def describe_warm_start(self) -> Iterator[str]:
+        """Describe each recording of the warm start in a line.
 
-        Raises UsageError for one that teaches nothing, before anything is measured.
+        Raises UsageError for one of which nothing can be used, before anything is measured.
         """
         given = self.spec.inputs[0]
-        return self.state.teachers.describe(self.space(given), given)
+        return self.state.transfer_sources.describe(self.space(given), given)
 
     def run(self) -> list[InputReport]:
         """Search, cross-measure, measure candidates and finalists in turn; every measurement is

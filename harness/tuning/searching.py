@@ -1,4 +1,4 @@
-"""The searches of a campaign: the inputs in their order, each taught by those before it."""
+"""The searches of a campaign: the inputs in their order, each learning from those before it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.models.input_features import nearest_first
-from harness.models.transfer_prior import Taught
+from harness.models.transfer_prior import TransferData
 from harness.search import (
     MAX_FREE_IN_A_ROW,
     Ended,
@@ -72,7 +72,7 @@ class Searching:
             self.seeds(given, before),
             state.known(given),
             self.note,
-            self.taught(given, before),
+            self.transfer_data(given, before),
         )
         state.runs[given], self.searched[given] = found.run_id, found
         if found.ended is Ended.REFUSED:
@@ -83,7 +83,7 @@ class Searching:
 
     def seeds(self, given: Input, before: Sequence[Input]) -> list[Config]:
         """Where a search starts: the default, a person's own, and the winner of the input most
-        like this one. Others are tried after the search, and have taught it
+        like this one. Others are tried after the search, which learns from them
         (harness.models.transfer_prior).
 
         A technique that has the run to itself starts where it says."""
@@ -95,13 +95,13 @@ class Searching:
         seeds = [*map(space.canonical, [space.default, *state.options.seeds]), *winner]
         return [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
 
-    def taught(self, given: Input, before: Sequence[Input]) -> Taught | None:
-        """What recordings, and the inputs before this one as its run found them, teach of it."""
+    def transfer_data(self, given: Input, before: Sequence[Input]) -> TransferData | None:
+        """Gather recordings, and the inputs before this one as its run found them."""
         state = self.state
         last = state.store.last_before(state.plan(given))
         known = {other: state.known(other).values() for other in before}
         measured = {o: [s.measurement for s in found if s.id <= last] for o, found in known.items()}
-        return state.teachers.taught(state.space(given), given, measured)
+        return state.transfer_sources.data_for(state.space(given), given, measured)
 
     def note(self, progress: Progress) -> None:
         """A test has ended."""

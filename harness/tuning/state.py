@@ -15,7 +15,7 @@ from harness.measure.kernels import Measurer
 from harness.recordings.recorded import Recorded
 from harness.results import LEFT_OUT, RunPlan, Store, Stored
 from harness.search import SearchOptions
-from harness.search.transfer.sources import Teachers, told_technique
+from harness.search.transfer.sources import TransferSources, stored_technique
 from harness.space import Space
 from harness.space_file import Spec
 from harness.tuning.progress import Display
@@ -32,7 +32,7 @@ class State:
         options: SearchOptions,
         display: Display,
         space: Callable[[Input], Space],
-        taught_by: Sequence[Recorded] = (),
+        warm_start: Sequence[Recorded] = (),
         fresh: bool = False,
     ) -> None:
         """`space` gives the legal configurations of an input; `fresh` begins a new campaign."""
@@ -42,7 +42,7 @@ class State:
         self.options = options
         self.display = display
         self.space = space
-        self.teachers = Teachers(taught_by)
+        self.transfer_sources = TransferSources(warm_start)
         self.number = store.choose_campaign(spec, measurer.environment, fresh)
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
@@ -57,7 +57,7 @@ class State:
             spec=self.spec,
             environment=self.measurer.environment,
             given=given,
-            technique=told_technique(options.techniques, self.teachers.recordings),
+            technique=stored_technique(options.techniques, self.transfer_sources.recordings),
             seed=options.seed,
             test_limit=options.test_limit,
             parallelism=options.parallelism,

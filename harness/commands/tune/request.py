@@ -21,7 +21,7 @@ from harness.recordings.read import sources
 from harness.recordings.recorded import Recorded
 from harness.recordings.stand_in import recorded_spec
 from harness.results import sqlite_path
-from harness.search import SearchOptions, resolve_techniques, taught_techniques
+from harness.search import SearchOptions, resolve_techniques, transfer_techniques
 from harness.space_file import Spec, load_spec
 from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
@@ -45,7 +45,7 @@ class Asked:
     whole: Spec
     spec: Spec
     recorded: Recorded | None
-    teachers: tuple[Recorded, ...]
+    warm_start: tuple[Recorded, ...]
     seeds: tuple[Mapping[str, Any], ...]
     options: SearchOptions
     place: str
@@ -67,7 +67,7 @@ def read_asked(args: argparse.Namespace) -> Asked:
     loaded = None if args.space is None else load_spec(args.space)
     techniques = _techniques(args, loaded.search if loaded else Search())
     check_seeds_used(techniques, seeds)
-    _check_taught(args, techniques)
+    _check_warm_start(args, techniques)
     place = args.database or _default_place(args, loaded)
     _check_place(args, place)
     predictor = _teacher(args, place)
@@ -76,9 +76,9 @@ def read_asked(args: argparse.Namespace) -> Asked:
     assert whole is not None  # one of them is given
     whole = _with_measure_options(whole, args)
     spec = whole if args.inputs is None else select_inputs(whole, args.inputs)
-    teachers = tuple(source.read() for source in files[len(replayed) :])
+    warm_start = tuple(source.read() for source in files[len(replayed) :])
     options = search_options(spec, args, techniques)
-    return Asked(whole, spec, recorded, teachers, seeds, options, place, predictor)
+    return Asked(whole, spec, recorded, warm_start, seeds, options, place, predictor)
 
 
 def _read_seed(path: Path) -> Mapping[str, Any]:
@@ -123,12 +123,12 @@ def _teacher(args: argparse.Namespace, place: str) -> Teacher | None:
     return read_teacher(place, args.space)
 
 
-def _check_taught(args: argparse.Namespace, techniques: Sequence[str]) -> None:
-    learns = taught_techniques()
-    if args.warm_start and not set(learns) & set(techniques):
+def _check_warm_start(args: argparse.Namespace, techniques: Sequence[str]) -> None:
+    learners = transfer_techniques()
+    if args.warm_start and not set(learners) & set(techniques):
         raise UsageError(
-            f"--warm-start teaches {' and '.join(learns)} alone, and the technique is "
-            f"{', '.join(techniques)}; add --technique {learns[0]}"
+            f"--warm-start needs --technique {' or '.join(learners)}, which learns from it; "
+            f"the technique is {', '.join(techniques)}; add --technique {learners[0]}"
         )
 
 
@@ -143,7 +143,7 @@ def _check_place(args: argparse.Namespace, place: str) -> None:
     """What is read must not be written to."""
     path = sqlite_path(place)
     read = [("--recording", args.recording), ("--replay", args.replay)]
-    for option, other in (*read, *(("--warm-start", taught) for taught in args.warm_start)):
+    for option, other in (*read, *(("--warm-start", path) for path in args.warm_start)):
         if path is not None and other is not None and path.resolve() == other.resolve():
             raise UsageError(f"{option} and --database are both {place}; write to another file")
 

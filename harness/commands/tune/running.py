@@ -48,14 +48,17 @@ def tune(args: argparse.Namespace) -> int:
         default = None if asked.recorded else _default(asked.spec, measurer)
         with ProgressDisplay(console, args.quiet, default) as display:
             given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
-            after = (asked.teachers, Stages(not args.no_cross, not args.no_reduce, args.finalists))
+            after = (
+                asked.warm_start,
+                Stages(not args.no_cross, not args.no_reduce, args.finalists),
+            )
             campaign = (
                 RecordedCampaign(asked.recorded, *given, *after)
                 if asked.recorded
                 else Campaign(*given, *after)
             )
             campaign.check_seeds()
-            _tell_teachers(campaign, asked, args.quiet, console)
+            _print_warm_start(campaign, asked, args.quiet, console)
             reports = campaign.run()
         print_result(console, campaign, reports, measurer)
         is_measured = any(report.measured for report in reports)
@@ -114,10 +117,10 @@ def _report(
     print_line(console, f"{args.report}: the report")
 
 
-def _tell_teachers(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:
-    """What a search is taught by, in a line a file; one that teaches nothing ends the command."""
-    lines = list(campaign.describe_teachers())
-    for recorded, line in zip(asked.teachers, lines, strict=True):
+def _print_warm_start(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:
+    """Print a line a file of the warm start; one of which nothing can be used ends the command."""
+    lines = list(campaign.describe_warm_start())
+    for recorded, line in zip(asked.warm_start, lines, strict=True):
         if not quiet:
             print_line(console, f"warm start from {line}")
         _tell_doubts(recorded, quiet, console)

@@ -30,8 +30,8 @@ def own_techniques() -> tuple[str, ...]:
     return tuple(own.name for own in OWN)
 
 
-def taught_techniques() -> tuple[str, ...]:
-    """Those that learn from what other inputs and other devices teach."""
+def transfer_techniques() -> tuple[str, ...]:
+    """Name the techniques that learn from other inputs and devices."""
     return tuple(own.name for own in OWN if isinstance(own, ModelGuided))
 
 
@@ -53,5 +53,5 @@ __all__ = [
     "UniformRandom",
     "own_techniques",
     "sole_technique",
-    "taught_techniques",
+    "transfer_techniques",
 ]

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from harness.core.records import Config
 from harness.models.config_points import Encoder
 from harness.models.gaussian_process import logs_of
-from harness.models.transfer_prior import Prior, Taught
+from harness.models.transfer_prior import Prior, TransferData
 from harness.space import Places, Space
 
 Array = npt.NDArray[np.float64]
@@ -41,12 +41,14 @@ class Sample:
 class Memory:
     """The results of a run in arrays that grow by doubling, beside the space they are of."""
 
-    def __init__(self, space: Space, rng: np.random.Generator, taught: Taught | None) -> None:
+    def __init__(
+        self, space: Space, rng: np.random.Generator, transfer: TransferData | None
+    ) -> None:
         self.space, self.rng = space, rng
         self.encoder = Encoder(space.parameters)
         self.prior = None
-        if taught is not None and len(self.encoder.groups):  # there is something to learn
-            self.prior = Prior(space, self.encoder, taught, rng)
+        if transfer is not None and len(self.encoder.groups):  # there is something to learn
+            self.prior = Prior(space, self.encoder, transfer, rng)
         self.count = 0
         self._places = space.places_of([])
         self._points = self.encoder.points(self._places)

@@ -85,7 +85,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
     def _known(self) -> Memory:
         if self._memory is None:
             rng = np.random.default_rng(self.manipulator.rng.getrandbits(64))
-            memory = Memory(self.manipulator.space, rng, self.manipulator.taught)
+            memory = Memory(self.manipulator.space, rng, self.manipulator.transfer)
             count = 1 if memory.prior is None else 2
             self._models = [self.make_model(memory.encoder) for _ in range(count)]
             self._memory = memory
