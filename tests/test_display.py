@@ -1,4 +1,4 @@
-"""What people read: numbers with units, tables that fit, progress on terminals and in logs."""
+"""Numbers with units, tables that fit, progress on terminals and in logs."""
 
 from __future__ import annotations
 
@@ -66,19 +66,20 @@ def printed(*reports: InputReport, width: int = 140, default: Config = DEFAULT) 
     return stream.getvalue()
 
 
-def test_a_time_that_is_hardly_known_is_told_with_what_helps() -> None:
+def test_noisy_times_are_counted_in_a_warning_that_says_what_helps() -> None:
     quiet = dataclasses.replace(report(), baseline=ok(DEFAULT, 2e-3, 2.01e-3, 2.02e-3))
     noisy = dataclasses.replace(quiet, best=ok(BEST, 1e-3, 5e-3, 1e-3, 9e-3))
-    assert "no better than a quarter" not in printed(quiet)
-    told = " ".join(printed(quiet, noisy).split())
-    assert "On 1 of 2 inputs the time is known to no better than a quarter" in told
+    assert "Timings are noisy" not in printed(quiet)
+    text = " ".join(printed(quiet, noisy).split())
+    assert "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %)." in text
+    assert "use more --repeats" in text
 
 
 # ------------------------------------------------------------------------------- numbers
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (412e-6, "412 us"),
         (1.1e-3, "1.10 ms"),
@@ -97,28 +98,27 @@ def test_a_time_that_is_hardly_known_is_told_with_what_helps() -> None:
         (math.inf, "inf s"),
     ],
 )
-def test_times_have_three_digits_and_the_unit_that_people_read(seconds: float, told: str) -> None:
-    assert format_time(seconds) == told
+def test_times_have_three_digits_and_the_unit_that_people_read(seconds: float, text: str) -> None:
+    assert format_time(seconds) == text
 
 
 def test_no_time_between_a_nanosecond_and_a_quarter_of_an_hour_has_an_exponent() -> None:
     for step in range(12 * 40):
-        told = format_time(10 ** (step / 40 - 9))
-        number, unit = told.split(" ")
+        number, unit = format_time(10 ** (step / 40 - 9)).split(" ")
         assert "e" not in number
         assert unit in ("s", "ms", "us", "ns")
         assert unit == "s" or 1 <= float(number) < 1000
         assert len(number.replace(".", "")) == 3
 
 
-def test_a_timing_is_told_by_its_median_and_the_interval_of_its_mean() -> None:
+def test_a_timing_is_its_median_and_the_interval_of_its_mean() -> None:
     assert format_timing(Timing((412e-6, 414e-6, 410e-6))) == "412 us +- 5.0 us"
     assert format_timing(Timing((1e-3, 1e-3))) == "1.00 ms +- 0 s"
     assert format_timing(Timing((1e-3,) * 9 + (1.0,))) == "1.00 ms +- 230 ms"  # an outlier
 
 
 @pytest.mark.parametrize(
-    ("share", "told"),
+    ("share", "text"),
     [
         (1.372, "140 %"),
         (0.996, "100 %"),
@@ -130,11 +130,11 @@ def test_a_timing_is_told_by_its_median_and_the_interval_of_its_mean() -> None:
         (math.inf, "inf %"),
     ],
 )
-def test_shares_have_two_digits_and_no_exponent(share: float, told: str) -> None:
-    assert format_share(share) == told
+def test_shares_have_two_digits_and_no_exponent(share: float, text: str) -> None:
+    assert format_share(share) == text
 
 
-def test_the_spread_of_a_single_sample_is_not_told() -> None:
+def test_a_single_sample_has_no_interval() -> None:
     assert format_timing(Timing((1e-3,))) == "1.00 ms"
 
 
@@ -153,7 +153,7 @@ def test_outcomes_are_counted_with_ok_first_and_without_zeros() -> None:
 # --------------------------------------------------------------------------------- table
 
 
-def test_the_table_tells_what_a_person_needs() -> None:
+def test_the_table_has_what_a_person_needs() -> None:
     text = printed(report(outcomes={Outcome.OK: 20, Outcome.TIMEOUT: 2}))
     for part in (
         "kernel on a device",
@@ -164,21 +164,22 @@ def test_the_table_tells_what_a_person_needs() -> None:
         "2.00x [1.90, 2.10]",
         "22 of 1,234",
         "2 failed",
-        "only what differs from the default is told (BLOCK=256, TILE=1)",
-        "after +- half the 95 % confidence interval of their mean",
-        "failed: 2 timeout",
+        "Configurations list only changes from the default (BLOCK=256, TILE=1).",
+        "Times are medians +- half the 95 % confidence interval.",
+        "Failed: 2 timeout.",
     ):
         assert part in " ".join(text.split())
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_how_many_shared_a_measurement_is_told_of_each_input_and_of_all(width: int) -> None:
-    told = " ".join(printed(report(shared=12), report(shared=5), width=width).split())
-    assert "12 shared" in told
-    assert "5 shared" in told
-    assert "shared: 17 have the machine code of another and were not measured again" in told
-    assert "shared: 1 has the machine code of another and was not" in printed(report(shared=1))
-    assert "shared" not in printed(report())
+def test_shared_measurements_are_counted_for_each_input_and_for_all(width: int) -> None:
+    text = " ".join(printed(report(shared=12), report(shared=5), width=width).split())
+    assert "12 shared" in text
+    assert "5 shared" in text
+    assert "Shared: 17 configurations with the machine code of another." in text
+    text = " ".join(printed(report(shared=1), width=width).split())
+    assert "Shared: 1 configuration with the machine code of another." in text
+    assert "hared" not in printed(report())
 
 
 def test_the_table_says_when_everything_was_measured() -> None:
@@ -189,15 +190,15 @@ def test_the_table_does_not_invent_how_many_there_are() -> None:
     assert " of " not in printed(report(legal=None)).split("\n")[4]
 
 
-def test_nothing_worked_is_told_as_that() -> None:
+def test_an_input_on_which_nothing_worked_says_so() -> None:
     nothing = InputReport(GIVEN, None, None, None, 0, {Outcome.CRASHED: 4}, 100)
     for width in (80, 140):
         text = printed(nothing, width=width)
         assert "nothing worked" in text
-        assert "failed: 4 crashed" in " ".join(text.split())
+        assert "Failed: 4 crashed" in " ".join(text.split())
 
 
-def test_where_the_default_is_the_best_no_speed_up_is_told() -> None:
+def test_a_default_that_is_best_has_no_speed_up() -> None:
     same = ok(DEFAULT, 2e-3, 2.1e-3)
     text = printed(report(best=same, speedup=Ratio(1.0, 1.0, 1.0, 2)))
     assert "default is best" in text
@@ -219,8 +220,8 @@ def test_brackets_in_values_are_text_and_no_markup() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_of_a_configuration_only_what_differs_from_the_default_is_told(width: int) -> None:
-    flags = {f"f{place}": None for place in range(33)}
+def test_configurations_list_only_changes_from_the_default(width: int) -> None:
+    flags = {f"f{number}": None for number in range(33)}
     default = Config({**DEFAULT, **flags})
     best = ok(Config({**default, "f7": True}), 1e-3)
     text = " ".join(printed(report(best=best), width=width, default=default).split())
@@ -238,7 +239,7 @@ def beside(*reports: InputReport) -> str:
     return stream.getvalue()
 
 
-def test_a_baseline_that_was_refused_is_told_with_its_reason() -> None:
+def test_a_failed_baseline_is_listed_with_its_reason() -> None:
     wrong = Measurement(BEST, GIVEN, Outcome.WRONG_RESULT, message="y[3] is 7\nand more")
     refused = dataclasses.replace(report(), refused={"-O3": wrong}, over={"-O1": CLEAR})
     other = dataclasses.replace(report(), given=Input({"m": 1}), over={"-O1": CLEAR, "-O3": CLEAR})
@@ -252,14 +253,14 @@ def test_a_baseline_that_was_refused_is_told_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_a_default_that_was_refused_is_told_in_its_place(width: int) -> None:
+def test_a_failed_default_has_its_outcome_in_the_table(width: int) -> None:
     refused = dataclasses.replace(report(None), baseline=None, refused={"default": failed(DEFAULT)})
     assert "build_failed" in printed(refused, width=width)
     assert "    default on (m=64, n=4096): build_failed: as it is" in beside(refused)
-    assert "Baselines that failed" not in beside(report())
+    assert "Failed baselines" not in beside(report())
 
 
-def test_a_baseline_without_a_measurement_is_told_as_that() -> None:
+def test_a_baseline_without_a_measurement_says_so() -> None:
     one = dataclasses.replace(report(), over={"-O1": CLEAR})
     (_, row) = baselines_rows([one, report()])[1]
     assert row[1] == "not measured"
@@ -271,7 +272,7 @@ def test_names_of_baselines_are_no_markup() -> None:
     )
 
 
-MANY = Config({f"PARAMETER_{place}": 1024 for place in range(8)})
+MANY = Config({f"PARAMETER_{number}": 1024 for number in range(8)})
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
@@ -309,26 +310,26 @@ def test_no_reports_make_an_empty_table() -> None:
 def make_progress(folder: Path, *found: Measurement) -> list[Progress]:
     environment = Environment("replay", "d", "p", "v", "c")
     plan = RunPlan(make_spec(folder), environment, GIVEN, "auto", 0, len(found), 4, "test", 1)
-    told, best = [], None
+    progress, best = [], None
     for ordinal, measurement in enumerate(found, start=1):
         if best is None or measurement.time_s < best.time_s:
             best = measurement if measurement.timing else best
-        told.append(Progress(plan, ordinal, len(found), measurement, best, False))
-    return told
+        progress.append(Progress(plan, ordinal, len(found), measurement, best, False))
+    return progress
 
 
 def shown(folder: Path, *found: Measurement, terminal: bool, **options: Any) -> str:
-    """What a whole run writes: a search, a stage of steps, and a stage without any."""
+    """Print a run: a search, a stage without steps, and a stage of two steps."""
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
-    with ProgressDisplay(console, **options) as told:
-        told.begin_stage("[1/2] m=64, n=4096", len(found))
+    with ProgressDisplay(console, **options) as display:
+        display.begin_stage("[1/2] m=64, n=4096", len(found))
         for progress in make_progress(folder, *found):
-            told.test(progress)
-        told.begin_stage("winners on the other inputs", 0)
-        told.begin_stage("finalists beside the baseline", 2)
-        told.step("one")
-        told.step("two [red]")
+            display.test(progress)
+        display.begin_stage("winners on the other inputs", 0)
+        display.begin_stage("finalists beside the baseline", 2)
+        display.step("one")
+        display.step("two [red]")
     return stream.getvalue()
 
 
@@ -344,7 +345,7 @@ def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_progress_tells_what_differs_from_a_default(tmp_path: Path) -> None:
+def test_progress_lists_changes_from_the_default(tmp_path: Path) -> None:
     lines = shown(tmp_path, ok(BEST, 1e-3), terminal=False, default=DEFAULT).splitlines()
     assert "best 1.00 ms (BLOCK=64, TILE=4)" in lines[1]
     half = Config({"BLOCK": 64, "TILE": 1})
@@ -352,19 +353,21 @@ def test_progress_tells_what_differs_from_a_default(tmp_path: Path) -> None:
     assert "best 1.00 ms (BLOCK=64)" in lines[1]
 
 
-def test_progress_tells_how_many_are_shared(tmp_path: Path) -> None:
+def test_progress_counts_shared_measurements(tmp_path: Path) -> None:
     shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=BEST.digest)
     lines = shown(tmp_path, ok(BEST, 1e-3), shared, terminal=False).splitlines()
     assert lines[1].endswith("; 2 ok, 1 shared")
 
 
-def test_long_searches_tell_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_searches_print_a_line_every_few_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = iter(range(0, 1000, 3))
     monkeypatch.setattr("harness.display.progress.time.monotonic", lambda: float(next(clock)))
     lines = shown(tmp_path, *[failed(DEFAULT)] * 6, terminal=False).splitlines()
     tests = [line for line in lines if ": test " in line]
     assert 2 <= len(tests) < 6
-    assert tests[0].endswith("none has worked; 2 build_failed")
+    assert tests[0].endswith("none worked yet; 2 build_failed")
 
 
 def test_on_a_terminal_progress_is_one_live_line(tmp_path: Path) -> None:

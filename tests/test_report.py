@@ -124,7 +124,7 @@ def test_the_page_warns_of_noise_as_the_console_does(results: Results) -> None:
     )
     findings = Findings(dataclasses.replace(results, all_rows=rows))
     (told,) = warnings_of(findings)
-    assert told.startswith("On 6 of 6 inputs the time is known to no better than a quarter")
+    assert told.startswith("Timings are noisy on 6 of 6 inputs")
     assert told == noise_warning(findings.reports)
 
 

@@ -10,8 +10,6 @@ from harness.core.records import Config, Value, shown
 DEFAULT = "default"
 """What a configuration is called in which nothing differs."""
 
-NOTE = "configurations: only what differs from the default is told"
-
 _MOST_ALIKE = 3  # parameters that are absent, or false, in the default; of more, their number
 
 

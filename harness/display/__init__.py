@@ -1,4 +1,4 @@
-"""What a person sees: progress on a terminal, plain lines elsewhere, tables at the end."""
+"""Progress on a terminal or as plain lines, tables, and number formats."""
 
 from harness.display.baselines import baselines_rows, refused_lines
 from harness.display.formats import (
@@ -10,19 +10,19 @@ from harness.display.formats import (
     make_console,
 )
 from harness.display.inputs import (
-    TIMES_TOLD,
     best_configuration,
     best_time,
     default_time,
+    format_speedup,
     inputs_table,
     noise_warning,
     print_inputs,
-    speedup_told,
+    times_note,
 )
 from harness.display.progress import ProgressDisplay
+from harness.display.text import print_line, print_lines
 
 __all__ = [
-    "TIMES_TOLD",
     "ProgressDisplay",
     "baselines_rows",
     "best_configuration",
@@ -31,12 +31,15 @@ __all__ = [
     "format_outcomes",
     "format_ratio",
     "format_share",
+    "format_speedup",
     "format_time",
     "format_timing",
     "inputs_table",
     "make_console",
     "noise_warning",
     "print_inputs",
+    "print_line",
+    "print_lines",
     "refused_lines",
-    "speedup_told",
+    "times_note",
 ]

@@ -1,4 +1,4 @@
-"""What the winners are told beside: named baselines, and why some of them could not be measured."""
+"""The speed-ups over named baselines, and the baselines that failed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from harness.analysis.inputs import InputReport, headline, reason
 from harness.core.config_diff import DEFAULT
 from harness.display.formats import format_ratio
 
-Row = tuple[str, ...]
 
-
-def baselines_rows(reports: Sequence[InputReport]) -> tuple[Row, list[Row]]:
-    """A head of the named baselines, and a row an input: the speed-up of its best over each, or
-    what became of it. Inputs on which nothing worked are left out; no rows without baselines."""
+def baselines_rows(reports: Sequence[InputReport]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return a head that names the baselines, and for each input with a best configuration a row
+    of its speed-ups over them, or of their outcomes. Without named baselines there are no rows."""
     names = list(dict.fromkeys(name for r in reports for name in _named(r)))
     known = [report for report in reports if report.best is not None] if names else []
     return ("input", *names), [(str(r.given), *(_over(r, name) for name in names)) for r in known]
@@ -36,7 +34,7 @@ def _over(report: InputReport, name: str) -> str:
 
 
 def baselines_table(reports: Sequence[InputReport]) -> Table | None:
-    """The rows as a table; None without any."""
+    """Make a table of the rows; None without any."""
     head, rows = baselines_rows(reports)
     if not rows:
         return None
@@ -50,15 +48,14 @@ def baselines_table(reports: Sequence[InputReport]) -> Table | None:
 
 
 def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:
-    """Why the default or a named baseline is not beside the winners, a line a reason; nothing
-    where all of them worked."""
+    """Say why the default or a named baseline failed: a heading, then one line per reason."""
     groups: dict[tuple[str, str, str], list[InputReport]] = {}
     for report in reports:
         for name, found in report.refused.items():
             key = (name, str(found.outcome), reason(found.message))
             groups.setdefault(key, []).append(report)
     if groups:
-        yield "Baselines that failed:"
+        yield "Failed baselines:"
     for (name, outcome, _), alike in groups.items():
         first = alike[0]
         where = f"({first.given})"

@@ -1,4 +1,4 @@
-"""Numbers as people read them, and the console that they are told on."""
+"""Format times, shares, ratios and counts, and make the console that prints them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def make_console(stderr: bool = False) -> Console:
-    """A console that does not cut tables where neither a terminal nor COLUMNS sets a width."""
+    """Make a console that does not cut tables where neither a terminal nor COLUMNS sets a width."""
     console = Console(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
@@ -24,7 +24,7 @@ def make_console(stderr: bool = False) -> Console:
 
 
 def format_time(seconds: float, digits: int = 3) -> str:
-    """Seconds in the unit that people read, with so many significant digits: 412 us."""
+    """Format seconds in s, ms, us or ns with so many significant digits: 412 us."""
     if seconds == 0:
         return "0 s"
     # Rounded first: 999.6 us is 1.00 ms.
@@ -36,7 +36,7 @@ def format_time(seconds: float, digits: int = 3) -> str:
 
 
 def format_share(share: float, digits: int = 2) -> str:
-    """A share in percent with so many significant digits and no exponent: 140 %, 0.28 %."""
+    """Format a share in percent with so many significant digits and no exponent: 0.28 %."""
     percent = float(f"{100 * share:.{digits - 1}e}")
     if percent == 0 or not math.isfinite(percent):
         return f"{percent:.0f} %"
@@ -45,8 +45,8 @@ def format_share(share: float, digits: int = 2) -> str:
 
 
 def format_timing(timing: Timing) -> str:
-    """The median; after +- half the 95 % confidence interval of the mean (Student's t), where
-    there is more than one sample. Few outliers widen the interval and leave the median as it is."""
+    """Format the median; with several samples, +- half the 95 % confidence interval of the mean
+    (Student's t). A few outliers widen the interval but do not move the median."""
     if timing.count == 1:
         return format_time(timing.median_s)
     spread = format_time(half_width(timing.samples_s), digits=2)
@@ -54,12 +54,12 @@ def format_timing(timing: Timing) -> str:
 
 
 def format_ratio(ratio: Ratio) -> str:
-    """A speed-up and its interval; one that may be chance is called that."""
+    """Format a speed-up with its interval, marked `within noise` where it may be chance."""
     interval = f"{ratio.value:.2f}x [{ratio.low:.2f}, {ratio.high:.2f}]"
     return interval + ("" if ratio.is_clear else " within noise")
 
 
 def format_outcomes(outcomes: Mapping[Outcome, int]) -> str:
-    """Counts by outcome, ok first."""
+    """Format counts by outcome, ok first."""
     order = sorted(outcomes, key=lambda outcome: outcome is not Outcome.OK)
     return ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in order if outcomes[outcome])

@@ -1,51 +1,48 @@
-"""What every input came to, as `harness.tune` and `harness.analyse` tell it."""
+"""The table of the inputs that `harness.tune` and `harness.analyse` print."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement as Measured
+from rich.measure import Measurement as Width
 from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.inputs import InputReport
-from harness.core.config_diff import DEFAULT, NOTE, default_told, difference
+from harness.core.config_diff import DEFAULT, default_told, difference
 from harness.core.records import Config, Measurement, Outcome
+from harness.core.text import counted
 from harness.display.baselines import baselines_table, refused_lines
-from harness.display.formats import format_outcomes, format_ratio, format_timing
+from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
 from harness.display.text import print_lines
 from harness.stats.timing import half_width
 
-TIMES_TOLD = (
-    "times: the median of the samples, and after +- half the 95 % confidence interval of their "
-    "mean, which outliers widen"
-)
-
 _CONFIGURATION_WIDTH = 28  # a table that leaves its configurations less becomes a list
+_NOISY = 0.25  # half the interval over the median
 
 
 def print_inputs(
     console: Console, reports: Sequence[InputReport], title: str, default: Config
 ) -> None:
-    """The table of the inputs, and the named baselines with those that failed."""
+    """Print the table of the inputs, the speed-ups over named baselines, and failed baselines."""
     console.print(inputs_table(reports, title, default))
-    beside = baselines_table(reports)
-    if beside is not None:
-        console.print(beside)
+    baselines = baselines_table(reports)
+    if baselines is not None:
+        console.print(baselines)
     print_lines(console, refused_lines(reports))
     console.print()
 
 
 def inputs_table(reports: Sequence[InputReport], title: str, default: Config) -> InputsTable:
-    """One row an input: its best configuration, time, speed-up and ties."""
+    """Make the table with one row per input: best configuration, times, speed-up and ties."""
     return InputsTable(reports, title, default)
 
 
 class InputsTable:
-    """What every input came to: a table, or a list where the console is too narrow for one."""
+    """The inputs as a table, or as a list where the console is too narrow for a table."""
 
     def __init__(self, reports: Sequence[InputReport], title: str, default: Config) -> None:
         self._reports = reports
@@ -56,17 +53,17 @@ class InputsTable:
         table = self._table()
         yield Text(self._title, style="bold")
         yield table if self._fits(table, console, options) else self._list()
-        yield Text(self._legend(), style="dim")
+        yield Text(" ".join(self._legend()), style="dim")
         warning = noise_warning(self._reports)
         if warning:
             yield Text(warning, style="yellow")
 
     def _fits(self, table: Table, console: Console, options: ConsoleOptions) -> bool:
-        """Whether what must not be wrapped leaves enough for the configurations."""
+        """Return whether the columns that never wrap leave enough room for configurations."""
         unbounded = options.update_width(10_000)
-        told = max((len(best_configuration(r, self._default)) for r in self._reports), default=0)
-        others = Measured.get(console, unbounded, table).maximum - told
-        return others + min(told, _CONFIGURATION_WIDTH) <= options.max_width
+        longest = max((len(best_configuration(r, self._default)) for r in self._reports), default=0)
+        others = Width.get(console, unbounded, table).maximum - longest
+        return others + min(longest, _CONFIGURATION_WIDTH) <= options.max_width
 
     def _table(self) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -82,42 +79,44 @@ class InputsTable:
         lines = (line for report in self._reports for line in _lines(report, self._default))
         return Text("\n".join(lines) + "\n")
 
-    def _legend(self) -> str:
-        told = (
-            f"{NOTE} ({default_told(self._default)}); {TIMES_TOLD}; speed-up: over the default, "
-            "mean ratio of launches in turn, with its confidence interval; "
-            "ties: others that do not differ from the best for certain"
+    def _legend(self) -> Iterator[str]:
+        yield times_note(self._default)
+        yield (
+            "Speed-ups are over the default, from interleaved launches, with their confidence "
+            "interval. Ties are other configurations that do not differ significantly."
         )
         failed: Counter[Outcome] = Counter()
         for report in self._reports:
             failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
         if failed.total():
-            told += f"; failed: {format_outcomes(failed)}"
+            yield f"Failed: {format_outcomes(failed)}."
         shared = sum(report.shared for report in self._reports)
-        return f"{told}; {_shared_told(shared)}" if shared else told
+        if shared:
+            yield f"Shared: {counted(shared, 'configuration')} with the machine code of another."
 
 
-def _shared_told(count: int) -> str:
-    if count == 1:
-        return "shared: 1 has the machine code of another and was not measured again"
-    return f"shared: {count:,} have the machine code of another and were not measured again"
+def times_note(default: Config) -> str:
+    """Explain the configurations and the times of a table."""
+    return (
+        f"Configurations list only changes from the default ({default_told(default)}). "
+        "Times are medians +- half the 95 % confidence interval."
+    )
 
 
 def noise_warning(reports: Sequence[InputReport]) -> str | None:
-    """On how many inputs a time that is shown is known to no better than a quarter, and what
-    helps; None where there is none."""
+    """Return on how many inputs a printed time is noisy, and what helps; None without noise."""
     noisy, inputs = sum(map(_is_noisy, reports)), len(reports)
     if not noisy:
         return None
     return (
-        f"On {noisy} of {inputs} inputs the time is known to no better than a quarter: other work "
-        "on the device or changing clocks. Measure with nothing beside it, or with more --repeats."
+        f"Timings are noisy on {noisy} of {inputs} inputs (interval wider than +- "
+        f"{format_share(_NOISY)}). Close other programs, or use more --repeats."
     )
 
 
 def _is_noisy(report: InputReport) -> bool:
-    shown = (m.timing for m in (report.best, report.baseline) if m)
-    return any(t and t.count > 1 and half_width(t.samples_s) > t.median_s / 4 for t in shown)
+    timings = (m.timing for m in (report.best, report.baseline) if m)
+    return any(t and t.count > 1 and half_width(t.samples_s) > _NOISY * t.median_s for t in timings)
 
 
 # ------------------------------------------------------------------------- an input's cells
@@ -128,31 +127,31 @@ def _cells(report: InputReport, default: Config) -> Iterable[str]:
     yield best_configuration(report, default)
     yield best_time(report)
     yield default_time(report)
-    yield speedup_told(report).replace(" within", "\nwithin")
+    yield format_speedup(report).replace(" within", "\nwithin")
     yield str(report.within_noise)
-    yield _counted(report).replace(", ", "\n")
+    yield _coverage(report).replace(", ", "\n")
 
 
 def _lines(report: InputReport, default: Config) -> Iterable[str]:
-    """An input as a few short lines."""
+    """Describe an input in a few short lines."""
     yield f"\n{report.given}"
     yield f"    {best_configuration(report, default)}"
     if not report.measured:
         return
     yield f"    best {best_time(report)}, default {default_time(report)}"
-    ties = "1 tie" if report.within_noise == 1 else f"{report.within_noise} ties"
-    yield f"    speed-up {speedup_told(report)}; {ties}; measured {_counted(report)}"
+    ties = counted(report.within_noise, "tie")
+    yield f"    speed-up {format_speedup(report)}; {ties}; measured {_coverage(report)}"
 
 
 def best_configuration(report: InputReport, default: Config) -> str:
-    """In what the best differs from the default; without a best, why there is none."""
+    """Return the best configuration's changes from the default, or why there is no best."""
     if report.best is None:
         return report.note or "nothing worked"
     return difference(report.best.config, default)
 
 
-def speedup_told(report: InputReport) -> str:
-    """Over the default; where there is none, why."""
+def format_speedup(report: InputReport) -> str:
+    """Format the speed-up over the default, or why there is none."""
     if report.best and report.baseline and report.best.config == report.baseline.config:
         return "default is best"
     if report.speedup:
@@ -161,12 +160,12 @@ def speedup_told(report: InputReport) -> str:
 
 
 def best_time(report: InputReport) -> str:
-    """The time of the best."""
+    """Format the time of the best configuration."""
     return _time(report.best)
 
 
 def default_time(report: InputReport) -> str:
-    """The default's time, or how it failed."""
+    """Format the default's time, or its outcome where it failed."""
     refused = report.refused.get(DEFAULT)
     return f"{refused.outcome}" if refused else _time(report.baseline)
 
@@ -177,13 +176,13 @@ def _time(measurement: Measurement | None) -> str:
     return format_timing(measurement.timing)
 
 
-def _counted(report: InputReport) -> str:
-    """How much of the space was measured, and how much of that failed."""
-    told = f"{report.measured}"
+def _coverage(report: InputReport) -> str:
+    """Count the measured configurations of an input, and those that failed or were shared."""
+    text = f"{report.measured}"
     if report.is_exhausted:
-        told = f"all {report.measured}"
+        text = f"all {report.measured}"
     elif report.legal is not None:
-        told += f" of {report.legal:,}"
+        text += f" of {report.legal:,}"
     failed = report.measured - report.outcomes.get(Outcome.OK, 0)
-    told += f", {failed} failed" if failed else ""
-    return told + (f", {report.shared} shared" if report.shared else "")
+    text += f", {failed} failed" if failed else ""
+    return text + (f", {report.shared} shared" if report.shared else "")

@@ -26,28 +26,28 @@ if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
     from harness.search import Progress as TestProgress
 
 _PLAIN_PERIOD_S = 5.0
-_NONE = ("none has worked", "")
+_NONE = ("none worked yet", "")
 
 
 class ProgressDisplay:
-    """Tells of stages and tests."""
+    """Progress of stages and of a search's tests."""
 
     def __init__(
         self, console: Console, quiet: bool = False, default: Config | None = None
     ) -> None:
-        """Of configurations only what differs from a `default` is told; without one, all."""
+        """Show configurations as changes from `default`; without one, whole."""
         self._console = console
         self._quiet = quiet
         self._default = default or Config({})
         self._live = console.is_terminal and not console.is_dumb_terminal and not quiet
-        # One line, whatever the width: what was told last gives way first.
-        told = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        # One line at any width: the last column is cut first.
+        status = Column(no_wrap=True, overflow="ellipsis", ratio=1)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=10),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
-            TextColumn("{task.fields[told]}", markup=False, table_column=told),
+            TextColumn("{task.fields[status]}", markup=False, table_column=status),
             console=console,
             expand=True,
             transient=True,
@@ -57,7 +57,7 @@ class ProgressDisplay:
         self._outcomes: Counter[Outcome] = Counter()
         self._shared = 0
         self._best: Measurement | None = None
-        self._best_told = _NONE
+        self._best_text = _NONE
         self._last_line_s = 0.0
 
     def __enter__(self) -> ProgressDisplay:
@@ -70,7 +70,7 @@ class ProgressDisplay:
             self._bar.stop()
 
     def begin_stage(self, title: str, steps: int) -> None:
-        """A stage begins; one without steps is not shown."""
+        """Begin a stage; one without steps is not shown."""
         self._title, self._steps, self._done = title, steps, 0
         self._outcomes, self._shared = Counter(), 0
         self._last_line_s = time.monotonic()
@@ -78,48 +78,48 @@ class ProgressDisplay:
             self._bar.remove_task(self._task)
             self._task = None
         if self._live and steps:
-            self._task = self._bar.add_task(title, total=steps, told="")
+            self._task = self._bar.add_task(title, total=steps, status="")
         elif steps:
             self._line(f"{title}: {steps} to do")
 
     def warn(self, text: str) -> None:
-        """Told in any case, above the live line."""
+        """Print a warning above the live line, even where quiet."""
         print_line(self._console, f"warning: {text}")
 
     def step(self, text: str) -> None:
-        """One step has ended."""
+        """Count a step that has ended."""
         self._done += 1
         self._advance(text)
         self._line_when_due(f"{self._done} of {self._steps}, {text}")
 
     def test(self, progress: TestProgress) -> None:
-        """One test has ended; a search's last test closes its line."""
+        """Count a test that has ended; a search's last test closes its line."""
         self._done, self._steps = progress.ordinal, progress.total
         self._outcomes[progress.measurement.outcome] += 1
         self._shared += progress.measurement.shared_with is not None
         outcomes = format_outcomes(self._outcomes)
         outcomes += f", {self._shared} shared" if self._shared else ""
-        if progress.best is not self._best:  # which it seldom is, after one of many tests
-            self._best, self._best_told = progress.best, self._told(progress.best)
-        time_told, config_told = self._best_told
-        # Where the line is cut, the counts are to be seen.
-        self._advance(f"{time_told}; {outcomes}{config_told}")
-        counted = f"test {progress.ordinal} of {progress.total}"
-        self._line_when_due(f"{counted}, {time_told}{config_told}; {outcomes}")
+        if progress.best is not self._best:  # formatting is slow, and few tests are a new best
+            self._best, self._best_text = progress.best, self._describe(progress.best)
+        best_time, best_config = self._best_text
+        # The counts stand before the configuration, so that a cut line still shows them.
+        self._advance(f"{best_time}; {outcomes}{best_config}")
+        test = f"test {progress.ordinal} of {progress.total}"
+        self._line_when_due(f"{test}, {best_time}{best_config}; {outcomes}")
 
-    def _told(self, best: Measurement | None) -> tuple[str, str]:
-        """The best time, and in parentheses its configuration."""
+    def _describe(self, best: Measurement | None) -> tuple[str, str]:
+        """Return the best time, and its configuration in parentheses."""
         if best is None or best.timing is None:
             return _NONE
-        told = difference(best.config, self._default)
-        return f"best {format_timing(best.timing)}", f" ({told})"
+        config = difference(best.config, self._default)
+        return f"best {format_timing(best.timing)}", f" ({config})"
 
-    def _advance(self, told: str) -> None:
+    def _advance(self, status: str) -> None:
         if self._task is not None:
-            self._bar.update(self._task, advance=1, told=told)
+            self._bar.update(self._task, advance=1, status=status)
 
     def _line_when_due(self, text: str) -> None:
-        """A line at the end of a stage, and now and then before."""
+        """Print a line at the end of a stage, and every few seconds before."""
         due = time.monotonic() - self._last_line_s > _PLAIN_PERIOD_S
         if not self._live and (due or self._done == self._steps):
             self._last_line_s = time.monotonic()

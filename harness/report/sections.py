@@ -12,19 +12,18 @@ from harness.analysis.effects import text as effects_text
 from harness.analysis.effects.text import reduction_lines
 from harness.analysis.explain import shared_told
 from harness.analysis.inputs import InputReport, describe_failures
-from harness.core.config_diff import NOTE, default_told
 from harness.core.records import Config
 from harness.dispatch.study import sentence
 from harness.dispatch.text import shown_tree, tree_lines, verdict_lines
 from harness.display import (
-    TIMES_TOLD,
     baselines_rows,
     best_configuration,
     best_time,
     default_time,
     format_share,
+    format_speedup,
     refused_lines,
-    speedup_told,
+    times_note,
 )
 from harness.models.starchart import describe, importance
 from harness.report import figures, plots
@@ -83,7 +82,7 @@ def _winners(findings: Findings) -> Section:
     return Section(
         "inputs",
         "Best configuration of each input",
-        (f"{NOTE.capitalize()} ({default_told(default)}). {TIMES_TOLD.capitalize()}.",),
+        (times_note(default),),
         plots.gains(gains) if gains else "",
         Table(_WINNERS_HEAD, [_winner(report, default) for report in findings.reports]),
         in_full=(f"default: {default}", *(f"({given}): {m.config}" for given, m in winners)),
@@ -110,7 +109,7 @@ def _winner(report: InputReport, default: Config) -> tuple[str, ...]:
         best_time(report),
         default_time(report),
         str(timing.count) if timing else "-",
-        speedup_told(report),
+        format_speedup(report),
         str(report.within_noise),
         f"{report.measured:,}",
     )
@@ -186,7 +185,7 @@ def _across(findings: Findings) -> Iterator[Section]:
     yield Section(
         "heat-map",
         "Inputs and configurations",
-        (f"{text} {NOTE.capitalize()}.",),
+        (f"{text} Configurations list only changes from the default.",),
         plots.inputs_by_candidates(shown),
         in_full=tuple(
             f"{label}: {config}"
