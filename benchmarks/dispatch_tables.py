@@ -15,7 +15,8 @@ from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import OURS, STATIC
 from harness.core.arrays import Array
 from harness.dispatch.study import to_ship
-from harness.dispatch.verdict import Judged, Told, compare
+from harness.dispatch.verdict import Judged, compare
+from harness.stats import Estimate
 
 LEGEND = (
     "slowdown: time over that of the best candidate that applies, on inputs that were held out; "
@@ -85,8 +86,8 @@ def verdict_table(result: Result) -> Table:
     return table
 
 
-def _shown(told: Told) -> str:
-    return f"{told.value:.3f} ({told.low:.3f}-{told.high:.3f})"
+def _shown(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f} ({estimate.low:.3f}-{estimate.high:.3f})"
 
 
 def _mean(judged: Judged) -> float:

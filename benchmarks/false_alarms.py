@@ -43,7 +43,15 @@ from scipy.special import stdtr
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 
 from benchmarks.arguments import count
-from harness.compare.statistics import LEVEL, THRESHOLD, Change, Pair, Verdict, judge, spread_of
+from harness.compare.statistics import (
+    LEVEL,
+    THRESHOLD,
+    Change,
+    Pair,
+    Verdict,
+    judge,
+    occasion_variance,
+)
 from harness.stats.multiple_tests import holm
 
 Logs = npt.NDArray[np.float64]
@@ -168,7 +176,7 @@ def changes(logs: Logs, threshold: float) -> list[Change]:
     """What `harness.compare` says of a family."""
     seconds, means = np.exp(logs[:, :, -1]).tolist(), logs.mean(axis=-1).tolist()
     pairs = [
-        Pair(base, candidate, spread_of(groups))
+        Pair(base, candidate, occasion_variance(groups))
         for (base, candidate), groups in zip(seconds, means, strict=True)
     ]
     return judge(pairs, LEVEL, threshold)
@@ -209,10 +217,10 @@ def limits(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, float
     above = dict.fromkeys(SLOWER, 0)
     for _ in range(families):
         logs = draw(rng, inputs)
-        tops += [change.high for change in changes(logs, THRESHOLD)]
+        tops += [change.ratio.high for change in changes(logs, THRESHOLD)]
         for slower in SLOWER:
             found = changes(logs + math.log1p(slower) * _IS_CANDIDATE, THRESHOLD)
-            missed = [c.high for c in found if c.verdict is Verdict.WITHIN_NOISE]
+            missed = [c.ratio.high for c in found if c.verdict is Verdict.WITHIN_NOISE]
             above[slower] += min(missed, default=math.inf) < 1 + slower
     rates = {f"above_{slower:.0%}": count / families for slower, count in above.items()}
     return {"median": float(np.median(tops)), **rates}

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.stats import Estimate
+
 Array = npt.NDArray[np.float64]
 
 MILESTONES = (25, 50, 100, 200, 400)
@@ -93,7 +95,7 @@ class Overall:
 
     spaces: int
     searches: int
-    at: Mapping[int, tuple[float, float, float]]  # tests -> mean, least and most of the interval
+    at: Mapping[int, Estimate]  # tests -> mean
     tests_to_near: float
     firsts: int
     score: float
@@ -129,7 +131,7 @@ def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
     at = {}
     for tests in told_after(budget):
         fractions = np.stack([searches.fractions(tests) for searches in spaces])
-        at[tests] = (float(fractions.mean()), *interval(fractions))
+        at[tests] = bootstrap(fractions)
     return Overall(
         spaces=len(spaces),
         searches=sum(searches.count for searches in spaces),
@@ -140,11 +142,9 @@ def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
     )
 
 
-def interval(
-    values: Array, seed: int = 0, statistic: Callable[..., Array] = np.mean
-) -> tuple[float, float]:
-    """The 95 % interval of the mean, or of another statistic, of values of shape (spaces,
-    searches).
+def bootstrap(values: Array, seed: int = 0, statistic: Callable[..., Array] = np.mean) -> Estimate:
+    """Estimate the mean, or another statistic, of values of shape (spaces, searches), with its
+    95 % interval.
 
     Bootstrap by percentiles: spaces are drawn with replacement, and of each drawn one its
     searches, so that it holds for other spaces of this kind and other seeds.
@@ -155,7 +155,7 @@ def interval(
     resampled = values[drawn, rng.integers(searches, size=(_RESAMPLES, spaces, searches))]
     tail = 100 * (1 - _CONFIDENCE) / 2
     least, most = np.percentile(statistic(resampled, axis=(1, 2)), [tail, 100 - tail])
-    return float(least), float(most)
+    return Estimate(float(statistic(values, axis=(0, 1))), float(least), float(most))
 
 
 def count_firsts(scores: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
@@ -173,5 +173,5 @@ def count_firsts(scores: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
 def as_json(found: Overall) -> dict[str, float | int | None]:
     """A technique's figures for machines; what is infinite is None."""
     tests = None if math.isinf(found.tests_to_near) else found.tests_to_near
-    fractions = {f"at_{tests}": round(mean, 4) for tests, (mean, _, _) in found.at.items()}
+    fractions = {f"at_{tests}": round(mean.value, 4) for tests, mean in found.at.items()}
     return {**fractions, "tests_to_5pct": tests, "firsts": found.firsts, "spaces": found.spaces}

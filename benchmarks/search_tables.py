@@ -21,6 +21,7 @@ from benchmarks.search_figures import (
     within,
 )
 from harness.display import make_console
+from harness.stats import Estimate
 
 Found = Mapping[str, Mapping[str, Searches]]
 """Techniques, and of each its searches on each space."""
@@ -98,9 +99,9 @@ def _overall_table(figures: Mapping[str, Overall], budget: int, spaces: int) -> 
     return table
 
 
-def _mean_text(told: tuple[float, float, float]) -> str:
-    mean, least, most = told
-    return f"{mean:.3f}" if least == most else f"{mean:.3f} ({least:.2f}-{most:.2f})"
+def _mean_text(mean: Estimate) -> str:
+    text = f"{mean.value:.3f}"
+    return text if mean.low == mean.high else f"{text} ({mean.low:.2f}-{mean.high:.2f})"
 
 
 def _spaces_table(

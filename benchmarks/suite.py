@@ -176,7 +176,7 @@ def _summed(spec: Spec, reports: Sequence[InputReport]) -> Row:
         tuned=len(reports),
         outcomes=outcomes,
         speedups=[ratio.value for ratio in ratios],
-        clear=sum(ratio.is_clear and ratio.value > 1 for ratio in ratios),
+        clear=sum(ratio.is_significant and ratio.value > 1 for ratio in ratios),
     )
 
 

@@ -144,7 +144,7 @@ def _as_json(compared: Compared) -> dict[str, Any]:
     later = since(compared, ESTABLISHED)
     if later is not None:
         told[f"tests_taught_over_alone_from_{ESTABLISHED}th"] = [
-            round(figure, 4) for figure in (later.value, later.least, later.most)
+            round(figure, 4) for figure in (later.value, later.low, later.high)
         ]
     return told
 

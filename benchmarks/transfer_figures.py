@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.search_figures import interval, near_after, within
+from benchmarks.search_figures import bootstrap, near_after, within
+from harness.stats import Estimate
 
 Array = npt.NDArray[np.float64]
 
@@ -41,15 +42,6 @@ def groups(inputs: int) -> list[Group]:
     starts = [start for start in _STARTS if start <= inputs]
     ends = [start - 1 for start in starts[1:]] + [inputs]
     return [Group(start, end) for start, end in zip(starts, ends, strict=True)]
-
-
-@dataclass(frozen=True)
-class Told:
-    """A figure with its 95 % interval: orders are drawn anew, and of each its inputs."""
-
-    value: float
-    least: float
-    most: float
 
 
 @dataclass(frozen=True)
@@ -91,20 +83,20 @@ class Tuned:
         return fractions
 
 
-def mean(values: Array) -> Told:
+def mean(values: Array) -> Estimate:
     """The mean of values of shape (orders, inputs)."""
-    return Told(float(values.mean()), *interval(values))
+    return bootstrap(values)
 
 
-def median(values: Array) -> Told:
+def median(values: Array) -> Estimate:
     """The median of values of shape (orders, inputs)."""
-    return Told(float(np.median(values)), *interval(values, statistic=np.median))
+    return bootstrap(values, statistic=np.median)
 
 
-def ratio(one: Array, other: Array) -> Told:
+def ratio(one: Array, other: Array) -> Estimate:
     """The ratio of two means over the same inputs, each of shape (orders, inputs)."""
     pairs = np.stack([one, other], axis=2)
-    return Told(float(_ratio(pairs, (0, 1))), *interval(pairs, statistic=_ratio))
+    return bootstrap(pairs, statistic=_ratio)
 
 
 def _ratio(pairs: Array, axis: tuple[int, int]) -> Array:
@@ -113,7 +105,7 @@ def _ratio(pairs: Array, axis: tuple[int, int]) -> Array:
     return found
 
 
-def since(compared: Mapping[str, Tuned], ordinal: int) -> Told | None:
+def since(compared: Mapping[str, Tuned], ordinal: int) -> Estimate | None:
     """Tests to come near from this input on, taught over alone; None where there are fewer."""
     alone, taught = compared[ALONE], compared[TAUGHT]
     if taught.inputs < ordinal:

@@ -41,7 +41,7 @@ def _by_ordinal(panel: Any, search: str, tuned: Tuned) -> None:
     parts = groups(tuned.inputs)
     middles = [(part.first * part.last) ** 0.5 for part in parts]
     told = [mean(tuned.of(part).tests_to_near) for part in parts]
-    ends = [[t.value - t.least for t in told], [t.most - t.value for t in told]]
+    ends = [[t.value - t.low for t in told], [t.high - t.value for t in told]]
     values = [t.value for t in told]
     panel.errorbar(
         middles, values, ends, color=_COLOURS[search], label=search, marker="o", capsize=3

@@ -9,7 +9,8 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from benchmarks.transfer_figures import ESTABLISHED, Told, Tuned, groups, mean, median, since
+from benchmarks.transfer_figures import ESTABLISHED, Tuned, groups, mean, median, since
+from harness.stats import Estimate
 
 Compared = Mapping[str, Tuned]
 """By how they were searched: alone, taught."""
@@ -45,9 +46,9 @@ def _cells(tuned: Tuned) -> Iterator[str]:
         yield _shown(mean(tuned.fractions(tests)), ".3f", ".2f")
 
 
-def _shown(told: Told, value: str, ends: str | None = None) -> str:
+def _shown(estimate: Estimate, value: str, ends: str | None = None) -> str:
     ends = ends or value
-    return f"{told.value:{value}} ({told.least:{ends}}-{told.most:{ends}})"
+    return f"{estimate.value:{value}} ({estimate.low:{ends}}-{estimate.high:{ends}})"
 
 
 def ratio_line(compared: Compared) -> str:
@@ -91,11 +92,11 @@ def write_figures(path: Path, found: Mapping[str, Compared]) -> None:
             for search, tuned in compared.items():
                 for group in groups(tuned.inputs):
                     for figure, told in _figures(tuned.of(group)):
-                        ends = (f"{x:.6g}" for x in (told.value, told.least, told.most))
+                        ends = (f"{x:.6g}" for x in (told.value, told.low, told.high))
                         writer.writerow((name, search, group, figure, *ends))
 
 
-def _figures(tuned: Tuned) -> Iterator[tuple[str, Told]]:
+def _figures(tuned: Tuned) -> Iterator[tuple[str, Estimate]]:
     near = tuned.tests_to_near
     yield "median_tests_to_5pct", median(near)
     yield "mean_tests_to_5pct", mean(near)

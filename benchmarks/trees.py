@@ -187,14 +187,15 @@ def _judge_target(table: pd.DataFrame, target: str) -> dict[str, float | str]:
     print(*describe(tree, depth=2), sep="\n")
     print(
         f"In {FOLDS}-fold cross-validation: R2 {accuracy.r2:.4f}, median error "
-        f"{accuracy.error.median:.2%}; Stargazer: R2 {linear.r2:.4f}, {linear.error.median:.2%}\n"
+        f"{accuracy.error.median.value:.2%}; Stargazer: R2 {linear.r2:.4f}, "
+        f"{linear.error.median.value:.2%}\n"
     )
     return {
         "r2": accuracy.r2,
-        "median_error": accuracy.error.median,
+        "median_error": accuracy.error.median.value,
         "first_split": tree.root.split.parameter if tree.root.split else "none",
         "stargazer_r2": linear.r2,
-        "stargazer_median_error": linear.error.median,
+        "stargazer_median_error": linear.error.median.value,
     }
 
 

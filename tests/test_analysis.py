@@ -53,7 +53,7 @@ def test_the_best_and_the_baseline_are_those_measured_in_turn() -> None:
     assert report.baseline is finals[2]
     assert report.speedup is not None
     assert report.speedup.value == pytest.approx(4.0)
-    assert report.speedup.is_clear
+    assert report.speedup.is_significant
 
 
 def test_the_last_of_two_finals_counts() -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,8 @@ from benchmarks.peers.ours import transfer_sources
 from benchmarks.search_figures import (
     Searches,
     as_json,
+    bootstrap,
     count_firsts,
-    interval,
     near_after,
     overall,
     padded,
@@ -80,10 +81,10 @@ def test_score_of_a_budget_below_the_milestones_is_the_last_fraction() -> None:
 
 def test_interval_holds_the_mean_and_widens_with_the_spaces_apart() -> None:
     alike, apart = np.full((4, 5), 0.7), np.array([[0.5] * 5, [0.5] * 5, [0.9] * 5, [0.9] * 5])
-    assert interval(alike) == pytest.approx((0.7, 0.7))
-    least, most = interval(apart)
-    assert 0.5 <= least < 0.6 < 0.8 < most <= 0.9
-    assert interval(apart) == (least, most)
+    assert astuple(bootstrap(alike)) == pytest.approx((0.7, 0.7, 0.7))
+    found = bootstrap(apart)
+    assert 0.5 <= found.low < 0.6 < 0.8 < found.high <= 0.9
+    assert bootstrap(apart) == found
 
 
 def test_equal_scores_are_all_first() -> None:
@@ -96,7 +97,7 @@ def test_overall_is_over_spaces_and_seeds_with_the_best_first() -> None:
     fast = searches([1.0] * 25, [1.0] * 25, budget=25)
     found = overall({"slow": {"x": slow, "y": fast}, "fast": {"x": fast, "y": fast}}, 25)
     assert list(found) == ["fast", "slow"]
-    assert found["slow"].at[25][0] == pytest.approx((0.25 + 0.5 + 1 + 1) / 4)
+    assert found["slow"].at[25].value == pytest.approx((0.25 + 0.5 + 1 + 1) / 4)
     assert (found["slow"].firsts, found["fast"].firsts) == (1, 2)
     assert (found["slow"].searches, found["fast"].searches) == (4, 4)
     assert as_json(found["slow"]) == {

@@ -18,7 +18,14 @@ from benchmarks.false_alarms import (
     welch,
 )
 from harness.compare.comparison import joined
-from harness.compare.statistics import Pair, Spread, Verdict, fit_prior, judge, spread_of
+from harness.compare.statistics import (
+    OccasionVariance,
+    Pair,
+    Verdict,
+    fit_prior,
+    judge,
+    occasion_variance,
+)
 from harness.stats.multiple_tests import holm, holm_levels
 
 
@@ -45,8 +52,8 @@ def pair(ratio: float, noise: float = 0.002, count: int = 20, seed: int = 0) -> 
     """A pair of which the candidate takes `ratio` times as long, on known noise."""
     rng = np.random.default_rng(seed)
     base, candidate = 1e-3 * np.exp(noise * rng.standard_normal((2, count)))
-    spread = Spread(noise**2 * (1 + 1e-9 * seed), 4)
-    return Pair(base.tolist(), (ratio * candidate).tolist(), spread)
+    variance = OccasionVariance(noise**2 * (1 + 1e-9 * seed), 4)
+    return Pair(base.tolist(), (ratio * candidate).tolist(), variance)
 
 
 def test_true_changes_are_found_and_small_ones_are_none() -> None:
@@ -67,9 +74,9 @@ def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear(
         pairs = [pair(ratio, 0.005, seed=seed) for seed, ratio in enumerate(ratios)]
         for change in judge(pairs, threshold=0.01):
             verdicts.add(change.verdict)
-            assert (change.low > 1.01) == (change.verdict is Verdict.SLOWER)
-            assert (change.high < 1 / 1.01) == (change.verdict is Verdict.FASTER)
-            assert change.low <= change.ratio <= change.high
+            assert (change.ratio.low > 1.01) == (change.verdict is Verdict.SLOWER)
+            assert (change.ratio.high < 1 / 1.01) == (change.verdict is Verdict.FASTER)
+            assert change.ratio.low <= change.ratio.value <= change.ratio.high
             assert (change.p_value <= 0.05) == (change.verdict is not Verdict.WITHIN_NOISE)
     assert verdicts == set(Verdict)
 
@@ -79,7 +86,7 @@ def test_a_limit_holds_whatever_the_other_verdicts_are() -> None:
     quiet, *found = (judge([pair(1.0), pair(r, seed=1), pair(r, seed=2)]) for r in (1.0, 1.2))
     assert [change.verdict for change in found[0][1:]] == [Verdict.SLOWER] * 2
     assert found[0][0].verdict is quiet[0].verdict is Verdict.WITHIN_NOISE
-    assert found[0][0].high == quiet[0].high
+    assert found[0][0].ratio.high == quiet[0].ratio.high
 
 
 @pytest.mark.parametrize("draw", [normal, uneven])
@@ -97,9 +104,9 @@ def test_holm_adjusts_and_tells_the_level_of_each() -> None:
 
 
 def test_a_spread_is_the_pooled_variance_within_groups() -> None:
-    found = spread_of([(1.0, 3.0), (5.0,), (0.0, 1.0, 2.0)])
-    assert found == Spread(pytest.approx((2.0 + 2.0) / 3), 3)
-    assert spread_of([(5.0,), ()]) == Spread()
+    found = occasion_variance([(1.0, 3.0), (5.0,), (0.0, 1.0, 2.0)])
+    assert found == OccasionVariance(pytest.approx((2.0 + 2.0) / 3), 3)
+    assert occasion_variance([(5.0,), ()]) == OccasionVariance()
 
 
 def test_groups_that_share_occasions_count_each_once() -> None:
@@ -111,21 +118,21 @@ def test_groups_that_share_occasions_count_each_once() -> None:
 
 
 def test_the_prior_is_found_again_in_variances_drawn_from_it() -> None:
-    rng, freedom, prior = np.random.default_rng(0), 3, Spread(0.04, 6)
+    rng, freedom, prior = np.random.default_rng(0), 3, OccasionVariance(0.04, 6)
     true = prior.variance * prior.freedom / rng.chisquare(prior.freedom, 4000)
     drawn = true * rng.chisquare(freedom, 4000) / freedom
-    found = fit_prior(Spread(variance, freedom) for variance in drawn)
+    found = fit_prior(OccasionVariance(variance, freedom) for variance in drawn)
     assert found.variance == pytest.approx(prior.variance, rel=0.1)
     assert found.freedom == pytest.approx(prior.freedom, rel=0.2)
 
 
 def test_equal_noise_is_shared_and_one_input_alone_has_no_prior() -> None:
-    alike = [Spread(0.01 * (1 + 1e-6 * k), 2) for k in range(10)]
+    alike = [OccasionVariance(0.01 * (1 + 1e-6 * k), 2) for k in range(10)]
     shared = fit_prior(alike)
     assert shared.freedom == 18  # of the others; it is not surer than what was measured
     # Variances that do not scatter at all have a mean above that of their logarithms.
     assert shared.variance == pytest.approx(0.01 * math.exp(0.5772156649), rel=1e-3)
-    assert fit_prior(alike[:1]) == Spread()
+    assert fit_prior(alike[:1]) == OccasionVariance()
 
 
 def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:
@@ -136,8 +143,8 @@ def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:
     assert judge([many], run_noise=0.05)[0].verdict is Verdict.WITHIN_NOISE
 
 
-@pytest.mark.parametrize("spread", [Spread(), Spread(0.0, 2)])
-def test_a_step_of_one_tick_is_no_change(spread: Spread) -> None:
+@pytest.mark.parametrize("variance", [OccasionVariance(), OccasionVariance(0.0, 2)])
+def test_a_step_of_one_tick_is_no_change(variance: OccasionVariance) -> None:
     """A clock of 10 ms: all samples of a side are on one tick, or on two that are neighbours."""
     ticks = [
         ([0.10] * 20, [0.11] * 20),
@@ -145,10 +152,10 @@ def test_a_step_of_one_tick_is_no_change(spread: Spread) -> None:
         ([0.1 + 1e-17 * k for k in range(20)], [0.11 + 1e-17 * k for k in range(20)]),
         ([0.10] * 20, [0.10] * 20),
     ]
-    changes = judge([Pair(base, candidate, spread) for base, candidate in ticks])
+    changes = judge([Pair(base, candidate, variance) for base, candidate in ticks])
     assert [change.verdict for change in changes] == [Verdict.WITHIN_NOISE] * 4
-    assert all(change.low <= change.ratio <= change.high for change in changes)
-    assert changes[0].low < 1.01 < changes[0].high
+    assert all(change.ratio.low <= change.ratio.value <= change.ratio.high for change in changes)
+    assert changes[0].ratio.low < 1.01 < changes[0].ratio.high
 
 
 def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_out() -> None:
@@ -157,8 +164,10 @@ def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_ou
     rng = np.random.default_rng(0)
     scattered = rng.normal(0.2, 0.01, (2, 400)) * [[1.0], [1.04]]
     base, candidate = scattered.round(2).tolist()
-    assert judge([Pair(base, candidate, Spread(1e-6, 4))])[0].verdict is Verdict.SLOWER
+    assert judge([Pair(base, candidate, OccasionVariance(1e-6, 4))])[0].verdict is Verdict.SLOWER
 
 
 def test_occasions_that_do_not_differ_at_all_show_a_tick() -> None:
-    assert judge([Pair((0.10,), (0.11,), Spread(0.0, 3))])[0].verdict is Verdict.WITHIN_NOISE
+    assert (
+        judge([Pair((0.10,), (0.11,), OccasionVariance(0.0, 3))])[0].verdict is Verdict.WITHIN_NOISE
+    )

@@ -28,13 +28,13 @@ from harness.display import (
 )
 from harness.results import RunPlan
 from harness.search import Progress
-from harness.stats.timing import Ratio
+from harness.stats.timing import TimeRatio
 from tests.replays import make_spec
 
 DEFAULT = Config({"BLOCK": 256, "TILE": 1})
 BEST = Config({"BLOCK": 64, "TILE": 4})
 GIVEN = Input({"m": 64, "n": 4096})
-CLEAR, CHANCE = Ratio(2.0, 1.9, 2.1, 20), Ratio(1.01, 0.97, 1.06, 20)
+CLEAR, CHANCE = TimeRatio(2.0, 1.9, 2.1, 20), TimeRatio(1.01, 0.97, 1.06, 20)
 
 
 def ok(config: Config, *samples_s: float) -> Measurement:
@@ -46,7 +46,7 @@ def failed(config: Config, outcome: Outcome = Outcome.BUILD_FAILED) -> Measureme
 
 
 def report(
-    speedup: Ratio | None = CLEAR,
+    speedup: TimeRatio | None = CLEAR,
     best: Measurement | None = None,
     outcomes: Mapping[Outcome, int] | None = None,
     legal: int | None = 1234,
@@ -141,7 +141,7 @@ def test_a_single_sample_has_no_interval() -> None:
 def test_a_ratio_inside_the_noise_is_called_that() -> None:
     assert format_ratio(CLEAR) == "2.00x [1.90, 2.10]"
     assert format_ratio(CHANCE) == "1.01x [0.97, 1.06] within noise"
-    assert format_ratio(Ratio(2.0, 0.0, math.inf, 1)) == "2.00x [0.00, inf] within noise"
+    assert format_ratio(TimeRatio(2.0, 0.0, math.inf, 1)) == "2.00x [0.00, inf] within noise"
 
 
 def test_outcomes_are_counted_with_ok_first_and_without_zeros() -> None:
@@ -200,7 +200,7 @@ def test_an_input_on_which_nothing_worked_says_so() -> None:
 
 def test_a_default_that_is_best_has_no_speed_up() -> None:
     same = ok(DEFAULT, 2e-3, 2.1e-3)
-    text = printed(report(best=same, speedup=Ratio(1.0, 1.0, 1.0, 2)))
+    text = printed(report(best=same, speedup=TimeRatio(1.0, 1.0, 1.0, 2)))
     assert "default is best" in text
     assert "1.00x" not in text
 

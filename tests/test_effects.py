@@ -94,10 +94,11 @@ def test_the_pair_and_the_value_that_explain_failures_are_found_and_told() -> No
     assert builds.failed == builds.count
     assert builds.others_failed == 0
     assert wrong.count + wrong.others == 600 - builds.count  # what did not build tells nothing
-    assert wrong.low < 0.94 < wrong.high
+    assert wrong.share.low < 0.94 < wrong.share.high
     assert str(wrong) == (
-        f"wrong_result: {wrong.failed / wrong.count:.0%} [{wrong.low:.0%}, {wrong.high:.0%}] of "
-        f"{wrong.count} configurations with fast=true and ftz=false "
+        f"wrong_result: {wrong.failed / wrong.count:.0%} "
+        f"[{wrong.share.low:.0%}, {wrong.share.high:.0%}] of {wrong.count} "
+        f"configurations with fast=true and ftz=false "
         f"({wrong.others_failed / wrong.others:.0%} of the others); they explain "
         f"{wrong.failed / (wrong.failed + wrong.others_failed):.0%} of these failures"
     )
@@ -196,7 +197,9 @@ def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike
     assert (found["timeout"].unit, found["crashed"].unit) == ("tests", "configurations")
     assert [str(c) for c in found["crashed"].conditions] == ["f0=true"]
     assert found["crashed"].count + found["crashed"].others == 80
-    assert found["timeout"].low < 0.9  # of 27 configurations or so, not of twice as many tests
+    assert (
+        found["timeout"].share.low < 0.9
+    )  # of 27 configurations or so, not of twice as many tests
 
 
 def test_bounds_are_told_as_the_numbers_are_written() -> None:
@@ -219,14 +222,14 @@ def slow(config: dict[str, Value], rng: random.Random) -> float:
 
 def test_effects_have_the_planted_size_and_others_are_none() -> None:
     found = effects_on_time(tried(slow))
-    clear = {effect.label: effect for effect in found.first if effect.is_clear}
+    clear = {effect.label: effect for effect in found.first if effect.is_significant}
     assert set(clear) == {"fast=true", "unroll=4", "ftz=true", "layout=tile"}
-    assert clear["fast=true"].low < 0.8 < clear["fast=true"].high
-    assert clear["unroll=4"].low < 1.3 < clear["unroll=4"].high
+    assert clear["fast=true"].ratio.low < 0.8 < clear["fast=true"].ratio.high
+    assert clear["unroll=4"].ratio.low < 1.3 < clear["unroll=4"].ratio.high
     assert clear["unroll=4"].baselines == ("1",)
     (pair,) = found.pairs
     assert pair.label == "ftz=true and layout=tile"
-    assert pair.low < 0.7 < pair.high
+    assert pair.ratio.low < 0.7 < pair.ratio.high
     assert next(iter(found.shares)) == "fast"
     assert sum(found.shares.values()) < 1
 
@@ -235,7 +238,7 @@ def test_every_input_has_a_level_of_its_own_and_a_configuration_is_one_cluster()
     one, many = (effects_on_time(tried(slow, 200, inputs)) for inputs in (1, 3))
     assert many.samples == 3 * one.samples
     widths = [
-        next(math.log(e.high / e.low) for e in found.first if e.label == "fast=true")
+        next(math.log(e.ratio.high / e.ratio.low) for e in found.first if e.label == "fast=true")
         for found in (one, many)
     ]
     assert widths[0] / 3 < widths[1] < widths[0]
@@ -253,7 +256,7 @@ def test_configurations_that_differ_by_chance_on_several_inputs_have_no_effects(
 
     found = [effects_on_time(tried(end, 50, inputs=4, seed=seed)) for seed in range(12)]
     assert all(one.is_enough for one in found)
-    assert sum(any(e.is_clear for e in one.first) or bool(one.pairs) for one in found) <= 1
+    assert sum(any(e.is_significant for e in one.first) or bool(one.pairs) for one in found) <= 1
 
 
 def shared(code: Callable[[dict[str, Value]], object], seed: int) -> Trials:
@@ -281,7 +284,7 @@ def test_noise_that_many_configurations_share_has_no_effects(
 ) -> None:
     found = [effects_on_time(shared(code, seed)) for seed in range(12)]
     assert all(one.is_enough and one.measurements < 0.7 * one.samples for one in found)
-    assert sum(any(e.is_clear for e in one.first) for one in found) <= 2
+    assert sum(any(e.is_significant for e in one.first) for one in found) <= 2
     assert sum(bool(one.pairs) for one in found) <= 2
 
 
@@ -343,8 +346,10 @@ def test_intervals_cover_and_chance_is_not_clear() -> None:
     for seed in range(20):
         found = effects_on_time(tried(slow, 120, seed=seed))
         effect = next(effect for effect in found.first if effect.label == "fast=true")
-        hits.append(effect.low < 0.8 < effect.high)
-        clear += sum(effect.is_clear for effect in found.first if effect.names[0].startswith("f1"))
+        hits.append(effect.ratio.low < 0.8 < effect.ratio.high)
+        clear += sum(
+            effect.is_significant for effect in found.first if effect.names[0].startswith("f1")
+        )
     assert np.mean(hits) > 0.8
     assert clear <= 1
 

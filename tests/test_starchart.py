@@ -124,7 +124,7 @@ def test_published_samples_are_predicted_as_well_as_published(
         lambda part: grow(part, target, KMEANS_PARAMETERS, Growth(folds=5)), KMEANS, target, 5
     )
     assert found.r2 >= least_r2
-    assert found.error.median <= most_error
+    assert found.error.median.value <= most_error
     first = kmeans(target, relative_threshold=1e-2).root.split
     assert first is not None
     assert first.parameter == "tpp"

@@ -133,14 +133,14 @@ def test_time_ratio_of_samples_taken_in_turn_is_paired() -> None:
     ratio = time_ratio(in_turn[0], in_turn[1])
     assert (ratio.low, ratio.high) == (pytest.approx(low), pytest.approx(high))
     assert ratio == paired_ratio(one, other)
-    assert ratio.is_clear
-    assert not time_ratio(Timing(one), Timing(other)).is_clear, "the drift hides it"
+    assert ratio.is_significant
+    assert not time_ratio(Timing(one), Timing(other)).is_significant, "the drift hides it"
 
 
 def test_time_ratio_of_a_single_sample_has_no_bounds() -> None:
     ratio = time_ratio(Timing((2.0,)), Timing((1.0, 1.0)))
     assert (ratio.value, ratio.low, ratio.high) == (pytest.approx(2), 0, math.inf)
-    assert not ratio.is_clear
+    assert not ratio.is_significant
 
 
 def test_wild_samples_have_infinite_bounds_and_no_overflow() -> None:
@@ -160,7 +160,7 @@ def test_paired_ratio_needs_two_rounds_of_both() -> None:
 def test_negligible_difference_is_never_clear() -> None:
     ratio = paired_ratio([1.003] * 50, [1.0] * 50)
     assert ratio.low > 1
-    assert not ratio.is_clear
+    assert not ratio.is_significant
     assert is_within_noise(Timing((1.003,) * 50), Timing((1.0,) * 50))
 
 

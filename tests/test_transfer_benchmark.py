@@ -60,22 +60,22 @@ def test_intervals_hold_their_figure_and_are_points_where_all_are_equal() -> Non
     rng = np.random.default_rng(0)
     values = rng.normal(5, 1, (10, 8))
     for told in (mean(values), median(values)):
-        assert told.least < told.value < told.most
-        assert told.most - told.least < 2
+        assert told.low < told.value < told.high
+        assert told.high - told.low < 2
     same = mean(np.full((3, 2), 4.0))
-    assert (same.least, same.value, same.most) == (4.0, 4.0, 4.0)
+    assert (same.low, same.value, same.high) == (4.0, 4.0, 4.0)
 
 
 def test_median_of_searches_that_never_came_near_is_beyond_the_budget() -> None:
     told = median(tuned([[2.0, 2.0]], [[2.0, 2.0]], [[1.0, 1.0]]).tests_to_near)
-    assert (told.value, told.most) == (3.0, 3.0)
+    assert (told.value, told.high) == (3.0, 3.0)
 
 
 def test_ratio_pairs_the_searches_of_one_input() -> None:
     """Inputs differ tenfold; half of the tests on each of them is a half without any doubt."""
     alone = np.array([[1.0, 10.0, 4.0], [8.0, 2.0, 6.0]])
     told = ratio(alone / 2, alone)
-    assert (told.least, told.value, told.most) == pytest.approx((0.5, 0.5, 0.5))
+    assert (told.low, told.value, told.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_gain_is_that_of_the_later_inputs_alone() -> None:

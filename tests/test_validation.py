@@ -17,7 +17,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.models.pair_columns import PairColumns, prediction_errors
-from harness.models.starchart.regression import spread
+from harness.models.starchart.regression import summarize
 from harness.space_file import Parameter
 from harness.tuning.validation import (
     RESERVED,
@@ -126,7 +126,7 @@ def few_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
     found = validation(tmp_path, FormulaMeasurer(steps_s), target=0.01)
     last = found.curve[-1]
-    assert last.error.median <= 0.01
+    assert last.error.median.value <= 0.01
     assert last.samples <= 100
     assert found.ended == f"The target of 0.01 is reached with {last.samples} samples."
     assert [point.samples for point in found.curve] == list(range(20, last.samples + 1, 20))
@@ -136,7 +136,7 @@ def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
     found = of_noise.found
     assert found.ended == "The limit of 120 samples was spent before the target was reached."
     assert found.may_go_on
-    assert min(point.error.median for point in found.curve) > 0.4
+    assert min(point.error.median.value for point in found.curve) > 0.4
     assert [point.samples for point in found.curve] == [20, 40, 60, 80, 100, 120]
 
 
@@ -153,7 +153,7 @@ def test_a_value_in_the_middle_of_an_enumeration_is_split_off_by_itself() -> Non
     pairs = [pair(n, name, 5e-3 if name == "column" else 1e-3) for n in (1, 2) for name in LAYOUTS]
     columns = PairColumns([layout], [Input({"n": 1}), Input({"n": 2})])
     assert columns.of(pairs[:3])[:, :3].tolist() == np.eye(3).tolist()
-    assert prediction_errors(columns, pairs, pairs).median == pytest.approx(0)
+    assert prediction_errors(columns, pairs, pairs).median.value == pytest.approx(0)
 
 
 def test_sizes_that_float32_cannot_hold_are_told_apart_by_their_ratio() -> None:
@@ -166,15 +166,15 @@ def test_sizes_that_float32_cannot_hold_are_told_apart_by_their_ratio() -> None:
 
 def test_the_error_is_relative_and_told_with_its_interval() -> None:
     errors = np.arange(1, 101) / 100
-    found = spread(errors)
-    assert found.median == pytest.approx(0.505)
+    found = summarize(errors)
+    assert found.median.value == pytest.approx(0.505)
     # Binomial: with 100 values the 41st to the 60th cover the median in 95 % of samples.
-    assert (found.low, found.high) == (0.41, 0.60)
+    assert (found.median.low, found.median.high) == (0.41, 0.60)
     assert found.ninth_decile == pytest.approx(0.901)
     layout = Parameter("LAYOUT", "enum", LAYOUTS, "choice", "row")
     columns = PairColumns([layout], [Input({"n": 1})])
     off = prediction_errors(columns, [pair(1, "row", 3e-3)], [pair(1, "row", 2e-3)])
-    assert off.median == pytest.approx(0.5)
+    assert off.median.value == pytest.approx(0.5)
 
 
 # ------------------------------------------------------------------------------ the draws

@@ -14,7 +14,13 @@ from types import MappingProxyType
 
 from harness.core.config_diff import DEFAULT, difference, differing
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.stats.timing import Ratio, count_within_noise, is_within_noise, mean_log, time_ratio
+from harness.stats.timing import (
+    TimeRatio,
+    count_within_noise,
+    is_within_noise,
+    mean_log,
+    time_ratio,
+)
 
 MAX_FINALISTS = 3
 MAX_REASONS = 5
@@ -38,13 +44,13 @@ class InputReport:
     given: Input
     best: Measurement | None
     baseline: Measurement | None
-    speedup: Ratio | None
+    speedup: TimeRatio | None
     within_noise: int
     outcomes: Mapping[Outcome, int]
     legal: int | None
     note: str = ""
     shared: int = 0
-    over: Mapping[str, Ratio] = field(default_factory=dict)
+    over: Mapping[str, TimeRatio] = field(default_factory=dict)
     """The speed-up over each named baseline that worked, as re-measured beside the best."""
     refused: Mapping[str, Measurement] = field(default_factory=dict)
     """The default and the named baselines that failed by their names, as they last failed."""

@@ -10,7 +10,14 @@ from enum import Enum
 
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import Found, Held, Occasions
-from harness.compare.statistics import Change, Pair, Spread, Verdict, judge, spread_of
+from harness.compare.statistics import (
+    Change,
+    OccasionVariance,
+    Pair,
+    Verdict,
+    judge,
+    occasion_variance,
+)
 from harness.core.errors import UsageError
 from harness.core.records import Environment, Input, Measurement, Outcome
 
@@ -61,7 +68,7 @@ class Row:
         may have been missed; None where the verdict is clear, or nothing was tested."""
         if self.change is None or self.verdict is not Verdict.WITHIN_NOISE:
             return None
-        return self.change.high
+        return self.change.ratio.high
 
 
 @dataclass(frozen=True)
@@ -127,8 +134,8 @@ def compare(base: Sequence[Held], candidate: Sequence[Held], rules: Rules) -> Co
         told = "BASE and CANDIDATE have no input in common that works"
         raise UsageError("; ".join([told, *lost, advice]))
     rows, notes = list(_judged(drafts, rules)), list(matching_notes(base, candidate, matched))
-    spreads = [spread for _, spread in drafts if spread]
-    if spreads and not any(spread.freedom for spread in spreads):
+    variances = [variance for _, variance in drafts if variance]
+    if variances and not any(variance.freedom for variance in variances):
         notes.append(
             f"nothing was measured at two moments: noise of {1 + rules.run_noise:.3f}x between "
             "runs is assumed (--run-noise)"
@@ -145,8 +152,8 @@ def _without_default(base: Held, candidate: Held, of: Sequence[str]) -> Iterator
             yield f"{held.kernel}: {side} does not tell of its default"
 
 
-Draft = tuple[Row, "Spread | None"]
-"""A row before its test, and the spread of its input; None where there is nothing to test."""
+Draft = tuple[Row, "OccasionVariance | None"]
+"""A row before its test, and the variance of its input; None where there is nothing to test."""
 
 
 def _drafts(base: Held, candidate: Held, of: Sequence[str]) -> Iterator[Draft]:
@@ -198,7 +205,9 @@ def _reason(why: str) -> str:
 
 
 def _of_input(row: Row, old: Found, new: Found, of: Sequence[str]) -> Iterator[Draft]:
-    spread = spread_of([tuple(one.values()) for one in joined([*old.groups, *new.groups])])
+    variance = occasion_variance(
+        [tuple(one.values()) for one in joined([*old.groups, *new.groups])]
+    )
     told: set[tuple[int, int]] = set()
     is_both = len(of) > 1 and all(
         side.measured.get("best") is side.measured.get("default") for side in (old, new)
@@ -218,7 +227,7 @@ def _of_input(row: Row, old: Found, new: Found, of: Sequence[str]) -> Iterator[D
             notes = tuple(_notes_on(what, old, new))
         notes = (BOTH, *notes) if is_both else notes
         if verdict is Verdict.WITHIN_NOISE:
-            yield dataclasses.replace(found, verdict=verdict, notes=notes), spread
+            yield dataclasses.replace(found, verdict=verdict, notes=notes), variance
         else:
             yield dataclasses.replace(found, verdict=verdict, notes=notes), None
 
@@ -255,13 +264,13 @@ def _ended(
 def _judged(drafts: Sequence[Draft], rules: Rules) -> Iterator[Row]:
     """The rows, with what the test says of those that have samples to compare."""
     pairs = [
-        Pair(_samples(row.base), _samples(row.candidate), spread)
-        for row, spread in drafts
-        if spread is not None
+        Pair(_samples(row.base), _samples(row.candidate), variance)
+        for row, variance in drafts
+        if variance is not None
     ]
     changes = iter(judge(pairs, rules.level, rules.threshold, rules.run_noise))
-    for row, spread in drafts:
-        if spread is None:
+    for row, variance in drafts:
+        if variance is None:
             yield row
             continue
         change = next(changes)

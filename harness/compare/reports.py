@@ -64,9 +64,9 @@ def _row(row: Row) -> dict[str, Any]:
         "notes": list(row.notes),
     }
     if row.change is not None:
-        change = row.change
-        interval = {"ratio": change.ratio, "low": change.low, "high": change.high}
-        told |= interval | {"p_value": change.p_value, "upper_limit": row.upper_limit}
+        ratio, p_value = row.change.ratio, row.change.p_value
+        told |= {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+        told |= {"p_value": p_value, "upper_limit": row.upper_limit}
     return told
 
 

@@ -47,6 +47,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from harness.stats import Estimate
 from harness.stats.multiple_tests import holm, holm_levels
 from harness.stats.timing import mean_log
 
@@ -55,11 +56,12 @@ THRESHOLD = 0.01
 RUN_NOISE = 0.005
 """Assumed where nothing was measured twice: what locked clocks do not exceed."""
 
+_LARGEST = 700.0  # half-width of a logarithm: e to this power is finite, as JSON needs
 _ROUNDING = 1e-9  # of a time, far below any clock's tick
 
 
 @dataclass(frozen=True)
-class Spread:
+class OccasionVariance:
     """The variance of an occasion's mean logarithm, and its degrees of freedom."""
 
     variance: float = 0.0
@@ -68,11 +70,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Pair:
-    """The samples of one occasion each, in seconds, and the spread of occasions of their input."""
+    """The samples of one occasion each, in seconds, and the variance of their input's occasions."""
 
     base_s: Sequence[float]
     candidate_s: Sequence[float]
-    spread: Spread = Spread()
+    occasions: OccasionVariance = OccasionVariance()
 
 
 class Verdict(str, Enum):
@@ -88,17 +90,15 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """Candidate time over base time, a ratio, with its confidence interval: all of it is beyond
-    the threshold exactly where the verdict is clear. `p_value` is Holm's, adjusted for all
-    comparisons.
+    """The ratio of candidate time to base time, and whether it is significant.
 
-    Of a clear verdict the interval is at the level of Holm's step that it rests on. Of one within
-    noise it is Bonferroni's, and `high` the upper simultaneous confidence limit: the largest
-    slowdown that may have been missed."""
+    The whole interval is beyond the threshold exactly where the verdict is slower or faster; its
+    level is then that of the step of Holm's procedure that gave the verdict. Within noise the
+    interval is Bonferroni's, and `ratio.high` is the upper simultaneous confidence limit: the
+    largest slowdown that may have been missed. `p_value` is adjusted for all comparisons (Holm).
+    """
 
-    ratio: float
-    low: float
-    high: float
+    ratio: Estimate
     p_value: float
     verdict: Verdict
 
@@ -109,24 +109,25 @@ def _variance_of(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-def spread_of(groups: Iterable[Sequence[float]]) -> Spread:
-    """The spread within groups of mean logarithms; a group is one configuration on one input."""
+def occasion_variance(groups: Iterable[Sequence[float]]) -> OccasionVariance:
+    """Pool the variance within groups of mean logarithms; a group is one configuration on one
+    input."""
     repeated = [group for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in repeated)
     if not freedom:
-        return Spread()
+        return OccasionVariance()
     squares = sum((len(group) - 1) * _variance_of(group) for group in repeated)
-    return Spread(squares / freedom, freedom)
+    return OccasionVariance(squares / freedom, freedom)
 
 
-def fit_prior(spreads: Iterable[Spread]) -> Spread:
+def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
     """The prior of the moderated variances; without freedom where fewer than two are known.
 
     By the moments of log s^2 (Smyth 2004, section 6.2); d0 is bounded by what was measured.
     """
-    known = [s for s in spreads if s.freedom and s.variance > 0]
+    known = [s for s in variances if s.freedom and s.variance > 0]
     if len(known) < 2:
-        return Spread()
+        return OccasionVariance()
     from scipy.special import digamma, polygamma  # here: it takes long to load
 
     halves = [s.freedom / 2 for s in known]
@@ -139,9 +140,11 @@ def fit_prior(spreads: Iterable[Spread]) -> Spread:
     most = sum(s.freedom for s in known) - max(s.freedom for s in known)
     mean = statistics.fmean(logs)
     if excess <= 0:
-        return Spread(math.exp(mean), most)
+        return OccasionVariance(math.exp(mean), most)
     half = _inverse_trigamma(excess)
-    return Spread(math.exp(mean + float(digamma(half)) - math.log(half)), min(2 * half, most))
+    return OccasionVariance(
+        math.exp(mean + float(digamma(half)) - math.log(half)), min(2 * half, most)
+    )
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -169,7 +172,7 @@ def judge(
     Pairs of the same input have the same spread, which counts once. `run_noise` is the standard
     deviation of an occasion, as a fraction of the time, where no spread is known.
     """
-    prior = fit_prior(dict.fromkeys(pair.spread for pair in pairs))
+    prior = fit_prior(dict.fromkeys(pair.occasions for pair in pairs))
     margin = math.log1p(threshold)
     tests = [_test(pair, prior, margin, run_noise) for pair in pairs]
     p_values = np.array([test.p_value for test in tests])
@@ -193,7 +196,7 @@ class _Test:
     p_value: float
 
 
-def _test(pair: Pair, prior: Spread, margin: float, run_noise: float) -> _Test:
+def _test(pair: Pair, prior: OccasionVariance, margin: float, run_noise: float) -> _Test:
     difference = mean_log(pair.candidate_s) - mean_log(pair.base_s)
     variance, freedom = _joint_variance(pair, prior, run_noise)
     blur, error = _blur(pair), math.sqrt(variance)
@@ -213,7 +216,7 @@ def _blur(pair: Pair) -> float:
     between any two of both sides.
     """
     sides = (pair.base_s, pair.candidate_s)
-    is_steady = pair.spread.freedom > 0 and not pair.spread.variance
+    is_steady = pair.occasions.freedom > 0 and not pair.occasions.variance
     if not is_steady and all(len(_distinct(side)) == len(side) for side in sides):
         return 0.0
     steps = (high - low for low, high in pairwise(_distinct([*pair.base_s, *pair.candidate_s])))
@@ -235,10 +238,10 @@ def _scatter(samples_s: Sequence[float]) -> float:
     return math.sqrt(_variance_of(samples_s)) if len(samples_s) > 1 else 0.0
 
 
-def _joint_variance(pair: Pair, prior: Spread, run_noise: float) -> tuple[float, float]:
+def _joint_variance(pair: Pair, prior: OccasionVariance, run_noise: float) -> tuple[float, float]:
     """Of the difference of two occasions, and its degrees of freedom."""
     within, within_freedom = _welch(pair.base_s, pair.candidate_s)
-    own, freedom = pair.spread, pair.spread.freedom + prior.freedom
+    own, freedom = pair.occasions, pair.occasions.freedom + prior.freedom
     if not freedom:
         variance = within + 2 * run_noise**2
         return variance, within_freedom * (variance / within) ** 2 if within else _CERTAIN
@@ -274,10 +277,4 @@ def _change(test: _Test, p_value: float, own_level: float, level: float) -> Chan
     verdict = Verdict.WITHIN_NOISE
     if p_value <= level:
         verdict = Verdict.SLOWER if test.difference > 0 else Verdict.FASTER
-    return Change(
-        math.exp(test.difference),
-        math.exp(test.difference - half),
-        math.exp(min(test.difference + half, 700.0)),  # beyond it there are no floats
-        p_value,
-        verdict,
-    )
+    return Change(Estimate.from_log(test.difference, min(half, _LARGEST)), p_value, verdict)

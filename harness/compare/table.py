@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.compare.comparison import Comparison, Ending, Row
-from harness.compare.statistics import Change
 from harness.core.records import Measurement
 from harness.display import format_time
+from harness.stats import Estimate
 
 LARGE = 1.1
 """Of slowdowns that may be missed: more than this asks for other measurements."""
@@ -50,7 +50,8 @@ def _table(rows: Sequence[Row]) -> Table:
     for row in rows:
         if row.verdict is Ending.MISSING:
             continue
-        change = (times(row.change.ratio), interval(row.change)) if row.change else ("-", "-")
+        ratio = row.change.ratio if row.change else None
+        change = (times(ratio.value), interval(ratio)) if ratio else ("-", "-")
         cells = [str(row.given), row.of, _time(row.base), _time(row.candidate), *change]
         words = "; ".join([row.verdict.value, *row.notes])
         table.add_row(*map(Text, cells), Text(words, style=_STYLES.get(row.verdict.value, "")))
@@ -77,9 +78,9 @@ def times(ratio: float) -> str:
     return f"{ratio:.3f}x" if ratio < _ROUND else f"{ratio:.3g}x"
 
 
-def interval(change: Change) -> str:
-    """The bounds of a ratio of times."""
-    return f"[{times(change.low)}, {times(change.high)}]"
+def interval(ratio: Estimate) -> str:
+    """Render the bounds of a ratio of times."""
+    return f"[{times(ratio.low)}, {times(ratio.high)}]"
 
 
 def _legend(comparison: Comparison) -> str:
@@ -131,7 +132,8 @@ def sentence(row: Row) -> str:
 def _facts(row: Row) -> Iterator[str]:
     if row.change is not None:
         seconds = f"{_time(row.base)} -> {_time(row.candidate)}"
-        yield f"{row.verdict}, {times(row.change.ratio)} {interval(row.change)}, {seconds}"
+        ratio = row.change.ratio
+        yield f"{row.verdict}, {times(ratio.value)} {interval(ratio)}, {seconds}"
     else:
         yield str(row.verdict)
     if row.upper_limit is not None:

@@ -178,7 +178,7 @@ def _mean_s(measurement: Measurement) -> float:
 
 
 def _is_tie_in_turn(one: Timing, other: Timing) -> bool:
-    return not time_ratio(one, other).is_clear
+    return not time_ratio(one, other).is_significant
 
 
 # ------------------------------------------------------------------------------ the matrix

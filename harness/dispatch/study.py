@@ -207,6 +207,6 @@ def _beside(study: Study, other: str, name: str) -> str:
     if not found.wins + found.losses:
         return f"The {other} comes to the same."
     ratio = found.ratio
-    noise = ", within noise" if ratio.low <= 1 <= ratio.high else ""
+    noise = ", within noise" if not ratio.excludes(1) else ""
     told = f"{ratio.value:.3f}x [{bound_text(ratio.low)}, {bound_text(ratio.high)}]"
     return f"The {other} is {told} as fast as the {name}{noise}."

@@ -15,7 +15,7 @@ from harness.dispatch.learnt import Learnt, leaf_count, splits_passed
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import Leaf, Node, Program, Split, TreeChoice
 from harness.dispatch.study import Study, sentence
-from harness.dispatch.verdict import Judged, Told
+from harness.dispatch.verdict import Judged
 from harness.models.columns import FEWEST_INPUTS, column_values
 
 _MOST_SHOWN = 16  # leaves
@@ -155,15 +155,11 @@ def _cells(judged: Judged) -> list[str]:
     failed = f" ({judged.failures} failed)" if judged.failures else ""
     return [
         judged.name,
-        _told(judged.mean),
-        _told(judged.percentile_99),
+        judged.mean.text(".3f"),
+        judged.percentile_99.text(".3f"),
         f"{judged.worst:.2f}{failed}",
         f"{judged.near:.0%}",
     ]
-
-
-def _told(told: Told) -> str:
-    return f"{told.value:.3f} [{told.low:.3f}, {told.high:.3f}]"
 
 
 def verdict_lines(study: Study) -> list[str]:

@@ -19,6 +19,7 @@ from harness.core.arrays import Array, Flags, Places
 from harness.dispatch.choosers import Chooser
 from harness.dispatch.matrix import Matrix
 from harness.models.folds import Fold, fold_count, grouped_folds
+from harness.stats import Estimate
 
 ORACLE = "oracle"
 """The best candidate of each input, as no dispatcher knows it."""
@@ -26,15 +27,6 @@ ORACLE = "oracle"
 _RESAMPLES = 1000
 _TAIL = 0.025  # of an interval of 95 %, on each side
 _TIE = 1e-9
-
-
-@dataclass(frozen=True)
-class Told:
-    """A figure with its 95 % interval, of which groups of inputs are the samples."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -65,13 +57,13 @@ class Judged:
         return slowdown
 
     @cached_property
-    def mean(self) -> Told:
+    def mean(self) -> Estimate:
         """The geometric mean; nothing is faster than the best known, so that bounds end at 1."""
-        told = geometric_mean(self.logs, self.groups)
-        return replace(told, low=max(1.0, told.low))
+        mean = geometric_mean(self.logs, self.groups)
+        return replace(mean, low=max(1.0, mean.low))
 
     @cached_property
-    def percentile_99(self) -> Told:
+    def percentile_99(self) -> Estimate:
         """The 99th percentile."""
         return percentile_99(self.logs, self.groups)
 
@@ -91,7 +83,7 @@ class Comparison:
     """One way to choose beside another on the same inputs: the geometric mean of the ratios of
     their times, with its interval, and on how many inputs each is faster."""
 
-    ratio: Told
+    ratio: Estimate
     wins: int
     losses: int
 
@@ -167,8 +159,8 @@ def compare(one: Judged, other: Judged) -> Comparison:
     )
 
 
-def geometric_mean(logs: Array, groups: npt.NDArray[np.intp]) -> Told:
-    """Of numbers by their logarithms, shape (inputs,), with Student's interval.
+def geometric_mean(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:
+    """Of numbers by their logarithms, shape (inputs,), with Student's 95 % interval.
 
     The variance is that of a mean of clustered samples (Cochran, Sampling Techniques, 1977, 6.3),
     a group being a cluster. Drawing groups anew is too sure of few: below twenty of them it tells
@@ -182,12 +174,12 @@ def geometric_mean(logs: Array, groups: npt.NDArray[np.intp]) -> Told:
         strayed = np.bincount(number, weights=logs - mean)
         error = math.sqrt(count / (count - 1) * float(strayed @ strayed)) / len(logs)
         half = float(stdtrit(count - 1, 1 - _TAIL)) * error
-    return Told(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return Estimate.from_log(mean, half)
 
 
-def percentile_99(logs: Array, groups: npt.NDArray[np.intp]) -> Told:
-    """Of numbers by their logarithms, shape (inputs,), with the percentile interval of the
-    bootstrap, which draws whole groups."""
+def percentile_99(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:
+    """Of numbers by their logarithms, shape (inputs,), with the 95 % percentile interval
+    of the bootstrap, which draws whole groups."""
     random = np.random.default_rng(0)
     number = np.unique(groups, return_inverse=True)[1]
     count = int(number.max()) + 1
@@ -196,7 +188,9 @@ def percentile_99(logs: Array, groups: npt.NDArray[np.intp]) -> Told:
     draws = [random.multinomial(count, np.full(count, 1 / count)) for _ in range(_RESAMPLES)]
     figures = [_percentile_99(logs, draw[number]) for draw in draws]
     low, high = np.quantile(figures, [_TAIL, 1 - _TAIL])
-    return Told(_percentile_99(logs, np.ones(len(logs), dtype=np.intp)), float(low), float(high))
+    return Estimate(
+        _percentile_99(logs, np.ones(len(logs), dtype=np.intp)), float(low), float(high)
+    )
 
 
 def _percentile_99(logs: Array, drawn: Places) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from harness.core.records import Outcome, Timing
-from harness.stats.timing import Ratio, half_width
+from harness.stats.timing import TimeRatio, half_width
 
 _PLAIN_WIDTH = 140
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -53,10 +53,9 @@ def format_timing(timing: Timing) -> str:
     return f"{format_time(timing.median_s)} +- {spread}"
 
 
-def format_ratio(ratio: Ratio) -> str:
+def format_ratio(ratio: TimeRatio) -> str:
     """Format a speed-up with its interval, marked `within noise` where it may be chance."""
-    interval = f"{ratio.value:.2f}x [{ratio.low:.2f}, {ratio.high:.2f}]"
-    return interval + ("" if ratio.is_clear else " within noise")
+    return ratio.text(".2f", "x") + ("" if ratio.is_significant else " within noise")
 
 
 def format_outcomes(outcomes: Mapping[Outcome, int]) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from harness.core.records import Config, Input, Measurement
 from harness.models.columns import column_values, derive_columns
-from harness.models.starchart.regression import Spread, fit, relative_errors
+from harness.models.starchart.regression import ErrorSummary, fit, relative_errors
 from harness.space import position_of
 from harness.space_file import Parameter
 
@@ -74,7 +74,7 @@ def prediction_errors(
     training: Sequence[Measurement],
     reserved: Sequence[Measurement],
     seed: int = 0,
-) -> Spread:
+) -> ErrorSummary:
     """How far a tree that is grown on some measurements is off on others; all are ok."""
     logs = np.log([m.time_s for m in training])
     model = fit(columns.of(training), logs, _LEAST_GAIN, seed=seed)

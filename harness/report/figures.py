@@ -16,6 +16,7 @@ from harness.core.config_diff import difference
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.dispatch.matrix import Matrix
 from harness.results.view import Results
+from harness.stats import Estimate
 
 Array = npt.NDArray[np.float64]
 
@@ -175,18 +176,16 @@ def _spread(found: Sequence[InputReport], most: int) -> list[InputReport]:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """Of one input, over the baseline, with its interval."""
+    """The speed-up of one input over the baseline."""
 
     label: str
-    value: float
-    low: float
-    high: float
+    ratio: Estimate
 
 
 def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
     """In the order of the inputs."""
     return [
-        SpeedUp(name_of(r.given), r.speedup.value, r.speedup.low, r.speedup.high)
+        SpeedUp(name_of(r.given), r.speedup)
         for r in reports
         if r.speedup and math.isfinite(r.speedup.high)
     ]
@@ -194,7 +193,7 @@ def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
 
 def mean_speed_up(found: Sequence[SpeedUp]) -> float:
     """The geometric mean."""
-    return math.exp(statistics.fmean(math.log(one.value) for one in found))
+    return math.exp(statistics.fmean(math.log(one.ratio.value) for one in found))
 
 
 # ------------------------------------------------------------------------ across inputs

@@ -59,11 +59,9 @@ def _verdict(findings: Findings) -> Iterator[str]:
         return
     gains = figures.speed_ups(findings.reports)
     if len(gains) == 1:
-        one = gains[0]
-        told = f"{one.value:.2f} times [{one.low:.2f}, {one.high:.2f}]"
-        yield f"Tuned, it is {told} as fast as the default."
+        yield f"Tuned, it is {gains[0].ratio.text('.2f', ' times')} as fast as the default."
     elif gains:
-        clear = sum(one.low > 1 for one in gains)
+        clear = sum(one.ratio.low > 1 for one in gains)
         yield (
             f"Tuned for each of {len(gains)} inputs, it is {figures.mean_speed_up(gains):.2f} "
             f"times as fast as the default in geometric mean; surely faster on {clear} of them."

@@ -18,6 +18,7 @@ import numpy as np
 from harness.analysis.effects import Effect
 from harness.models.starchart import Tree, draw
 from harness.report.figures import Array, Boxes, Course, Distribution, HeatMap, SpeedUp
+from harness.stats import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,21 +199,30 @@ def tuned_against_baselines(found: Sequence[Boxes]) -> str:
 
 
 def gains(found: Sequence[SpeedUp]) -> str:
-    """Of each input the speed-up with its interval."""
+    """Draw the speed-up of each input with its interval."""
+    return _estimates(
+        [(one.label, one.ratio) for one in found],
+        "speed-up over the default, with its 95 % interval",
+    )
+
+
+def _estimates(rows: Sequence[tuple[str, Estimate]], label: str) -> str:
+    """Draw labelled ratios with their intervals, one a row; `label` names the axis."""
+    labels, ratios = [name for name, _ in rows], [ratio for _, ratio in rows]
 
     def paint(axes: Axes) -> None:
-        rows = np.arange(len(found))
-        values = np.array([one.value for one in found])
-        spans = [[o.value - o.low for o in found], [o.high - o.value for o in found]]
-        axes.errorbar(values, rows, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
-        axes.set_yticks(rows, labels=[one.label for one in found])
-        axes.set_ylim(len(found) - 0.4, -0.6)
+        places = np.arange(len(rows))
+        spans = [[r.value - r.low for r in ratios], [r.high - r.value for r in ratios]]
+        values = np.array([ratio.value for ratio in ratios])
+        axes.errorbar(values, places, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
+        axes.set_yticks(places, labels=labels)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.axvline(1, color=_FAINT, linewidth=0.8)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
-        axes.set_xlabel("speed-up over the default, with its 95 % interval")
+        axes.set_xlabel(label)
 
-    return _drawn(0.7 + _ROW * len(found), paint, _width_beside(one.label for one in found))
+    return _drawn(0.7 + _ROW * len(rows), paint, _width_beside(labels))
 
 
 # --------------------------------------------------------------------------- across inputs
@@ -271,21 +281,11 @@ def importances(shares: pd.Series) -> str:
 
 
 def effects(found: Sequence[Effect]) -> str:
-    """Ratios of times with their intervals, a row a value."""
-
-    def paint(axes: Axes) -> None:
-        rows = np.arange(len(found))
-        values = np.array([one.ratio for one in found])
-        spans = [[o.ratio - o.low for o in found], [o.high - o.ratio for o in found]]
-        axes.errorbar(values, rows, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
-        axes.set_yticks(rows, labels=[one.label for one in found])
-        axes.set_ylim(len(found) - 0.4, -0.6)
-        axes.axvline(1, color=_FAINT, linewidth=0.8)
-        axes.set_xscale("log")
-        _plain_ticks(axes.xaxis)
-        axes.set_xlabel("time over that with the default's value, with its 95 % interval")
-
-    return _drawn(0.7 + _ROW * len(found), paint, _width_beside(one.label for one in found))
+    """Draw the ratio of times of each value with its interval."""
+    return _estimates(
+        [(one.label, one.ratio) for one in found],
+        "time over that with the default's value, with its 95 % interval",
+    )
 
 
 def tree_picture(tree: Tree, depth: int = 3) -> str:

@@ -231,7 +231,7 @@ def _flags(findings: Findings) -> Section | None:
     if found is None:
         return None
     told = tuple(effects_text.effects_lines(found, findings.results))
-    clear = [effect for effect in found.first if effect.is_clear][: effects_text.MOST_EFFECTS]
+    clear = [effect for effect in found.first if effect.is_significant][: effects_text.MOST_EFFECTS]
     rows = effects_text.effects_rows(found)
     return Section(
         "flags",
@@ -253,7 +253,7 @@ def _explained(findings: Findings) -> Iterator[Section]:
         f"From {len(told.tree.samples):,} samples{shared_told(told)}, {drawn} of them designed or "
         "drawn uniformly. "
         f"Such trees predict held-out samples with R2 {told.accuracy.r2:.3f} and a median error of "
-        f"{told.accuracy.error.median:.1%}."
+        f"{told.accuracy.error.median.value:.1%}."
     )
     yield Section(
         "importance",

@@ -8,7 +8,7 @@ from enum import Enum
 
 from harness.core.config_diff import differing, settings_told
 from harness.core.records import Config
-from harness.stats.timing import Ratio
+from harness.stats.timing import TimeRatio
 
 TOLERANCE = 0.05
 """Of the winner's time: nothing is dropped that seems to cost more, though it may be noise; and
@@ -37,11 +37,11 @@ class Step:
     name: str
     value: str
     verdict: Verdict
-    ratio: Ratio | None
+    ratio: TimeRatio | None
 
     def __str__(self) -> str:
         told = f"{self.name}={self.value}: {self.verdict}"
-        return f"{told} ({_interval(self.ratio)} of the time)" if self.ratio else told
+        return f"{told} ({self.ratio.text('.3f', 'x')} of the time)" if self.ratio else told
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Reduction:
     config: Config
     default: Config
     steps: tuple[Step, ...]
-    ratio: Ratio | None
+    ratio: TimeRatio | None
 
     def as_json(self) -> str:
         """As `from_json` reads it again."""
@@ -99,17 +99,13 @@ class Reduction:
         named = settings_told(differing(self.config, self.default)) or "none"
         whole = len(differing(self.winner, self.default))
         told = f"{len(self.needed)} of {whole} settings are needed: {named}"
-        ratio = f"{_interval(self.ratio)} of the winner's time" if self.ratio else ""
+        ratio = f"{self.ratio.text('.3f', 'x')} of the winner's time" if self.ratio else ""
         return "; ".join(part for part in (told, ratio, self.doubt) if part)
 
 
-def _interval(ratio: Ratio) -> str:
-    return f"{ratio.value:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}]"
-
-
-def _numbers(ratio: Ratio | None) -> tuple[float, float, float, int] | None:
+def _numbers(ratio: TimeRatio | None) -> tuple[float, float, float, int] | None:
     return None if ratio is None else (ratio.value, ratio.low, ratio.high, ratio.count)
 
 
-def _ratio(numbers: tuple[float, float, float, int] | None) -> Ratio | None:
-    return None if numbers is None else Ratio(*numbers)
+def _ratio(numbers: tuple[float, float, float, int] | None) -> TimeRatio | None:
+    return None if numbers is None else TimeRatio(*numbers)

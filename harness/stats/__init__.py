@@ -1,1 +1,5 @@
 """Statistics of samples: estimates, intervals, tests."""
+
+from harness.stats.estimate import Estimate
+
+__all__ = ["Estimate"]

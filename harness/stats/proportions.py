@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Rows
+from harness.stats.estimate import Estimate
 
 Array = npt.NDArray[np.float64]
 
@@ -43,11 +44,11 @@ def fisher(failed: Rows, met: Rows) -> float:
     return float(hypergeom.sf(hits - 1, len(failed), int(failed.sum()), int(met.sum())))
 
 
-def clopper_pearson(share: float, count: int, alpha: float) -> tuple[float, float]:
-    """The exact interval of a share of so many independent rows."""
+def clopper_pearson(share: float, count: int, alpha: float) -> Estimate:
+    """Estimate a share of `count` independent rows, with its exact interval at level 1 - alpha."""
     from scipy.special import betaincinv
 
     hits = share * count
     low = betaincinv(hits, count - hits + 1, alpha / 2) if share > 0 else 0.0
     high = betaincinv(hits + 1, count - hits, 1 - alpha / 2) if share < 1 else 1.0
-    return float(low), float(high)
+    return Estimate(share, float(low), float(high))

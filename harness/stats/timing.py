@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.core.records import StopReason, Timing
+from harness.stats.estimate import Estimate
 
 _GIVE_UP_SAMPLES = 3
 _LOOK_EVERY = 50
-_NEGLIGIBLE = 0.005
+NEGLIGIBLE = 0.005
 """Differences under 0.5 % are not real without many samples, even on a GPU with locked clocks."""
 
 
@@ -72,24 +73,20 @@ def half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """How many times faster, and the bounds of its confidence interval."""
+class TimeRatio(Estimate):
+    """A ratio of two times with its confidence interval; `count` samples of each."""
 
-    value: float
-    low: float
-    high: float
     count: int
 
     @property
-    def is_clear(self) -> bool:
-        """Whether the interval leaves out 1 and the difference is not negligible."""
-        apart = self.low > 1 or self.high < 1
-        return apart and abs(math.log(self.value)) > _NEGLIGIBLE
+    def is_significant(self) -> bool:
+        """Whether the interval excludes 1 and the difference is not negligible."""
+        return self.excludes(1) and abs(math.log(self.value)) > NEGLIGIBLE
 
 
 def paired_ratio(
     numerator_s: Sequence[float], denominator_s: Sequence[float], confidence: float = 0.95
-) -> Ratio:
+) -> TimeRatio:
     """The geometric mean of numerator over denominator, of samples taken in turn.
 
     Rounds share the machine's state, so that its drift cancels in each ratio; the interval is
@@ -100,14 +97,14 @@ def paired_ratio(
     if len(logs) < 2:
         raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
     mean, half = statistics.fmean(logs), half_width(logs, confidence)
-    return Ratio(_exp(mean), _exp(mean - half), _exp(mean + half), len(logs))
+    return _time_ratio(mean, half, len(logs))
 
 
 def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> bool:
     """Whether two timings do not differ for certain: Welch's t-test on the logarithms, and a
     difference of medians above 0.5 %. A timing with one sample has no known spread, and is
     judged by the difference alone."""
-    if abs(math.log(one.median_s / other.median_s)) <= _NEGLIGIBLE:
+    if abs(math.log(one.median_s / other.median_s)) <= NEGLIGIBLE:
         return True
     if one.count < 2 or other.count < 2:
         return False
@@ -134,7 +131,7 @@ def count_within_noise(best: Timing, others: Iterable[Timing], confidence: float
     return sum(is_within_noise(best, other, confidence) for other in others)
 
 
-def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> Ratio:
+def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
     """How many times longer the numerator takes, with its confidence interval.
 
     Paired where both were sampled in turn; else Welch's interval of the difference of the mean
@@ -147,12 +144,12 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     difference = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
     half = _welch_half_width(logs[0], logs[1], confidence)
     count = min(numerator.count, denominator.count)
-    return Ratio(_exp(difference), _exp(difference - half), _exp(difference + half), count)
+    return _time_ratio(difference, half, count)
 
 
-def _exp(exponent: float) -> float:
-    """e to this power; infinity where that is no float any more, as with two wild samples."""
-    return math.exp(exponent) if exponent < 709 else math.inf
+def _time_ratio(mean: float, half: float, count: int) -> TimeRatio:
+    ratio = Estimate.from_log(mean, half)
+    return TimeRatio(ratio.value, ratio.low, ratio.high, count)
 
 
 def _welch_half_width(one: Sequence[float], other: Sequence[float], confidence: float) -> float:

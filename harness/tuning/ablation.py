@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.core.config_diff import differing
 from harness.core.records import Config, Measurement, shown
 from harness.results.ablation import TOLERANCE, Reduction, Step, Verdict
-from harness.stats.timing import Ratio, time_ratio
+from harness.stats.timing import TimeRatio, time_ratio
 
 MeasureInTurn = Callable[[Sequence[Config]], Sequence[Measurement]]
 """Measures several configurations in turn, with fresh samples; results in the same order."""
@@ -67,9 +67,9 @@ class WinnerFailed(Exception):
     """The winner fails when it is measured again: there is nothing to compare with."""
 
 
-def _judged(ratio: Ratio) -> Verdict:
+def _judged(ratio: TimeRatio) -> Verdict:
     """Of a time beside the winner's."""
-    if ratio.value > 1 and ratio.is_clear:
+    if ratio.value > 1 and ratio.is_significant:
         return Verdict.SLOWER
     return Verdict.SEEMS_SLOWER if ratio.value > 1 + TOLERANCE else Verdict.DROPPED
 
@@ -94,7 +94,7 @@ class _Attempts:
             return Step(name, value, Verdict.FAILED, None), here
         return Step(name, value, _judged(ratio), ratio), tried
 
-    def ratio(self, tried: Config) -> Ratio | None:
+    def ratio(self, tried: Config) -> TimeRatio | None:
         """Its time over the winner's; None where it fails. Raises WinnerFailed."""
         beside, found = self.measure_in_turn([self.winner, tried])
         if beside.timing is None:

@@ -19,7 +19,7 @@ from typing import Protocol
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.models.pair_columns import PairColumns, prediction_errors
-from harness.models.starchart.regression import Spread
+from harness.models.starchart.regression import ErrorSummary
 from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
 
 RESERVED = 200
@@ -61,7 +61,7 @@ class Point:
 
     samples: int
     failed: int
-    error: Spread
+    error: ErrorSummary
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _grow(
         if more and working and reserved:
             error = prediction_errors(sampler.columns, working, reserved, goal.seed)
             curve.append(Point(len(samples), len(samples) - len(working), error))
-        if curve and curve[-1].error.median <= goal.target:
+        if curve and curve[-1].error.median.value <= goal.target:
             ended = f"The target of {goal.target:g} is reached with {len(samples)} samples."
         elif len(samples) >= goal.limit:
             ended = f"The limit of {goal.limit} samples was spent before the target was reached."
@@ -243,10 +243,10 @@ def describe_validation(found: Validation) -> Iterator[str]:
     yield f"    {'samples':>8}{'median':>10}{'95 % interval':>18}{'9 in 10 below':>16}"
     for point in found.curve:
         error = point.error
-        interval = f"[{error.low:.3f}, {error.high:.3f}]"
+        interval = f"[{error.median.low:.3f}, {error.median.high:.3f}]"
         failed = f"   {point.failed} of them failed" if point.failed else ""
         yield (
-            f"    {point.samples:>8}{error.median:>10.3f}{interval:>18}"
+            f"    {point.samples:>8}{error.median.value:>10.3f}{interval:>18}"
             f"{error.ninth_decile:>16.3f}{failed}"
         )
     yield found.ended

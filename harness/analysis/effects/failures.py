@@ -18,6 +18,7 @@ from harness.analysis.effects.evidence import Evidence, Part, failing, shares_fa
 from harness.analysis.effects.trials import Trials
 from harness.core.arrays import Rows
 from harness.core.records import Outcome
+from harness.stats import Estimate
 from harness.stats.proportions import clopper_pearson, fisher, likelihood_ratio, strength
 
 Array = npt.NDArray[np.float64]
@@ -33,8 +34,8 @@ _MOST_PAIRED = 500  # conditions; of more, those that tell most by themselves
 
 @dataclass(frozen=True)
 class Cause:
-    """Where failures of a kind lie: `failed` of the `count` that meet the conditions, whose share
-    is between `low` and `high`; `others_failed` of the `others`.
+    """Where failures of a kind lie: `failed` of the `count` that meet the conditions, with their
+    `share`; `others_failed` of the `others`.
 
     The interval holds for all conditions that were looked at together (Clopper and Pearson's at
     Bonferroni's level, for as many as there are configurations), and `p_value` (Fisher's exact
@@ -48,8 +49,7 @@ class Cause:
     conditions: tuple[Condition, ...]
     count: int
     failed: int
-    low: float
-    high: float
+    share: Estimate
     others: int
     others_failed: int
     p_value: float
@@ -62,7 +62,7 @@ class Cause:
         explained = self.failed / (self.failed + self.others_failed)
         beside = f"{self.others_failed / self.others:.0%} of the others" if self.others else ""
         return (
-            f"{self.kind}: {self.failed / self.count:.0%} [{self.low:.0%}, {self.high:.0%}] of "
+            f"{self.kind}: {self.share.text('.0%')} of "
             f"{self.count:,} {self.unit} with {met} ({beside}); they explain {explained:.0%} of "
             "these failures"
         )
@@ -184,14 +184,12 @@ def _told(pick: _Pick, looks: int) -> Cause:
     met = part.rows(pick.places)
     count, failed = int(met.sum()), int((met & part.failed).sum())
     distinct = len(np.unique(part.clusters[met]))
-    low, high = clopper_pearson(failed / count, distinct, ALPHA / looks)
     return Cause(
         part.kind,
         tuple(part.told[place] for place in pick.places),
         count,
         failed,
-        low,
-        high,
+        clopper_pearson(failed / count, distinct, ALPHA / looks),
         len(met) - count,
         int(part.failed.sum()) - failed,
         pick.p_value * looks,

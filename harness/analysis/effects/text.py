@@ -54,14 +54,14 @@ def causes_lines(found: Sequence[Cause], failed: bool) -> Iterator[str]:
 
 def effects_rows(found: Effects) -> list[tuple[str, ...]]:
     """A row a clear first-order effect under EFFECTS_HEAD, the most important parameter first."""
-    clear = [effect for effect in found.first if effect.is_clear]
+    clear = [effect for effect in found.first if effect.is_significant]
     return [
         (
             effect.names[0],
             effect.levels[0],
             effect.baselines[0],
-            f"{effect.ratio:.2f}x",
-            f"[{effect.low:.2f}, {effect.high:.2f}]",
+            f"{effect.ratio.value:.2f}x",
+            f"[{effect.ratio.low:.2f}, {effect.ratio.high:.2f}]",
             f"{found.shares[effect.names[0]]:.1%}",
         )
         for effect in clear[:MOST_EFFECTS]
@@ -78,8 +78,8 @@ def effects_lines(found: Effects, results: Results) -> Iterator[str]:
         f"{found.configurations:,} configurations{_shared(found)}: a linear model of its logarithm."
     )
     parameters = {effect.names[0] for effect in found.first}
-    clear = {effect.names[0] for effect in found.first if effect.is_clear}
-    hidden = sum(effect.is_clear for effect in found.first) - MOST_EFFECTS
+    clear = {effect.names[0] for effect in found.first if effect.is_significant}
+    hidden = sum(effect.is_significant for effect in found.first) - MOST_EFFECTS
     if hidden > 0:
         yield f"{hidden} smaller clear effects are not shown."
     if parameters - clear:

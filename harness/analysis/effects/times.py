@@ -19,8 +19,10 @@ import numpy.typing as npt
 
 from harness.analysis.effects.factors import MOST_LEVELS, Factor, factors
 from harness.analysis.effects.trials import Trials, independent
+from harness.stats import Estimate
 from harness.stats.clustered_regression import Fit, degrees_of_freedom, fit, within
 from harness.stats.multiple_tests import holm
+from harness.stats.timing import NEGLIGIBLE
 
 Array = npt.NDArray[np.float64]
 
@@ -30,33 +32,30 @@ MOST_SAMPLES = 10_000
 
 _MOST_PAIRS = 12  # whose interactions are estimated together, the most conspicuous ones
 _FEWEST_TOGETHER = 5  # samples with both levels of an interaction
+_LARGEST = 700.0  # half-width of a logarithm: e to this power is finite, so it can be drawn
 _FEWEST_LEFT = 10  # degrees of freedom for an interval
-_LARGEST = 700.0  # exponent of a float
-_NEGLIGIBLE = 0.005  # of the logarithm, as harness.stats.timing has it
 
 
 @dataclass(frozen=True)
 class Effect:
-    """How the time changes: `ratio` to that with the default's values, with its 95 % interval.
+    """The ratio of the time with some `levels` of parameters to that with their `baselines`.
 
-    With one name it is a parameter's `levels` against its `baselines`, all others being as they
-    come. With two it is what both levels do together beyond what each does alone. `is_clear` after
-    Holm's correction for all effects of its order, and beyond half a percent.
+    One name: the effect of one level, averaged over the other parameters. Two names: the
+    interaction, which is the effect of both levels together beyond their separate effects. The
+    interval is at 95 %; `p_value` is Holm's, over all effects of the same order.
     """
 
     names: tuple[str, ...]
     levels: tuple[str, ...]
     baselines: tuple[str, ...]
-    ratio: float
-    low: float
-    high: float
+    ratio: Estimate
     p_value: float
     count: int
 
     @property
-    def is_clear(self) -> bool:
-        """Whether it is no chance, and not negligible."""
-        return self.p_value <= ALPHA and abs(math.log(self.ratio)) > _NEGLIGIBLE
+    def is_significant(self) -> bool:
+        """Whether the effect is significant and beyond half a percent."""
+        return self.p_value <= ALPHA and abs(math.log(self.ratio.value)) > NEGLIGIBLE
 
     @property
     def label(self) -> str:
@@ -64,7 +63,7 @@ class Effect:
         return " and ".join(f"{n}={v}" for n, v in zip(self.names, self.levels, strict=True))
 
     def __str__(self) -> str:
-        return f"{self.label}: {self.ratio:.2f}x [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.label}: {self.ratio.text('.2f', 'x')}"
 
 
 @dataclass(frozen=True)
@@ -192,25 +191,19 @@ class _Design:
         return degrees_of_freedom(self.clusters, self.inputs) - len(self.owner)
 
     def effect(
-        self, columns: Sequence[int], estimate: tuple[float, float], p_value: float, count: int
+        self, columns: Sequence[int], log_ratio: tuple[float, float], p_value: float, count: int
     ) -> Effect:
         """An effect of one level, or of two together, by their columns."""
+        mean, half = log_ratio
         owners = [self.factors[self.owner[column]] for column in columns]
-        middle, half = estimate
         return Effect(
             tuple(factor.name for factor in owners),
             tuple(f.levels[self.level[c]] for f, c in zip(owners, columns, strict=True)),
             tuple(factor.levels[0] for factor in owners),
-            _exp(middle),
-            _exp(middle - half),
-            _exp(middle + half),
+            Estimate.from_log(mean, min(half, _LARGEST)),
             p_value,
             count,
         )
-
-
-def _exp(exponent: float) -> float:
-    return math.exp(min(exponent, _LARGEST))
 
 
 def _first(design: _Design, main: Fit) -> list[Effect]:
@@ -263,8 +256,8 @@ def _pairs(design: _Design, main: Fit, outputs: Array) -> list[Effect]:
         )
         for place in np.flatnonzero(both.estimable[rest]).tolist()
     ]
-    clear = [effect for effect in found if effect.is_clear]
-    return sorted(clear, key=lambda effect: -abs(math.log(effect.ratio)))
+    clear = [effect for effect in found if effect.is_significant]
+    return sorted(clear, key=lambda effect: -abs(math.log(effect.ratio.value)))
 
 
 def _conspicuous(

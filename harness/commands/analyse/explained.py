@@ -236,8 +236,7 @@ def _shares(tree: Tree, inside: str | None = None) -> str:
 def _accuracy(found: Accuracy, count: int) -> str:
     error = found.error
     among = f" of the {error.count:,} that are not 0" if error.count < count else ""
-    spread = f"{error.median:.1%} [{error.low:.1%}, {error.high:.1%}]"
-    return f"R2 {found.r2:.3f}, median error{among} {spread}"
+    return f"R2 {found.r2:.3f}, median error{among} {error.median.text('.1%')}"
 
 
 def _gadapt_lines(results: Results) -> Iterator[str]:

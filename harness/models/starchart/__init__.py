@@ -19,20 +19,20 @@ from harness.models.starchart.growing import Growth, Node, Split, Target, Tree, 
 from harness.models.starchart.importance import importance, rows_inside
 from harness.models.starchart.intersection import count_below, settings_below
 from harness.models.starchart.judging import Accuracy, Predictor, cross_validate
-from harness.models.starchart.regression import Spread
+from harness.models.starchart.regression import ErrorSummary
 from harness.models.starchart.text import describe, leaves
 
 __all__ = [
     "Accuracy",
     "Axis",
     "Box",
+    "ErrorSummary",
     "Growth",
     "Node",
     "Placed",
     "Predictor",
     "Range",
     "Split",
-    "Spread",
     "Target",
     "Tree",
     "WordColumns",

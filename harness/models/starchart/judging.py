@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.core.errors import UsageError
 from harness.models.starchart.axes import must_have, numbers
-from harness.models.starchart.regression import Spread, folds_of, relative_errors
+from harness.models.starchart.regression import ErrorSummary, folds_of, relative_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,12 +26,12 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """`r2` is 1 - SSE / the SSE of the mean of all; `error` the spread of |predicted - actual| /
+    """`r2` is 1 - SSE / the SSE of the mean of all; `error` sums up |predicted - actual| /
     actual where that is not 0, of which each group counts once; both over all samples, each
     predicted by a model that had not seen it."""
 
     r2: float
-    error: Spread
+    error: ErrorSummary
     folds: int
 
 

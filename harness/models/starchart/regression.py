@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.stats import Estimate
+
 if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeRegressor
 
@@ -106,44 +108,42 @@ def fit(
 
 
 @dataclass(frozen=True)
-class Spread:
+class ErrorSummary:
     """Relative errors |predicted - actual| / actual: their median with its 95 % interval, and
-    the value that nine in ten do not exceed."""
+    their 90th percentile."""
 
-    median: float
-    low: float
-    high: float
+    median: Estimate
     ninth_decile: float
     count: int
 
 
-def spread(errors: Array) -> Spread:
-    """The median with its distribution-free interval, from the order statistics around it
+def summarize(errors: Array) -> ErrorSummary:
+    """Summarize errors; the interval of the median is distribution-free, from order statistics
     (Conover, Practical Nonparametric Statistics, 1999, section 3.2)."""
     ordered = np.sort(errors)
     count = len(ordered)
     reach = _Z_95 * math.sqrt(count) / 2
     low = max(0, math.floor(count / 2 - reach))
     high = min(count - 1, math.ceil(count / 2 + reach) - 1)
-    return Spread(
-        float(np.median(ordered)),
-        float(ordered[low]),
-        float(ordered[high]),
+    return ErrorSummary(
+        Estimate(float(np.median(ordered)), float(ordered[low]), float(ordered[high])),
         float(np.quantile(ordered, 0.9)),
         count,
     )
 
 
-def relative_errors(predicted: Array, actual: Array, groups: Sequence[Any] | None = None) -> Spread:
-    """The spread of |predicted - actual| / actual, of one or more that are not 0: what is 0 has no
-    relative error, and counts not. Rows of one group count as one, with their mean error."""
+def relative_errors(
+    predicted: Array, actual: Array, groups: Sequence[Any] | None = None
+) -> ErrorSummary:
+    """Summarize |predicted - actual| / actual over the rows, at least one, whose actual value is
+    not 0. Rows of one group count as one, with their mean error."""
     known = actual != 0
     errors = np.abs(predicted[known] - actual[known]) / np.abs(actual[known])
     if groups is not None:
         inside = [name for name, is_known in zip(groups, known, strict=True) if is_known]
         _, members = np.unique(np.asarray(inside, dtype=str), return_inverse=True)
         errors = np.bincount(members, errors) / np.bincount(members)
-    return spread(errors)
+    return summarize(errors)
 
 
 Fold = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
