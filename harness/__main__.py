@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
+
+from harness.core.text import suggestion
 
 COMMANDS = {
     "discover": "write a space from the source of a kernel",
@@ -29,8 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if words else 2
     name, *rest = words
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, 1)
-        hint = f"did you mean `{near[0]}`?" if near else "`harness --help` lists the commands"
+        hint = suggestion(name, COMMANDS, "`harness --help` lists the commands")
         print(f"error: unknown command `{name}`; {hint}", file=sys.stderr)
         return 2
     return int(importlib.import_module(f"harness.commands.{name}").main(rest))

@@ -119,7 +119,7 @@ def test_names_stand_for_techniques_and_tuners(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_unknown_technique_is_told_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean kernel_tuner:pso"):
+    with pytest.raises(UsageError, match="did you mean `kernel_tuner:pso"):
         entrants.entrants(["kernel_tuner:psa"])
 
 

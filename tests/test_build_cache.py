@@ -135,7 +135,7 @@ def test_folder_that_cannot_be_made_says_what_to_set(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(UsageError, match=r"file/builds: .*set HARNESS_CACHE_DIR to a folder"):
+    with pytest.raises(UsageError, match=r"file/builds cannot be written: .*set HARNESS_CACHE_DIR"):
         cache_folder("builds")
 
 

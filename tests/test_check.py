@@ -268,7 +268,7 @@ def test_negative_sample_is_refused(write, capsys):
 @pytest.mark.parametrize("arch", ["sm_91", "compute_90", "90"])
 def test_wrong_architecture_is_told_with_the_nearest_one(write, capsys, arch):
     assert main([str(write()), "--arch", arch]) == 2
-    assert "did you mean sm_90?" in capsys.readouterr().err
+    assert "did you mean `sm_90`?" in capsys.readouterr().err
 
 
 def test_missing_nvcc_is_told_with_what_to_install(write, capsys, monkeypatch):

@@ -133,7 +133,7 @@ def test_an_unknown_target_names_those_there_are(
         (["--per", "BLOCK"], "a feature of the input, and `BLOCK` is none; there are n"),
         (["--inside", "BLOCK > 999"], "`BLOCK > 999` holds for 0 of 42 samples"),
         (["--below", "watts=3"], "no target `watts`; there are time_s, slowdown"),
-        (["--inside", "BLOK > 3"], "the table has no column `BLOK`; did you mean BLOCK?"),
+        (["--inside", "BLOK > 3"], "the table has no column `BLOK`; did you mean `BLOCK`?"),
         (["--inside", "BLOCK >"], "`BLOCK >`"),
     ],
 )

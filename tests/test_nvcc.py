@@ -161,7 +161,7 @@ extern "C" __global__ void f(char *x) {
 
 @needs_nvcc
 def test_malformed_architecture_is_refused_with_the_nearest_name():
-    with pytest.raises(UsageError, match=r"'sm90' is not an architecture.*did you mean sm_90\?"):
+    with pytest.raises(UsageError, match=r"'sm90' is not an architecture.*did you mean `sm_90`\?"):
         Nvcc("sm90")
 
 

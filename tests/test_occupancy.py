@@ -79,7 +79,7 @@ def test_feature_suffix_does_not_matter():
 
 
 def test_unknown_architecture_names_the_nearest():
-    with pytest.raises(ValueError, match=r"'sm_91' \(did you mean sm_90\?\).*known are sm_70"):
+    with pytest.raises(ValueError, match=r"'sm_91' \(did you mean `sm_90`\?\).*known are sm_70"):
         occupancy("sm_91", 128, 32, 0)
 
 

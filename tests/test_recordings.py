@@ -305,11 +305,11 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, told: str) -
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("times:", "time:"), "the key `time` is not known; did you mean times?"),
+        (("times:", "time:"), "the key `time` is not known; did you mean `times`?"),
         (("unit: ms", "unit: hours"), "the unit 'hours' is unknown; there are s, seconds, ms"),
         (("[BX, KIND]", "[]"), "recording.yaml:2: parameters names no column; name one or more"),
         (("[n]", "n"), "recording.yaml:3: features must be a list of columns' names"),
-        (("build_failed", "build_fail"), "`build_fail` is not known; did you mean build_failed?"),
+        (("build_failed", "build_fail"), "`build_fail` is not known; did you mean `build_failed`?"),
         (("[BX, KIND]", "{BX: 3}"), "BX must have a list of its values"),
     ],
     ids=str,
@@ -832,7 +832,7 @@ def test_a_wrong_option_is_told_before_a_recording_is_read(
 ) -> None:
     path.write_text('{"cache": x')  # which cannot be read
     for option, told in (
-        (["--technique", "PureRandm"], "did you mean PureRandom?"),
+        (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
         (["--database", str(path)], "--replay and --database are both"),
         (["--inputs", "n <"], "--inputs: "),
         (["--warm-start", str(path), "-t", "PureRandom"], "--warm-start needs --technique"),
@@ -870,7 +870,7 @@ def test_inputs_choose_among_those_recorded(
         (["r.json", "--mapping", "m.yaml"], "--mapping goes with --replay FILE or --warm-start"),
         (["space.yaml", "--replay", "r.json"], "makes its space from the recording alone"),
         (["--replay", "r.json", "--backend", "opencl"], "makes its space from the recording"),
-        (["--replay", "q.json"], "--replay q.json does not exist; did you mean r.json?"),
+        (["--replay", "q.json"], "--replay q.json does not exist; did you mean `r.json`?"),
         (["--replay", "."], "--replay . is no file; name a file"),
         (["r.json"], "r.json is a recording in JSON, not a space; what was recorded is searched"),
         (["--replay", "r.json", "--repeats", "3"], "--repeats says how launches are timed, and a"),

@@ -413,5 +413,5 @@ def test_opentuner_can_read_what_was_written(tmp_path: Path) -> None:
 
 
 def test_an_unknown_technique_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"did you mean PureRandom\?"):
+    with pytest.raises(UsageError, match=r"did you mean `PureRandom`\?"):
         resolve_techniques(["PurRandom"])

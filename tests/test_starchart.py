@@ -276,7 +276,7 @@ def test_importance_in_a_part_of_the_space_is_that_of_its_samples_alone() -> Non
     ("inside", "message"),
     [
         ("tpp > 1000", r"holds for 0 of 500 samples"),
-        ("tppp > 1", r"no column `tppp`; did you mean tpp\?"),
+        ("tppp > 1", r"no column `tppp`; did you mean `tpp`\?"),
         ("tpp >", r"tpp >"),
     ],
 )
@@ -381,7 +381,7 @@ def test_tables_that_do_not_fit_are_not_pooled() -> None:
 @pytest.mark.parametrize(
     ("growing", "message"),
     [
-        (lambda: grow(samples(), "time", ["n"]), r"no column `time`; did you mean time_s\?"),
+        (lambda: grow(samples(), "time", ["n"]), r"no column `time`; did you mean `time_s`\?"),
         (lambda: grow(samples(), "time_s", []), "name one parameter or more"),
         (lambda: grow(samples(), "time_s", ["n", "time_s"]), "cannot be a parameter too"),
         (lambda: grow(samples(1), "time_s", ["n"]), "needs 2 samples with a time_s; there are 1"),

@@ -146,7 +146,7 @@ def test_what_was_drawn_repeats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["jacobi", "--size", "64"], "no stencil is called jacobi; did you mean jacobi2d_"),
+        (["jacobi", "--size", "64"], "no stencil is called jacobi; did you mean `jacobi2d_"),
         (["no.py", "--size", "64"], "no.py cannot be read: No such file or directory"),
         (["srad1", "--size", "2", "-o", "new"], "has 32 threads or more a group; --size 2 is too"),
         (["srad1", "--size", "64", "-o", "."], ". exists, and is not overwritten; name a new"),

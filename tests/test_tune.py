@@ -202,7 +202,7 @@ def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--technique", "PureRandm"], "did you mean PureRandom?"),
+        (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
         (["--backend", "opencl"], "go together"),
         (["--recording", "recordin.csv"], "--recording recordin.csv does not exist"),
         (["--seed-configuration", "none.json"], "--seed-configuration none.json does not exist"),
@@ -324,7 +324,7 @@ def test_inputs_that_are_selected_are_tuned_and_no_others(
     ("condition", "told"),
     [
         ("size_n > 3", "`size_n` is not a feature of"),
-        ("nn > 3", "did you mean n?"),
+        ("nn > 3", "did you mean `n`?"),
         ("n > 5000", "there m goes from 64 to 4096, n goes from 64 to 4096"),
         ("n >", "cannot be read"),
         ("n / (m - 64) > 1e400", "--inputs: "),
@@ -357,7 +357,7 @@ def test_an_unknown_option_is_answered_with_the_nearest(
         with pytest.raises(SystemExit) as exit_:
             tune.main([*replayed, given])
         assert exit_.value.code == 2
-        assert f"did you mean {near}?" in capsys.readouterr().err
+        assert f"did you mean `{near}`?" in capsys.readouterr().err
 
 
 def test_nothing_is_written_into_the_working_folder(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
 from harness import __version__
 from harness.core.errors import UsageError
+from harness.core.text import suggestion
 from harness.recordings.read import Source
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques
@@ -117,9 +117,7 @@ def _named(name: str) -> list[Entrant]:
         return [Entrant(tuner, technique)]
     if name in ("auto", *ALIASES, *techniques()):
         return [Entrant("", name)]
-    near = difflib.get_close_matches(name, _names(), 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_names()[:12])}, ..."
-    raise UsageError(f"--only: there is no technique {name}; {hint}")
+    raise UsageError(f"--only: there is no technique {name}; {suggestion(name, _names())}")
 
 
 def _names() -> list[str]:

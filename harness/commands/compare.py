@@ -17,6 +17,7 @@ from harness.compare.reading import read_held
 from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD
 from harness.compare.table import times, told
 from harness.core.errors import HarnessError, UsageError
+from harness.core.files import write_file
 from harness.display import make_console
 from harness.display.text import print_lines
 from harness.space_file import Spec, load_spec
@@ -175,7 +176,4 @@ def _files(specs: Iterable[Spec], comparison: Comparison) -> Mapping[str, str]:
 
 def _write(path: Path | None, text: str) -> None:
     if path is not None:
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+        write_file(path, text)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
+from harness.core.files import write_file
 from harness.discover.facts import Facts, discover
 from harness.discover.host_file import host_text
 from harness.discover.space_file import space_text, to_do
@@ -85,10 +86,6 @@ def _usual_host(facts: Facts) -> Path:
 
 def _write(path: Path, text: str) -> list[str]:
     """Write a new file; what there is to do in it."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    write_file(path, text)
     print(f"wrote {path}", file=sys.stderr)
     return [f"  {path}, {item}" for item in to_do(text)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
+from harness.core.files import write_file
 from harness.core.records import Measurement, Value
 from harness.recordings.mapped_csv import mapping_beside, write_csv, write_mapping
 from harness.recordings.t4 import write_t4
@@ -100,13 +101,6 @@ def _default_output(database: str, name: str, format_: str) -> Path:
 
 
 def _write(place: Path, write: Callable[[TextIO], None]) -> None:
-    """Write a file as a whole: it is there complete, or as it was before."""
-    part = place.with_name(f"{place.name}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            write(file)
-        os.replace(part, place)
-    except OSError as error:
-        raise UsageError(f"{place} cannot be written: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
+    text = io.StringIO()
+    write(text)
+    write_file(place, text.getvalue())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 
 from harness.core.errors import HarnessError, SpecError
+from harness.core.text import suggestion
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -50,8 +50,8 @@ def _unknown(words: Sequence[str], parser: argparse.ArgumentParser) -> str:
     """What is not understood; of an option, the nearest that there is."""
     option = words[0].partition("=")[0]
     there = re.findall(r"--?[a-z][a-z-]*", parser.format_usage())
-    near = difflib.get_close_matches(option, there, 1) if option.startswith("-") else []
-    hint = f"did you mean {near[0]}?" if near else "--help lists the options"
+    known = there if option.startswith("-") else []
+    hint = suggestion(option, known, "--help lists the options")
     return f"unrecognized arguments: {' '.join(words)}; {hint}"
 
 

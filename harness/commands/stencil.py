@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
+from harness.core.files import write_file
 from harness.space_file.document import MAX_BYTES
 from harness.stencil.definition import load_definition, program_names
 from harness.stencil.explore import explore
@@ -92,9 +93,5 @@ def _command(args: argparse.Namespace) -> str:
 
 
 def _write(folder: Path, texts: dict[Path, str]) -> None:
-    try:
-        for path, text in texts.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error.strerror}") from None
+    for path, text in texts.items():
+        write_file(folder / path, text, parents=True)

@@ -11,7 +11,6 @@ of configurations is judged at once.
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,6 +21,7 @@ from harness.constraints import arithmetic
 from harness.constraints.arithmetic import Operand, any_array
 from harness.core.errors import ExpressionError
 from harness.core.records import Value, shown
+from harness.core.text import suggestion
 
 FUNCTIONS: dict[str, tuple[int, int]] = {
     # name: (fewest arguments, most arguments)
@@ -227,8 +227,7 @@ def _compared(node: ast.Compare, text: str) -> list[ast.expr]:
 def _call_arguments(node: ast.Call, text: str) -> list[ast.expr]:
     name = _source(node.func, text)
     if name not in FUNCTIONS:
-        near = difflib.get_close_matches(name, FUNCTIONS, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(FUNCTIONS)}"
+        hint = suggestion(name, FUNCTIONS)
         raise ExpressionError(f"`{name}` in `{text}` is not a function: {hint}")
     fewest, most = FUNCTIONS[name]
     given = len(node.args)

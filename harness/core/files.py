@@ -1,17 +1,25 @@
-"""Where what can be made again is kept: builds, locks of databases, PoCL's own cache."""
+"""Write files whole or not at all, and keep what can be made again in the user's cache."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
 
 from harness.core.errors import UsageError
+from harness.core.text import nearest
+
+CACHE_ADVICE = "make room, or set HARNESS_CACHE_DIR to a folder that can be written"
 
 
 def cache_folder(part: str) -> Path:
-    """A folder of the cache, made if missing: below HARNESS_CACHE_DIR, or the user's cache.
+    """Return a folder of the cache, in HARNESS_CACHE_DIR or the user's cache; make it if missing.
 
     Raises UsageError where it cannot be made.
     """
@@ -20,13 +28,88 @@ def cache_folder(part: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise unwritable(folder, error, CACHE_ADVICE) from None
     return folder
 
 
-def unwritable(path: Path, error: OSError) -> UsageError:
-    """The error that says which path of the cache refused, why, and what to do."""
-    return UsageError(
-        f"the cache cannot be written at {path}: {error.strerror}; make room or set "
-        "HARNESS_CACHE_DIR to a folder that can be written"
-    )
+def write_file(
+    path: Path, content: str | bytes, *, advice: str = "", parents: bool = False
+) -> None:
+    """Write a file whole or not at all: others see the old content or the new, even after a crash.
+
+    The content goes into a temporary file in the same folder, which then takes the file's place.
+    A device or a pipe is written to directly. `parents` makes missing folders.
+    Raises UsageError with the path, the reason and the `advice`.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    target = Path(os.path.realpath(path))  # a link stays a link
+    try:
+        if parents:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
+    except OSError as error:
+        raise unwritable(path, error, advice) from None
+
+
+def _replace(target: Path, data: bytes) -> None:
+    aside = target.with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        with aside.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, aside)
+        os.replace(aside, target)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], advice: str = "") -> None:
+    """Replace a folder by one with these files, by their paths in it, or leave it as it was.
+
+    Raises UsageError with the path, the reason and the `advice`.
+    """
+    target = Path(os.path.realpath(folder))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
+        ) as aside:
+            _replace_folder(target, files, Path(aside))
+    except OSError as error:
+        raise unwritable(folder, error, advice) from None
+
+
+def _replace_folder(target: Path, files: Mapping[str, bytes], aside: Path) -> None:
+    # Not the temporary folder itself, which nobody else may enter.
+    new, old = aside / "new", aside / "old"
+    for name, content in files.items():
+        write_file(new / name, content, parents=True)
+    if target.exists():
+        os.rename(target, old)
+    try:
+        os.rename(new, target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.rename(old, target)
+        raise
+
+
+def unwritable(path: Path, error: OSError, advice: str = "") -> UsageError:
+    """Return the error that names the path that cannot be written, the reason and the next step."""
+    text = f"{path} cannot be written: {error.strerror}"
+    return UsageError(f"{text}; {advice}" if advice else text)
+
+
+def nearest_file(path: Path) -> Path | None:
+    """Return the file in the same folder whose name is most like that of a missing one.
+
+    Raises OSError where the folder cannot be read.
+    """
+    there = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = nearest(path.name, sorted(there))
+    return path.with_name(near) if near else None

@@ -1,4 +1,4 @@
-"""A person's Python files, loaded as modules."""
+"""Load a person's Python file as a module."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from types import ModuleType
 
 
 def load_module(path: Path, prefix: str) -> ModuleType | None:
-    """The module of a file, of which only the name begins with `prefix`; None where the file's
-    name is not that of a Python file. Raises whatever its code raises, SystemExit included."""
+    """Load a Python file as a module named after `prefix` and the file.
+
+    Returns None where the file's name does not end in .py. Raises whatever the file's code
+    raises, SystemExit included.
+    """
     spec = importlib.util.spec_from_file_location(f"{prefix}_{path.stem}", path)
     if spec is None or spec.loader is None:
         return None

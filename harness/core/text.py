@@ -1,24 +1,55 @@
-"""Text for people: counts with their noun, and text from files made safe to print."""
+"""Text for people: counts with their noun, the nearest known name, and printable text."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+MAX_SHOWN = 200
+"""The most characters that `printable` keeps."""
+
+_MOST_NAMES = 12
+
 
 def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 input`, `1,200 inputs`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name that is spelled most like `name`, whatever the case of its letters;
+    None where none is as similar as `cutoff` (from 0 to 1, see `difflib`)."""
+    by_folded = {word.casefold(): word for word in known}
+    near = difflib.get_close_matches(name.casefold(), by_folded, 1, cutoff)
+    return by_folded[near[0]] if near else None
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """Return the hint that ends an error about an unknown name: ``did you mean `NAME`?``.
+
+    Where no known name is near, that is `otherwise`, or a list of the known names.
+    """
+    names = sorted(known)
+    near = nearest(name, names)
+    if near is not None:
+        return f"did you mean `{near}`?"
+    if otherwise is not None:
+        return otherwise
+    verb = "is" if len(names) == 1 else "are"
+    more = ", ..." if len(names) > _MOST_NAMES else ""
+    return f"there {verb} {', '.join(names[:_MOST_NAMES])}{more}"
+
+
 def printable(text: str) -> str:
-    """A text from a file as one short line that cannot command a terminal."""
+    """Return a text from a file as one short line that cannot control a terminal."""
     cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
-    return _escaped(cut, "")
+    return escaped(cut)
 
 
-MAX_SHOWN = 200
-
-
-def _escaped(text: str, kept: str) -> str:
+def escaped(text: str, kept: str = "") -> str:
+    """Return a text with its unprintable characters escaped, except those in `kept`."""
     if text.isprintable():
         return text
-    plain = (c.isprintable() or c in kept for c in text)
-    pairs = zip(text, plain, strict=True)
-    return "".join(c if ok else c.encode("unicode_escape").decode() for c, ok in pairs)
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )

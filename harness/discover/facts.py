@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
+from harness.core.text import nearest, suggestion
 from harness.discover.binding import Declared, constants_of, printable, read_pragmas
 from harness.discover.scope import Scope, scope_of
 from harness.discover.suggestions import Suggestion, suggest_constants, suggest_loops
@@ -134,8 +134,8 @@ def _chosen(path: Path, kernels: Sequence[Kernel], function: str | None) -> Kern
         return kernels[0]
     chosen = [k for k in kernels if k.name == function]
     if not chosen:
-        near = difflib.get_close_matches(function, [k.name for k in kernels], 1)
-        hint = f"did you mean `{near[0]}`? " if near else ""
+        near = nearest(function, [k.name for k in kernels])
+        hint = f"did you mean `{near}`? " if near else ""
         raise UsageError(f"`{function}` is no kernel of {path}; {hint}there is {there}")
     return chosen[0]
 
@@ -163,9 +163,7 @@ def _check_constraints(facts: Facts) -> None:
 
 
 def _unknown(facts: Facts, pragma: Pragma, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known[:_SHOWN_NAMES])}"
     return (
         f"`{name}` in `{pragma}` is not a parameter, a whole-number argument of "
-        f"{facts.kernel.name} or a device limit; {hint}"
+        f"{facts.kernel.name} or a device limit; {suggestion(name, known)}"
     )

@@ -14,12 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.core.errors import ExpressionError, UsageError
+from harness.core.files import write_folder
 from harness.core.records import Environment
 from harness.dispatch import loaders
 from harness.dispatch.c_code import c_header
@@ -126,34 +125,11 @@ def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path
     """
     out = Path(os.path.realpath(out))
     check_folder(out)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise _unwritable(out, error) from None
-    try:
-        # Not the temporary folder itself, which nobody else may enter.
-        _fill(aside / "new", files, inputs)
-        if out.exists():
-            os.rename(out, aside / "old")
-        os.rename(aside / "new", out)
-    except OSError as error:
-        if (aside / "old").exists() and not out.exists():
-            os.rename(aside / "old", out)
-        raise _unwritable(out, error) from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return [out / name for name in files]
-
-
-def _fill(folder: Path, files: Mapping[str, bytes], inputs: int) -> None:
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    told = {"dispatcher_files_sha256": digests, "inputs": inputs}
-    listed = json.dumps(told, indent=4) + "\n"
-    for name, content in {**files, MANIFEST: listed.encode()}.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
+    advice = "name another folder with -o"
+    write_folder(out, {**files, MANIFEST: manifest.encode()}, advice)
+    return [out / name for name in files]
 
 
 def check_folder(out: Path) -> None:
@@ -205,7 +181,3 @@ def _written(out: Path) -> Mapping[str, object]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _unwritable(out: Path, error: OSError) -> UsageError:
-    return UsageError(f"{out} cannot be written: {error.strerror}; name another folder with -o")

@@ -7,15 +7,12 @@ what was cut short, changed or misplaced is no entry.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 
-from harness.core.files import cache_folder, unwritable
+from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.program import Binary
 from harness.core.records import Build
 
@@ -49,10 +46,8 @@ class BuildCache:
         told = json.dumps(dataclasses.asdict(binary.build)).encode()
         rest = told + b"\n" + binary.data
         target = self._file(binary.build.key)
-        try:
-            _write_whole(target, _head(rest) + b"\n" + rest)
-        except OSError as error:
-            raise unwritable(target, error) from None
+        content = _head(rest) + b"\n" + rest
+        write_file(target, content, advice=CACHE_ADVICE, parents=True)
 
     def _file(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.bin"
@@ -60,17 +55,3 @@ class BuildCache:
 
 def _head(rest: bytes) -> bytes:
     return _FORMAT + b" " + hashlib.sha256(rest).hexdigest().encode()
-
-
-def _write_whole(target: Path, content: bytes) -> None:
-    """Write aside and rename, so that others find the whole file or none."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.replace(file.name, target)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(file.name)
-            raise

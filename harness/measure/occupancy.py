@@ -19,13 +19,13 @@ blocks, where s is the block's shared memory plus what the driver reserves, roun
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from harness.core.records import Build
+from harness.core.text import nearest
 
 WARP_SIZE = 32
 MAX_GROUP_SIZE = 1024
@@ -131,8 +131,8 @@ def multiprocessor(arch: str) -> Multiprocessor:
     known = {"sm_" + capability.replace(".", ""): sm for capability, sm in MULTIPROCESSORS.items()}
     name = re.sub(r"(?<=\d)[af]$", "", arch)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
+        near = nearest(name, known)
+        hint = f" (did you mean `{near}`?)" if near else ""
         raise ValueError(
             f"no occupancy figures for architecture {arch!r}{hint}; known are {', '.join(known)}"
         )

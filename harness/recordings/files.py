@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.core.errors import RecordingError
-from harness.core.text import _escaped, printable
+from harness.core.text import escaped, printable
 
 MAX_BYTES = 512 << 20
 """Of a file, unpacked. The largest recordings that are published have some 400 MB."""
@@ -45,7 +45,7 @@ class Kind(Enum):
 
 def printable_lines(text: str) -> str:
     """A text from a file, of several lines, that cannot command a terminal."""
-    return _escaped(text, "\r\n\t")
+    return escaped(text, "\r\n\t")
 
 
 def read_bounded(path: Path) -> bytes:

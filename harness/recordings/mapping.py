@@ -11,7 +11,6 @@ ignore: [date]                   # columns that may differ between rows that are
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from harness.core.errors import SpecError
 from harness.core.records import Config, Outcome, Value
+from harness.core.text import suggestion
 from harness.recordings.recorded import FACTS
 from harness.recordings.t4 import UNITS
 from harness.space_file import Document, read_document
@@ -118,8 +118,7 @@ class _Reader:
     ) -> None:
         for key in found:
             if key not in known:
-                near = difflib.get_close_matches(key, known, 1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+                hint = suggestion(key, known)
                 self._document.fault((*place, key), f"the key `{key}` is not known; {hint}")
 
     def _part(self, name: str) -> Mapping[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.errors import UsageError
+from harness.core.files import write_file
 
 if TYPE_CHECKING:
     from harness.report.reproducing import Origin
@@ -21,10 +20,4 @@ def write_report(path: Path, found: Sequence[Results], origin: Origin | None = N
     from harness.report.page import page  # here: it takes seconds to load
 
     text = page(found, datetime.datetime.now(datetime.timezone.utc), origin)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    write_file(path, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from opentuner.resultsdb.models import Base, TuningRun, _Meta
 from harness.core.errors import UsageError
 from harness.core.machine import notes
 from harness.core.records import Config, Outcome
+from harness.core.text import suggestion
 from harness.measure.kernels import Measurer
 from harness.models.transfer_prior import TransferData
 from harness.results import RunPlan, Store, Stored
@@ -85,8 +85,7 @@ def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
     resolved = tuple(DEFAULT_TECHNIQUE if name == "auto" else name for name in names)
     for name in resolved:
         if name not in offered:
-            near = difflib.get_close_matches(name, [*offered, "auto"], 1)
-            hint = f"did you mean {near[0]}?" if near else "--list-techniques lists them"
+            hint = suggestion(name, [*offered, "auto"], "--list-techniques lists them")
             raise UsageError(f"there is no technique {name}; {hint}")
     return resolved
 

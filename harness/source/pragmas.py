@@ -13,7 +13,6 @@ The first four stand above the `#define` of what is tuned. A compiler knows none
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
+from harness.core.text import nearest
 from harness.source.preprocessor import Directive
 
 EXAMPLES = {
@@ -99,8 +99,7 @@ def lookalike(directive: Directive) -> str | None:
     word = directive.word
     if directive.name != "pragma" or word in (*EXAMPLES, *_OTHERS, ""):
         return None
-    near = difflib.get_close_matches(word.lower(), EXAMPLES, 1, cutoff=0.75)
-    return near[0] if near else None
+    return nearest(word, EXAMPLES, cutoff=0.75)
 
 
 def read_pragma(directive: Directive) -> Pragma:
@@ -143,8 +142,8 @@ def _listed(kind: str, operands: str) -> tuple[list[str], str | None]:
     words = last.split()
     if len(words) == 2:
         if words[1] not in ROLES:
-            near = difflib.get_close_matches(words[1], ROLES, 1)
-            hint = f" (did you mean `{near[0]}`?)" if near else ""
+            near = nearest(words[1], ROLES)
+            hint = f" (did you mean `{near}`?)" if near else ""
             roles = f"one of the roles {', '.join(ROLES)}"
             raise _unexpected(kind, f"`{words[1]}`{hint}", f"{roles}, or a comma before it")
         return [*most, words[0]], words[1]

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Config, Input, Value, shown
+from harness.core.text import suggestion
 from harness.space_file.document import Document, Place
-from harness.space_file.messages import nearest, told_at
+from harness.space_file.messages import told_at
 
 if TYPE_CHECKING:
     from harness.space_file.parameters import Parameter
@@ -103,7 +104,7 @@ def normalised(
 def _why_not(name: str, value: Value, by_name: Mapping[str, Sequence[Parameter]]) -> str | None:
     tuned = by_name.get(name)
     if tuned is None:
-        return f"`{name}` is not a parameter or flag; {nearest(name, by_name)}"
+        return f"`{name}` is not a parameter or flag; {suggestion(name, by_name)}"
     if any(parameter.allows(value) for parameter in tuned):
         return None
     first, *rest = tuned[0].values[:12]

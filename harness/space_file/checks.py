@@ -12,10 +12,11 @@ from typing import Any
 
 from harness.constraints.expression import FUNCTIONS, WORDS
 from harness.core.records import LIMIT_NAMES, Input, shown
+from harness.core.text import suggestion
 from harness.space_file.document import Document, Place
 from harness.space_file.expressions import Expressions, flag_name
 from harness.space_file.files import Files, section
-from harness.space_file.messages import nearest, told_at
+from harness.space_file.messages import told_at
 from harness.space_file.model import SpaceFile
 from harness.space_file.parameters import Parameter
 from harness.space_file.program_model import ProgramSpaceFile
@@ -111,7 +112,7 @@ def _has_features(
         text = f"needs the feature `{name}`, which inputs.features lists"
         document.fault(place, told_at(place, text))
     for name in (name for name in values if name not in features):
-        text = f"`{name}` is not a feature; {nearest(name, features)}"
+        text = f"`{name}` is not a feature; {suggestion(name, features)}"
         document.fault((*place, name), told_at(place, text))
     numbers = [v for v in values.values() if type(v) in (int, float) and math.isfinite(v)]
     return set(values) == set(features) and len(numbers) == len(values)

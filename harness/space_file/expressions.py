@@ -9,9 +9,10 @@ from typing import Any
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES
+from harness.core.text import suggestion
 from harness.space_file.document import Document, Place
 from harness.space_file.files import section
-from harness.space_file.messages import nearest, told_at
+from harness.space_file.messages import told_at
 
 
 @dataclass(frozen=True)
@@ -106,5 +107,5 @@ def _expression(
     unknown = sorted(expression.names.difference(known))
     for name in unknown:
         told = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "
-        document.fault(place, told_at(place, told + nearest(name, known)))
+        document.fault(place, told_at(place, told + suggestion(name, known)))
     return None if unknown else expression

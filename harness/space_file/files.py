@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.core.files import nearest_file
 from harness.source.kernel_source import Source, read_source, read_text
 from harness.space_file.document import Document, Place
 from harness.space_file.messages import told_at
@@ -97,14 +97,10 @@ def _note(document: Document, place: Place, text: str) -> None:
 def reason(error: OSError | ValueError, path: Path) -> str:
     """Why a file that the space names cannot be used, to follow its path."""
     if isinstance(error, FileNotFoundError):
-        return f"does not exist{_nearby(path)}; paths are relative to the space file"
+        near = nearest_file(path)
+        hint = f" (did you mean `{near}`?)" if near else ""
+        return f"does not exist{hint}; paths are relative to the space file"
     return f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-
-
-def _nearby(path: Path) -> str:
-    there = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, sorted(there), 1)
-    return f" (did you mean `{path.with_name(near[0])}`?)" if near else ""
 
 
 def _host_text(document: Document, path: Path) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterator
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import shown
+from harness.core.text import suggestion
 from harness.space_file import Spec
 
 
@@ -38,8 +38,7 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
 
 def _must_know(expression: Expression, spec: Spec) -> None:
     for name in sorted(expression.names - set(spec.features)):
-        near = difflib.get_close_matches(name, spec.features, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(spec.features)}"
+        hint = suggestion(name, spec.features)
         raise UsageError(f"--inputs: `{name}` is not a feature of {spec.path}; {hint}")
 
 

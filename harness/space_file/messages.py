@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from pydantic import BaseModel, Tag
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from harness.core.text import nearest, suggestion
 from harness.space_file.document import Place
 from harness.space_file.model import SpaceFile
 from harness.space_file.tuned import PARAMETER_TYPES
@@ -39,20 +39,7 @@ _BOUNDS = {
 # Where pydantic puts the tag of a union's member into its locations.
 _TAG_POSITIONS = {"parameters": 2, "flags": 3, "launch": 1, "program": 2, "verify": 2}
 
-_SHOWN_NAMES = 12
 _SHOWN_TEXT = 60
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """`did you mean NAME?` or, where nothing is near, what there is."""
-    by_folded = {known.casefold(): known for known in names}
-    near = difflib.get_close_matches(name.casefold(), by_folded, 1, cutoff=0.6)
-    if near:
-        return f"did you mean `{by_folded[near[0]]}`?"
-    known = sorted(by_folded.values())
-    more = ", ..." if len(known) > _SHOWN_NAMES else ""
-    verb = "is" if len(known) == 1 else "are"
-    return f"there {verb} {', '.join(known[:_SHOWN_NAMES])}{more}"
 
 
 def told(
@@ -93,7 +80,7 @@ def _place(data: Any, location: Place) -> Place:
 def _told(place: Place, errors: list[ErrorDetails], model: type[BaseModel]) -> str:
     first = errors[0]
     if first["type"] == "extra_forbidden":
-        hint = nearest(str(place[-1]), _fields(model, first["loc"][:-1]))
+        hint = suggestion(str(place[-1]), _fields(model, first["loc"][:-1]))
         return told_at(place[:-1], f"`{place[-1]}` is not a key here; {hint}")
     missing = [error["loc"] for error in errors if error["type"] == "missing"]
     if missing:
@@ -165,8 +152,8 @@ def _told_singly(error: ErrorDetails) -> str:
 
 def _no_word(found: Any, words: Sequence[str]) -> str:
     text = f"must be {_joined(words, 'or')}, but got {_found(found)}" if words else ""
-    near = difflib.get_close_matches(str(found), words, 1)
-    return f"{text}; did you mean `{near[0]}`?" if near else text
+    near = nearest(str(found), words)
+    return f"{text}; did you mean `{near}`?" if near else text
 
 
 def _without_type(found: Any) -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from harness.constraints.expression import Expression
 from harness.core.records import Input
+from harness.core.text import suggestion
 from harness.source.kernel_source import Source, read_source
 from harness.space_file.document import Document, Place
 from harness.space_file.expressions import Expressions
 from harness.space_file.files import defined_in, read_python, reason
-from harness.space_file.messages import nearest, told_at
+from harness.space_file.messages import told_at
 from harness.space_file.program import LISTS, OUTPUT, RESERVED, ProgramPlan, digest_of
 from harness.space_file.program_model import AgainstFile, AgainstHost, ProgramSpaceFile, Word
 from harness.space_file.templates import Template
@@ -168,7 +169,7 @@ def _hint(name: str, known: Sequence[str]) -> str:
         return "there are several sources: write `{sources}`"
     if name in ("source", "sources"):
         return "name the files in `program.sources`"
-    return nearest(name, known) if known else "there are no placeholders"
+    return suggestion(name, known) if known else "there are no placeholders"
 
 
 def _check_there(document: Document, commands: _Commands, flags: bool) -> None:

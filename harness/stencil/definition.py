@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from harness.core.errors import UsageError
 from harness.core.modules import load_module
+from harness.core.text import suggestion
 from harness.source.kernel_source import read_text
 from harness.stencil.ir import Node
 from harness.stencil.types import FLOAT, StencilError, leaf
@@ -71,8 +71,7 @@ def load_definition(told: str) -> Definition:
         path = _PROGRAMS / f"{told}.py"
     else:
         names = program_names()
-        near = difflib.get_close_matches(told, names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
+        hint = suggestion(told, names, f"there are {', '.join(names)}.")
         raise UsageError(f"no stencil is called {told}; {hint} A file's name ends in .py")
     if not path.stem.isidentifier():
         raise UsageError(f"{path}: a stencil is called by its file, in letters, digits and _")

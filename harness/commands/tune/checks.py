@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
 from harness.core.errors import UsageError
+from harness.core.files import nearest_file
 from harness.recordings.files import SPACE, known_as
 
 _MEASURING = ("repeats", "precision", "give_up_at")
@@ -88,11 +88,10 @@ def _check_file(option: str, path: Path) -> None:
             return
         if path.exists():
             raise UsageError(f"{option}{path} is no file; name a file")
-        there = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = nearest_file(path)
     except OSError as error:
         raise UsageError(f"{option}{path} cannot be read: {error.strerror}") from None
-    near = difflib.get_close_matches(path.name, there, 1)
-    hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
+    hint = f"; did you mean `{near}`?" if near else ""
     raise UsageError(f"{option}{path} does not exist{hint}")
 
 

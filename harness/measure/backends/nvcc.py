@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 import shlex
@@ -18,6 +17,7 @@ from pathlib import Path
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary, Program
 from harness.core.records import Build
+from harness.core.text import nearest
 from harness.measure.backends.cubin import machine_code_sha256
 from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
 from harness.measure.compiler_warnings import require_obeyed
@@ -123,8 +123,8 @@ class Nvcc:
 
     def _checked(self, arch: str) -> str:
         known = supported_archs(self._executable)
-        near = difflib.get_close_matches(arch, known, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else "."
+        near = nearest(arch, known, cutoff=0.5)
+        hint = f"; did you mean `{near}`?" if near else "."
         choice = f"It compiles for {', '.join(known)}"
         if not re.fullmatch(r"sm_\d+[af]?", arch):
             raise UsageError(f"{arch!r} is not an architecture of nvcc{hint} {choice}")

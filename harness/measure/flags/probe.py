@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, BuildFailed
-from harness.core.files import cache_folder, unwritable
+from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.program import Binary, Program, family
 from harness.measure.compiler_warnings import conflicts
 from harness.space_file.flags.model import Setting
@@ -173,12 +173,7 @@ class _Kept:
     def add(self, new: dict[Setting, str | None]) -> None:
         self.answers |= new
         content = json.dumps({json.dumps(key): said for key, said in self.answers.items()})
-        try:
-            with tempfile.NamedTemporaryFile("w", dir=self._file.parent, delete=False) as file:
-                file.write(content)
-            os.replace(file.name, self._file)
-        except OSError as error:
-            raise unwritable(self._file, error) from None
+        write_file(self._file, content, advice=CACHE_ADVICE)
 
 
 def _output(command: Sequence[str], folder: str | None = None) -> tuple[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from harness.core.errors import HostModuleError
+from harness.core.modules import load_module
 from harness.core.records import Value
 from harness.measure.programs.outputs import WrongOutput
 
@@ -99,16 +99,12 @@ class Checker:
             )
 
     def _loaded(self) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(
-            f"harness_check_{self._path.stem}", self._path
-        )
-        if spec is None or spec.loader is None:
-            raise HostModuleError(f"{self._path}: is not a Python file")
-        module = importlib.util.module_from_spec(spec)
         try:
-            spec.loader.exec_module(module)
+            module = load_module(self._path, "harness_check")
         except (Exception, SystemExit) as error:
             raise HostModuleError(f"{self._path}: {type(error).__name__}: {error}") from error
+        if module is None:
+            raise HostModuleError(f"{self._path}: is not a Python file")
         if not callable(getattr(module, "check", None)):
             raise HostModuleError(f"{self._path}: must define the function `check`")
         return module

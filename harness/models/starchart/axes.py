@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from harness.core.errors import UsageError
 from harness.core.records import Value, shown
+from harness.core.text import suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,9 +81,7 @@ def must_have(table: pd.DataFrame, names: Iterable[str]) -> None:
     there = [str(name) for name in table.columns]
     for name in names:
         if name not in there:
-            near = difflib.get_close_matches(name, there, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(there)}"
-            raise UsageError(f"the table has no column `{name}`; {hint}")
+            raise UsageError(f"the table has no column `{name}`; {suggestion(name, there)}")
 
 
 def is_numeric(column: pd.Series[Any]) -> bool:

@@ -20,6 +20,7 @@ from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.errors import ExpressionError, SpecError, UsageError
 from harness.core.program import family
 from harness.core.records import LIMIT_NAMES, Value
+from harness.core.text import suggestion
 from harness.space_file.document import Document, Place, read_document
 from harness.space_file.flags.model import (
     FLAG_MODELS,
@@ -31,7 +32,7 @@ from harness.space_file.flags.model import (
     Switch,
     fields_at,
 )
-from harness.space_file.messages import nearest, told_at
+from harness.space_file.messages import told_at
 
 # Each compiler with the file of its catalogue; the C++ drivers take the flags of the C drivers.
 COMPILERS = {
@@ -83,7 +84,7 @@ def catalogue_of(compiler: str) -> Catalogue:
     """
     name = family(compiler)
     if name not in COMPILERS:
-        told = f"there is no catalogue of flags for {compiler!r}; {nearest(name, COMPILERS)}"
+        told = f"there is no catalogue of flags for {compiler!r}; {suggestion(name, COMPILERS)}"
         raise UsageError(told)
     return load_catalogue(Path(__file__).parent / f"{COMPILERS[name]}.yaml")
 
@@ -174,7 +175,7 @@ def _why_not_item(model: CatalogueFile, item: str | Mapping[str, Narrowing]) -> 
         return "an item is a flag's name, or one name with fewer values: `{NAME: {values: [..]}}`"
     name = named(item)
     if name not in model.flags:
-        return f"`{name}` is not a flag of this catalogue; {nearest(name, model.flags)}"
+        return f"`{name}` is not a flag of this catalogue; {suggestion(name, model.flags)}"
     return None if isinstance(item, str) else why_not_narrower(model.flags[name], item[name])
 
 
@@ -210,7 +211,7 @@ def _why_published(model: CatalogueFile) -> Iterator[tuple[Place, str]]:
         for index, flag in enumerate(published.flags):
             if flag.today is not None and flag.today not in model.flags:
                 place: Place = ("published", name, "flags", index, "today")
-                yield place, f"`{flag.today}` is not a flag; {nearest(flag.today, model.flags)}"
+                yield place, f"`{flag.today}` is not a flag; {suggestion(flag.today, model.flags)}"
 
 
 def _constraints(document: Document, model: CatalogueFile) -> Iterator[Constraint]:
@@ -224,7 +225,7 @@ def _constraints(document: Document, model: CatalogueFile) -> Iterator[Constrain
             expression = Expression(given.holds)
             strange = sorted(expression.names - set(model.flags))
             if strange:
-                told = f"`{strange[0]}` is not a flag; {nearest(strange[0], model.flags)}"
+                told = f"`{strange[0]}` is not a flag; {suggestion(strange[0], model.flags)}"
                 document.fault(place, told_at(place, told))
             elif not expression.holds(absent):
                 told = f"`{given.holds}` forbids that every flag is absent, which is the baseline"
@@ -261,7 +262,7 @@ def _told(data: Any, error: ErrorDetails) -> tuple[Place, str]:
 
 
 def _hint(place: Place, known: Mapping[str, str]) -> str:
-    return nearest(str(place[-1]), known) if known else "remove it"
+    return suggestion(str(place[-1]), known) if known else "remove it"
 
 
 def _place(data: Any, location: Sequence[int | str]) -> Place:

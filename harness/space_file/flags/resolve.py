@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Value, shown
+from harness.core.text import suggestion
 from harness.space_file.flags.catalogue import (
     Catalogue,
     Constraint,
@@ -25,7 +26,6 @@ from harness.space_file.flags.catalogue import (
 )
 from harness.space_file.flags.model import Flag, Integer, Narrowing, OnOff, Setting, Switch
 from harness.space_file.flags.settled import Settled
-from harness.space_file.messages import nearest
 
 Selection = str | Sequence[str | Mapping[str, Any]]
 Declaration = Mapping[str, Any]
@@ -112,7 +112,7 @@ def _chosen(
 
 def _take_out(catalogue: Catalogue, chosen: dict[str, Sequence[Value]], name: str) -> None:
     if name not in chosen:
-        raise UsageError(f"`-{name}` takes out nothing; {nearest(name, chosen)}")
+        raise UsageError(f"`-{name}` takes out nothing; {suggestion(name, chosen)}")
     del chosen[name]
 
 
@@ -128,7 +128,7 @@ def _add(
         raise UsageError(f"`{name}` is a set of flags; write it without values")
     if name not in catalogue.flags:
         known = [*catalogue.sets, *catalogue.flags]
-        raise UsageError(f"`{name}` is neither a flag nor a set; {nearest(name, known)}")
+        raise UsageError(f"`{name}` is neither a flag nor a set; {suggestion(name, known)}")
     flag = catalogue.flags[name]
     chosen[name] = flag.values if isinstance(item, str) else _narrowed(name, flag, item)
 

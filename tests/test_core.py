@@ -1,0 +1,97 @@
+"""Files are written whole or not at all; hints name the nearest known name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import UsageError
+from harness.core.files import nearest_file, write_file, write_folder
+from harness.core.text import counted, nearest, printable, suggestion
+
+
+def test_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    write_file(path, "new\n")
+    assert path.read_bytes() == b"new\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_new_file_gets_the_usual_mode(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    write_file(tmp_path / "sub" / "b.bin", b"\x00", parents=True)
+    modes = {p.stat().st_mode for p in (tmp_path / "usual", tmp_path / "sub" / "b.bin")}
+    assert len(modes) == 1
+
+
+def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match=r"a\.txt cannot be written: No space left .*; make room"):
+        write_file(path, "new", advice="make room")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_link_stays_a_link_and_a_device_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_file(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "text"
+    write_file(Path(os.devnull), "text")
+    assert not Path(os.devnull).is_file()
+
+
+def test_missing_folder_is_an_error_unless_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no/a\.txt cannot be written: No such file"):
+        write_file(tmp_path / "no" / "a.txt", "text")
+
+
+def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    write_folder(folder, {"a": b"1", "sub/b": b"2"})
+    write_folder(folder, {"c": b"3"})
+    assert [p.name for p in folder.rglob("*")] == ["c"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "expected"),
+    [
+        ("blok", ["BLOCK", "UNROLL"], "did you mean `BLOCK`?"),
+        ("x", ["b", "a"], "there are a, b"),
+        ("x", ["a"], "there is a"),
+        ("?", [f"n{i:02}" for i in range(13)], "n10, n11, ..."),
+    ],
+)
+def test_suggestion_names_the_nearest_or_all(name: str, known: list[str], expected: str) -> None:
+    assert suggestion(name, known).endswith(expected)
+
+
+def test_suggestion_may_have_other_advice() -> None:
+    assert suggestion("x", ["abc"], "see --help") == "see --help"
+    assert nearest("x", []) is None
+
+
+def test_nearest_file_is_in_the_same_folder(tmp_path: Path) -> None:
+    (tmp_path / "scale.cl").touch()
+    assert nearest_file(tmp_path / "scael.cl") == tmp_path / "scale.cl"
+    assert nearest_file(tmp_path / "no" / "scael.cl") is None
+
+
+def test_counts_have_their_noun() -> None:
+    assert [counted(1, "input"), counted(1200, "input")] == ["1 input", "1,200 inputs"]
+
+
+def test_text_from_a_file_cannot_control_a_terminal() -> None:
+    assert printable("a\x1b[2Jb") == "a\\x1b[2Jb"
+    assert len(printable("x" * 500)) == 203
