@@ -1,3 +1,3 @@
-"""Tunes CUDA and OpenCL kernels over many inputs, verifies every result, keeps every sample."""
+"""Find the fastest configuration of a CUDA or OpenCL kernel for each input shape."""
 
 __version__ = "0.1.0"
