@@ -22,7 +22,7 @@ from harness.discover.space_file import space_text, to_do
 from harness.discover.syntax import Argument
 from harness.measure.backends.nvcc import Nvcc, find_nvcc
 from harness.measure.backends.opencl import OpenClCompiler, find_device
-from harness.measure.kernel_data import make_case
+from harness.measure.kernel_data import make_kernel_data
 from harness.source.kernel_source import Source
 from harness.source.pragmas import EXAMPLES
 from harness.space import Space
@@ -682,7 +682,7 @@ def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) ->
     facts = _facts(tmp_path, OPENCL.replace(", read_only image2d_t image", ""), "first", "k.cl")
     text = host_text(facts).replace(text_of_error(facts), 'return {"y": arguments["y"]}')
     (tmp_path / "host.py").write_text(text)
-    case = make_case(tmp_path / "host.py", Input({"n": 4, "big": 2}))
+    case = make_kernel_data(tmp_path / "host.py", Input({"n": 4, "big": 2}))
     found = {name: (np.asarray(v).dtype.name, np.shape(v)) for name, v in case.arguments.items()}
     assert found == {
         "x": ("float32", (8,)), "y": ("float32", (8, 4)), "c": ("float64", (8,)),

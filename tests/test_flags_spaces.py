@@ -14,9 +14,9 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.flags.fit import fitted_to_backend, fitted_to_program
+from harness.measure.kernel_runner import BIT_EXACT
 from harness.measure.kernels import LocalMeasurer
 from harness.measure.plausibility import PROVED
-from harness.measure.trial import BIT_EXACT
 from harness.space import Space
 from harness.space_file import Parameter, Spec, load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal

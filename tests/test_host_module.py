@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import HostModuleError
 from harness.core.records import Input
-from harness.measure.kernel_data import make_case
+from harness.measure.kernel_data import make_kernel_data
 from harness.measure.verify import Tolerance, verify
 
 GIVEN = Input({"n": 4})
@@ -46,7 +46,7 @@ def replaced(old: str, new: str) -> str:
 
 
 def test_case_holds_arguments_in_order_and_the_expected_outputs(write: Write) -> None:
-    case = make_case(write(GOOD), GIVEN)
+    case = make_kernel_data(write(GOOD), GIVEN)
     assert list(case.arguments) == ["x", "y", "n"]
     assert list(case.expected) == ["y"]
     np.testing.assert_array_equal(case.expected["y"], 2 * case.arguments["x"])
@@ -54,15 +54,15 @@ def test_case_holds_arguments_in_order_and_the_expected_outputs(write: Write) ->
 
 def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write: Write) -> None:
     path = write(GOOD)
-    x = make_case(path, GIVEN).arguments["x"]
-    np.testing.assert_array_equal(x, make_case(path, Input({"n": 4})).arguments["x"])
-    assert not np.array_equal(x, make_case(path, GIVEN, seed=1).arguments["x"])
-    assert not np.array_equal(x, make_case(path, Input({"n": 5})).arguments["x"][:4])
+    x = make_kernel_data(path, GIVEN).arguments["x"]
+    np.testing.assert_array_equal(x, make_kernel_data(path, Input({"n": 4})).arguments["x"])
+    assert not np.array_equal(x, make_kernel_data(path, GIVEN, seed=1).arguments["x"])
+    assert not np.array_equal(x, make_kernel_data(path, Input({"n": 5})).arguments["x"][:4])
 
 
 def test_outputs_are_right_nowhere_before_the_first_launch(write: Write) -> None:
-    case = make_case(write(GOOD), GIVEN)
-    before = case.before_first({})
+    case = make_kernel_data(write(GOOD), GIVEN)
+    before = case.before_verified_run({})
     assert list(before) == ["y"]
     worst = verify(before, case.expected, Tolerance()).worst
     assert worst is not None
@@ -70,18 +70,18 @@ def test_outputs_are_right_nowhere_before_the_first_launch(write: Write) -> None
 
 
 def test_array_that_is_read_and_overwritten_is_restored(write: Write) -> None:
-    case = make_case(write(GOOD + 'INOUT = ("y",)\n'), GIVEN)
-    np.testing.assert_array_equal(case.before_first({})["y"], np.zeros(4))
+    case = make_kernel_data(write(GOOD + 'INOUT = ("y",)\n'), GIVEN)
+    np.testing.assert_array_equal(case.before_verified_run({})["y"], np.zeros(4))
     assert list(case.restored({})) == ["y"]
 
 
 def test_outputs_that_are_only_written_need_no_restoring(write: Write) -> None:
-    assert make_case(write(GOOD), GIVEN).restored({}) == {}
+    assert make_kernel_data(write(GOOD), GIVEN).restored({}) == {}
 
 
 def test_dataclass_in_a_host_module_works(write: Write) -> None:
     head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-    make_case(write(head + "@dataclass\nclass A:\n    n: int\n" + GOOD), GIVEN)
+    make_kernel_data(write(head + "@dataclass\nclass A:\n    n: int\n" + GOOD), GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -113,18 +113,18 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
 def test_what_is_wrong_with_a_module_is_told(write: Write, text: str, reason: str) -> None:
     path = write(text)
     with pytest.raises(HostModuleError, match=reason) as caught:
-        make_case(path, GIVEN)
+        make_kernel_data(path, GIVEN)
     assert str(path) in str(caught.value)
 
 
 def test_reference_cannot_change_the_arguments(write: Write) -> None:
     text = replaced('    return {"y"', '    arguments["x"] *= 2\n    return {"y"')
     with pytest.raises(HostModuleError, match=r"read-only \(line 8\)"):
-        make_case(write(text), GIVEN)
+        make_kernel_data(write(text), GIVEN)
 
 
 def test_missing_module_is_told(tmp_path: Path) -> None:
     with pytest.raises(HostModuleError, match="FileNotFoundError"):
-        make_case(tmp_path / "not_there.py", GIVEN)
+        make_kernel_data(tmp_path / "not_there.py", GIVEN)
     with pytest.raises(HostModuleError, match="is not a Python file"):
-        make_case(tmp_path / "host.txt", GIVEN)
+        make_kernel_data(tmp_path / "host.txt", GIVEN)

@@ -13,8 +13,8 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Program
 from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
-from harness.measure.kernel_data import Case, make_case
-from harness.measure.trial import Job, measure, measure_interleaved
+from harness.measure.kernel_data import KernelData, make_kernel_data
+from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
 from tests.fakes import Array, FakeCompiler, FakeDevice
@@ -59,29 +59,35 @@ FUNCTIONS = ("double", "copy", "firsts", "firsts_packed")
 BINARY = FakeCompiler().compile(Program("kernel double\nkernel copy", (), ()))
 
 
-def case_of(folder: Path, text: str = HOST) -> Case:
+def case_of(folder: Path, text: str = HOST) -> KernelData:
     path = folder / "host.py"
     path.write_text(text)
-    return make_case(path, Input({"n": 4}))
+    return make_kernel_data(path, Input({"n": 4}))
 
 
-def device_of(case: Case, times_s: tuple[float, ...] = ()) -> FakeDevice:
+def device_of(case: KernelData, times_s: tuple[float, ...] = ()) -> FakeDevice:
     device = FakeDevice(times_s, KERNELS)
     device.bind(case.arguments)
     return device
 
 
-def job_of(**values: int) -> Job:
+def job_of(**values: int) -> KernelJob:
     sampling = Sampling(repeats=3, min_repeats=2, precision=0.0)
-    return Job(
-        Config(values), Input({"n": 4}), BINARY, (), Tolerance(), sampling, functions=FUNCTIONS
+    return KernelJob(
+        config=Config(values),
+        input=Input({"n": 4}),
+        binary=BINARY,
+        launches=(),
+        tolerance=Tolerance(),
+        sampling=sampling,
+        functions=FUNCTIONS,
     )
 
 
 def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: Path) -> None:
     case = case_of(tmp_path)
     device = device_of(case)
-    found = measure(device, case, job_of(STEPS=1))
+    found = measure_kernel(device, case, job_of(STEPS=1))
     assert found.outcome is Outcome.OK, found.message
     assert found.timing is not None
     # Four doublings and a copy, for each run: a verified one, the samples, another verified one.
@@ -90,7 +96,7 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: 
 
 def test_time_of_a_run_is_the_sum_of_its_launches(tmp_path: Path) -> None:
     case = case_of(tmp_path)
-    found = measure(device_of(case, (1.0, 2.0, 4.0, 8.0, 16.0) * 9), case, job_of(STEPS=1))
+    found = measure_kernel(device_of(case, (1.0, 2.0, 4.0, 8.0, 16.0) * 9), case, job_of(STEPS=1))
     assert found.timing is not None
     assert set(found.timing.samples_s) == {31.0}
 
@@ -139,16 +145,16 @@ def test_a_configuration_cannot_be_read_unnoted(tmp_path: Path, bypass: str) -> 
 
 def test_a_measurement_tells_what_was_asked_for_by_launches_and_by_arrange(tmp_path: Path) -> None:
     case = case_of(tmp_path)
-    assert measure(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
+    assert measure_kernel(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
     text = ARRANGED.replace('"firsts_packed" if config["PACKED"] else "firsts"', '"firsts_packed"')
     case = case_of(tmp_path, text)
-    found = measure(arranged_device(case), case, arranged_job(1))
+    found = measure_kernel(arranged_device(case), case, arranged_job(1))
     assert (found.outcome, found.host_read) == (Outcome.OK, ("PACKED",))
 
 
 def test_a_failure_tells_what_was_asked_for_before_it(tmp_path: Path) -> None:
     case = case_of(tmp_path, HOST.replace('yield Launch("copy"', 'yield ("copy"'))
-    found = measure(device_of(case), case, job_of(STEPS=1))
+    found = measure_kernel(device_of(case), case, job_of(STEPS=1))
     assert (found.outcome, found.host_read) == (Outcome.LAUNCH_FAILED, ("STEPS",))
 
 
@@ -184,7 +190,7 @@ def test_what_is_wrong_with_launches_is_told(
 ) -> None:
     assert old in HOST
     case = case_of(tmp_path, HOST.replace(old, new))
-    found = measure(device_of(case), case, job_of(STEPS=1))
+    found = measure_kernel(device_of(case), case, job_of(STEPS=1))
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert re.search(reason, found.message)
 
@@ -220,13 +226,13 @@ def firsts(pairs: Array, y: Array) -> None:
     y[...] = pairs.reshape(2, 4)[0]
 
 
-def arranged_device(case: Case) -> FakeDevice:
+def arranged_device(case: KernelData) -> FakeDevice:
     device = FakeDevice((), {"firsts": firsts, "firsts_packed": firsts_packed})
     device.bind(case.arguments)
     return device
 
 
-def arranged_job(packed: int) -> Job:
+def arranged_job(packed: int) -> KernelJob:
     binary = FakeCompiler().compile(Program("kernel firsts\nkernel firsts_packed", (), ()))
     return dataclasses.replace(job_of(PACKED=packed), binary=binary)
 
@@ -234,7 +240,7 @@ def arranged_job(packed: int) -> Job:
 def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -> None:
     case = case_of(tmp_path, ARRANGED)
     device = arranged_device(case)
-    found = [measure(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
+    found = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
     assert [m.outcome for m in found] == [Outcome.OK] * 6
 
 
@@ -248,12 +254,12 @@ def test_configurations_in_turn_find_the_data_as_each_arranges_them(tmp_path: Pa
 def test_arrangement_that_is_there_already_is_only_written_again_in_turn(tmp_path: Path) -> None:
     case = case_of(tmp_path, ARRANGED)
     arranged = case.arranged(Config({"PACKED": 0}))
-    assert list(case.to_place(arranged, in_turn=False)) == ["pairs"]
-    assert case.to_place(arranged, in_turn=False) == {}
-    assert list(case.to_place(arranged, in_turn=True)) == ["pairs"]
-    assert list(case.to_place({}, in_turn=False)) == ["pairs"]
-    case.bound_anew()
-    assert list(case.to_place(arranged, in_turn=False)) == ["pairs"]
+    assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
+    assert case.to_write(arranged, interleaved=False) == {}
+    assert list(case.to_write(arranged, interleaved=True)) == ["pairs"]
+    assert list(case.to_write({}, interleaved=False)) == ["pairs"]
+    case.bound_again()
+    assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
 
 
 def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path: Path) -> None:
@@ -270,7 +276,7 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
     device = FakeDevice((), {"firsts": spoiling, "firsts_packed": spoiling_packed})
     device.bind(case.arguments)
     jobs = [arranged_job(1), arranged_job(0)]
-    found = [measure(device, case, job) for job in jobs]
+    found = [measure_kernel(device, case, job) for job in jobs]
     found += measure_interleaved(device, case, jobs, rounds=3)
     assert [m.outcome for m in found] == [Outcome.OK] * 4
 

@@ -10,9 +10,9 @@ from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.measure import device_worker
 from harness.measure.backends.choose import Backend
-from harness.measure.kernel_data import make_case
+from harness.measure.kernel_data import make_kernel_data
+from harness.measure.kernel_runner import KernelJob
 from harness.measure.plausibility import PROVED, Doubts
-from harness.measure.trial import Job
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
 from tests.fakes import FAKE_HOST, KERNELS, Array, FakeCompiler, FakeDevice
@@ -78,7 +78,7 @@ def test_kernel_that_knows_the_data_is_found_on_other_data(
 ) -> None:
     host = tmp_path / "twice.py"
     host.write_text(FAKE_HOST)
-    remembered = make_case(host, GIVEN).expected["y"]
+    remembered = make_kernel_data(host, GIVEN).expected["y"]
 
     def cheat(x: Array, y: Array) -> None:
         y[...] = remembered
@@ -86,13 +86,13 @@ def test_kernel_that_knows_the_data_is_found_on_other_data(
     device = FakeDevice(kernels=KERNELS | {"cheat": cheat})
     monkeypatch.setattr(device_worker, "_device", device)
     backend = Backend("fake", "fake", "a fake")
-    job = Job(
-        OTHER,
-        GIVEN,
-        FakeCompiler().compile(Program("kernel cheat", (), ())),
-        (Launch("cheat", (4,), (1,), ("x", "y")),),
-        Tolerance(),
-        Sampling(repeats=2, min_repeats=2),
+    job = KernelJob(
+        config=OTHER,
+        input=GIVEN,
+        binary=FakeCompiler().compile(Program("kernel cheat", (), ())),
+        launches=(Launch("cheat", (4,), (1,), ("x", "y")),),
+        tolerance=Tolerance(),
+        sampling=Sampling(repeats=2, min_repeats=2),
     )
     device_worker.prepare(backend, host, GIVEN)
     measured, _ = device_worker.run(backend, job)

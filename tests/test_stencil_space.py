@@ -17,7 +17,7 @@ from harness.commands.stencil import main
 from harness.commands.tune import main as tune
 from harness.core.errors import HostModuleError
 from harness.measure.backends.choose import Backend
-from harness.measure.kernel_data import make_case
+from harness.measure.kernel_data import make_kernel_data
 from harness.results.view import read_results
 from harness.space import Space
 from harness.space_file import load_spec
@@ -109,7 +109,7 @@ def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_pat
     groups = ["groups_x", "groups_y", "groups_z"]
     tuned = [parameter.name for parameter in spec.parameters]
     points = {tuple(int(row[name]) for name in tuned) for row in rows}
-    case = make_case(spec.host, spec.inputs[0])
+    case = make_kernel_data(spec.host, spec.inputs[0])
     for config in space:
         assert tuple(config[name] for name in tuned) in points
         (launch,) = case.launches(config, spec.functions)
@@ -201,7 +201,7 @@ def test_ones_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
     folder = tmp_path / "ring"
     assert main(["explore", str(own), "--size", "64", "--count", "5", "-o", str(folder)]) == 0
     spec = load_spec(folder / "ring.yaml")
-    case = make_case(spec.host, spec.inputs[0])
+    case = make_kernel_data(spec.host, spec.inputs[0])
     assert (case.arguments["x"] == np.arange(64, dtype=np.float32)).all()
     assert case.expected["result"][0] == 64  # 63 + 0 + 1
 
@@ -219,7 +219,7 @@ def test_inputs_of_another_shape_are_told(own: Path, tmp_path: Path, given: str,
     assert main(["explore", str(own), "--size", "64", "--count", "1", "-o", str(folder)]) == 0
     spec = load_spec(folder / "ring.yaml")
     with pytest.raises(HostModuleError, match=re.escape(told)):
-        make_case(spec.host, spec.inputs[0])
+        make_kernel_data(spec.host, spec.inputs[0])
 
 
 def test_a_file_may_be_any_python(own: Path, tmp_path: Path) -> None:

@@ -11,16 +11,22 @@ import pytest
 
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure.kernel_data import Case
-from harness.measure.trial import BIT_EXACT, Job, Twin, measure, measure_interleaved
+from harness.measure.kernel_data import KernelData
+from harness.measure.kernel_runner import (
+    BIT_EXACT,
+    KernelJob,
+    Twin,
+    measure_interleaved,
+    measure_kernel,
+)
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
 from tests.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel
 
 X = np.arange(1, 5, dtype=np.float32)
-CASE = Case({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
+CASE = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
 LAUNCH = Launch("twice", (4,), (1,), ("x", "y"))
-JOB = Job(
+JOB = KernelJob(
     config=Config({"A": 1}),
     input=Input({"n": 4}),
     binary=FakeCompiler().compile(Program("kernel twice", (), ())),
@@ -37,14 +43,14 @@ def device_with(kernel: Kernel | None = None, times_s: tuple[float, ...] = ()) -
     return device
 
 
-def job(**changes: object) -> Job:
+def job(**changes: object) -> KernelJob:
     return dataclasses.replace(JOB, **changes)  # type: ignore[arg-type]
 
 
 def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
     device = device_with(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
     sampling = dataclasses.replace(JOB.sampling, warmup=2)
-    found = measure(device, CASE, job(sampling=sampling))
+    found = measure_kernel(device, CASE, job(sampling=sampling))
     assert found.outcome is Outcome.OK
     assert found.timing is not None
     assert found.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
@@ -56,7 +62,7 @@ def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
 
 def test_first_launch_is_in_no_sample() -> None:
     device = device_with(times_s=(100.0,))
-    found = measure(device, CASE, JOB)
+    found = measure_kernel(device, CASE, JOB)
     assert found.timing is not None
     assert max(found.timing.samples_s) == 1e-3
     assert found.warmup_s == (100.0,)
@@ -64,24 +70,26 @@ def test_first_launch_is_in_no_sample() -> None:
 
 
 def test_without_a_host_module_that_reads_the_configuration_nothing_was_asked_for() -> None:
-    assert measure(device_with(), CASE, JOB).host_read == ()
+    assert measure_kernel(device_with(), CASE, JOB).host_read == ()
 
 
 def test_sampling_stops_when_surely_worse_than_the_best() -> None:
-    found = measure(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
+    found = measure_kernel(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
     assert found.timing is not None
     assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
 
 
 def test_several_launches_are_one_sample_with_the_sum_of_their_times() -> None:
-    found = measure(device_with(times_s=(1.0, 2.0) * 5), CASE, job(launches=(LAUNCH, LAUNCH)))
+    found = measure_kernel(
+        device_with(times_s=(1.0, 2.0) * 5), CASE, job(launches=(LAUNCH, LAUNCH))
+    )
     assert found.timing is not None
     assert set(found.timing.samples_s) == {3.0}
 
 
 def test_outputs_are_right_nowhere_before_the_verified_launch() -> None:
     device = device_with()
-    measure(device, CASE, JOB)
+    measure_kernel(device, CASE, JOB)
     assert np.isnan(device.launched[0]["y"]).all()
 
 
@@ -90,7 +98,7 @@ def test_wrong_result_is_told_with_its_worst_element_and_has_no_timing() -> None
         y[...] = 2 * x
         y[2] += 1
 
-    found = measure(device_with(wrong), CASE, JOB)
+    found = measure_kernel(device_with(wrong), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.timing is None
     assert found.worst is not None
@@ -99,7 +107,7 @@ def test_wrong_result_is_told_with_its_worst_element_and_has_no_timing() -> None
 
 
 def test_kernel_that_does_nothing_is_a_wrong_result() -> None:
-    found = measure(device_with(KERNELS["nothing"]), CASE, JOB)
+    found = measure_kernel(device_with(KERNELS["nothing"]), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "4 of 4 elements are wrong" in found.message
 
@@ -110,7 +118,7 @@ def test_result_that_turns_wrong_is_found_after_the_timed_launches() -> None:
     def tires(x: Array, y: Array) -> None:
         y[...] = 2 * x if next(launches) < 2 else 0
 
-    found = measure(device_with(tires), CASE, JOB)
+    found = measure_kernel(device_with(tires), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "after the timed launches" in found.message
 
@@ -125,7 +133,7 @@ def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_the
         if next(launches) < working:
             y[...] = 2 * x
 
-    found = measure(device_with(stops), CASE, JOB)
+    found = measure_kernel(device_with(stops), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.timing is None
     assert "after the timed launches: y[0] is nan" in found.message
@@ -137,7 +145,7 @@ def test_result_that_is_right_again_at_the_last_launch_is_wrong_all_the_same() -
         y[...] = 2 * x if is_verified else 0
 
     device = device_with(spoils_the_samples)
-    found = measure(device, CASE, JOB)
+    found = measure_kernel(device, CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "after the timed launches: y[3] is 0" in found.message
 
@@ -146,10 +154,10 @@ def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() ->
     def double(x: Array) -> None:
         x *= 2
 
-    case = Case({"x": X}, {"x": 2.0 * X}, ("x",))
+    case = KernelData({"x": X}, {"x": 2.0 * X}, ("x",))
     device = FakeDevice(kernels={"twice": double})
     device.bind(case.arguments)
-    found = measure(device, case, job(launches=(Launch("twice", (4,), (1,), ("x",)),)))
+    found = measure_kernel(device, case, job(launches=(Launch("twice", (4,), (1,), ("x",)),)))
     assert found.outcome is Outcome.OK
     assert all(np.array_equal(launch["x"], X) for launch in device.launched)
 
@@ -158,13 +166,13 @@ def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() ->
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, place: int) -> None:
     device = device_with(times_s=(*(1.0,) * place, elapsed_s))
-    found = measure(device, CASE, JOB)
+    found = measure_kernel(device, CASE, JOB)
     assert found.outcome is Outcome.LAUNCH_FAILED
-    assert f"told {elapsed_s} s" in found.message
+    assert f"measured {elapsed_s} s" in found.message
 
 
 def test_launch_beyond_the_device_is_a_failed_launch() -> None:
-    found = measure(device_with(), CASE, job(launches=(Launch("twice", (512,), (1,), ()),)))
+    found = measure_kernel(device_with(), CASE, job(launches=(Launch("twice", (512,), (1,), ()),)))
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert "512" in found.message
     assert "256" in found.message
@@ -172,7 +180,7 @@ def test_launch_beyond_the_device_is_a_failed_launch() -> None:
 
 def test_binary_that_cannot_be_loaded_is_a_failed_launch() -> None:
     broken = dataclasses.replace(JOB.binary, data=b"\x7fELF")
-    found = measure(device_with(), CASE, job(binary=broken))
+    found = measure_kernel(device_with(), CASE, job(binary=broken))
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert "cannot be loaded" in found.message
 
@@ -180,7 +188,7 @@ def test_binary_that_cannot_be_loaded_is_a_failed_launch() -> None:
 # -------------------------------------------------------------------------------- interleaved
 
 
-def jobs(count: int) -> list[Job]:
+def jobs(count: int) -> list[KernelJob]:
     return [job(config=Config({"A": number})) for number in range(count)]
 
 
@@ -250,30 +258,32 @@ def beside_twin(
     device.bind(CASE.arguments)
     own, other = (dataclasses.replace(LAUNCH, function=name) for name in (kernel, twin))
     standard = Twin(Config({"A": 0}), compiled(twin), (other,), must_repeat)
-    case = dataclasses.replace(CASE, of_twin={})
-    return measure(device, case, job(binary=compiled(kernel), launches=(own,), twin=standard))
+    case = dataclasses.replace(CASE, twin_outputs={})
+    return measure_kernel(
+        device, case, job(binary=compiled(kernel), launches=(own,), twin=standard)
+    )
 
 
 def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> None:
     assert beside_twin("near", twin="near").observed[BIT_EXACT] == 1
     found = beside_twin("near")
     assert found.outcome is Outcome.WRONG_RESULT
-    assert "beside the same without flags: y[" in found.message
+    assert "compared with the same configuration without flags: y[" in found.message
 
 
 def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
     device = FakeDevice()
     device.bind(CASE.arguments)
-    case = dataclasses.replace(CASE, of_twin={})
+    case = dataclasses.replace(CASE, twin_outputs={})
     alone = len(device_launches(device, case, JOB))
     held = job(twin=Twin(Config({"A": 0}), compiled("twice"), (LAUNCH,), False))
     assert len(device_launches(device, case, held)) == alone + 2
     assert len(device_launches(device, case, held)) == alone
 
 
-def device_launches(device: FakeDevice, case: Case, given: Job) -> list[object]:
+def device_launches(device: FakeDevice, case: KernelData, given: KernelJob) -> list[object]:
     before = len(device.launched)
-    assert measure(device, case, given).outcome is Outcome.OK
+    assert measure_kernel(device, case, given).outcome is Outcome.OK
     return list(device.launched[before:])
 
 
@@ -288,10 +298,10 @@ def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() 
     assert found.observed[BIT_EXACT] == 0
     found = beside_twin("near", "unsteady", must_repeat=True, unsteady=unsteady)
     assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "does not give the same bits twice" in found.message
+    assert "two runs of the kernel differ in their bits" in found.message
 
 
 def test_twin_that_fails_is_told() -> None:
     found = beside_twin("twice", "nothing")
     assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "it fails without flags, to be held against: wrong result" in found.message
+    assert "the configuration without flags, to compare with, fails: wrong result" in found.message

@@ -16,8 +16,8 @@ from harness.core.records import DeviceLimits, Environment, Input, Measurement, 
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend
 from harness.measure.build_cache import BuildCache
-from harness.measure.kernel_data import Case, make_case
-from harness.measure.trial import Job, measure, measure_interleaved
+from harness.measure.kernel_data import KernelData, make_kernel_data
+from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 
 _OTHER_SEED = 1
 """Of the data that a doubted time is proved on; measurements have that of seed 0."""
@@ -39,7 +39,7 @@ class _Prepared:
     """An input's data on the device; `fresh` until a kernel has run on it."""
 
     given: Input
-    case: Case
+    case: KernelData
     fresh: bool = True
 
 
@@ -88,28 +88,28 @@ def prepare(backend: Backend, host: Path, given: Input) -> tuple[str, ...]:
     """
     global _prepared
     _prepared = None  # lets the memory of the input before go
-    case = make_case(host, given)
+    case = make_kernel_data(host, given)
     _opened(backend).bind(case.arguments)
     _prepared = _Prepared(given, case)
     return tuple(case.arguments)
 
 
-def run(backend: Backend, job: Job) -> tuple[Measurement | None, bool]:
+def run(backend: Backend, job: KernelJob) -> tuple[Measurement | None, bool]:
     """The measurement, None where the input is not prepared here; is the device still good?"""
     if _prepared is None or _prepared.given != job.input:
         return None, True
     device = _opened(backend)
-    found = measure(device, _prepared.case, job)
+    found = measure_kernel(device, _prepared.case, job)
     if found.outcome is Outcome.WRONG_RESULT and not _prepared.fresh:
         # Another configuration may have written where it should not: on data of its own, now.
         if not _renewed(device, _prepared):
             return found, False
-        found = measure(device, _prepared.case, job)
+        found = measure_kernel(device, _prepared.case, job)
     _prepared.fresh = False
     return found, device.healthy
 
 
-def prove(backend: Backend, host: Path, job: Job) -> tuple[Measurement, bool]:
+def prove(backend: Backend, host: Path, job: KernelJob) -> tuple[Measurement, bool]:
     """The measurement on other data of the same input; is the device still good?
 
     Afterwards no input is prepared. Raises HostModuleError, or LaunchFailed where the data does
@@ -117,10 +117,10 @@ def prove(backend: Backend, host: Path, job: Job) -> tuple[Measurement, bool]:
     """
     global _prepared
     _prepared = None
-    case = make_case(host, job.input, seed=_OTHER_SEED)
+    case = make_kernel_data(host, job.input, seed=_OTHER_SEED)
     device = _opened(backend)
     device.bind(case.arguments)
-    return measure(device, case, job), device.healthy
+    return measure_kernel(device, case, job), device.healthy
 
 
 def _renewed(device: Device, prepared: _Prepared) -> bool:
@@ -129,13 +129,13 @@ def _renewed(device: Device, prepared: _Prepared) -> bool:
         device.bind(prepared.case.arguments)
     except LaunchFailed:
         return False
-    prepared.case.bound_anew()
+    prepared.case.bound_again()
     prepared.fresh = True
     return True
 
 
 def run_interleaved(
-    backend: Backend, jobs: Sequence[Job], rounds: int
+    backend: Backend, jobs: Sequence[KernelJob], rounds: int
 ) -> tuple[list[Measurement] | None, bool]:
     """The measurements, None where the input is not prepared here; is the device still good?"""
     if _prepared is None or _prepared.given != jobs[0].input:

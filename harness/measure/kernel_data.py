@@ -1,4 +1,4 @@
-"""An input made concrete by a host module: the arguments, and the outputs that they must give."""
+"""One input of a kernel: the arguments that a host module makes, and the outputs it expects."""
 
 from __future__ import annotations
 
@@ -19,65 +19,74 @@ from harness.measure.verify import never_right
 
 
 @dataclass
-class Case:
-    """One input made concrete: the arguments, the expected outputs, what a run overwrites."""
+class KernelData:
+    """The arguments of one input, the expected outputs, and which arrays a run overwrites.
+
+    `twin_outputs` are the outputs that harness.measure.kernel_runner compares others with bit for
+    bit, by what produced them.
+    """
 
     arguments: Mapping[str, Argument]
     expected: Mapping[str, Array]
     inout: tuple[str, ...]
     host: HostModule | None = None
-    of_twin: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
-    """The outputs that harness.measure.trial holds others against bit for bit, by what gave
-    them."""
-    _placed: dict[str, Array] = field(default_factory=dict)
+    twin_outputs: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
+    _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
 
     def launches(
-        self, config: Config, functions: Sequence[str], asked: set[str] | None = None
+        self, config: Config, functions: Sequence[str], read: set[str] | None = None
     ) -> Steps:
-        """The steps of one run, where the host module tells them; only these kernels are
-        launched. What goes wrong is this configuration's LaunchFailed. The parameters that the
-        module asks for are added to `asked`."""
+        """Yield the steps of one run that the host module yields, which may launch `functions`.
+
+        Adds the parameters that the module reads to `read`. Raises LaunchFailed for a mistake of
+        the module, which concerns this configuration alone.
+        """
         assert self.host is not None
         with _as_launch_failed():
-            yield from self.host.launches(self.arguments, config, functions, asked)
+            yield from self.host.launches(self.arguments, config, functions, read)
 
-    def arranged(self, config: Config, asked: set[str] | None = None) -> dict[str, Array]:
-        """The arrays that lie otherwise under this configuration; raises LaunchFailed. The
-        parameters that the module asks for are added to `asked`."""
+    def arranged(self, config: Config, read: set[str] | None = None) -> dict[str, Array]:
+        """Return the arrays that have another layout under this configuration.
+
+        Adds the parameters that the host module reads to `read`. Raises LaunchFailed.
+        """
         if self.host is None:
             return {}
         with _as_launch_failed():
-            return self.host.arrange(self.arguments, config, frozenset(self.expected), asked)
+            return self.host.arrange(self.arguments, config, frozenset(self.expected), read)
 
     def observed(self, config: Config) -> dict[str, float]:
-        """What the host module tells of a configuration beside its time; raises LaunchFailed."""
+        """Return what the host module observes of a configuration; raises LaunchFailed."""
         if self.host is None:
             return {}
         with _as_launch_failed():
             return self.host.observe(config)
 
-    def to_place(self, arranged: Mapping[str, Array], in_turn: bool) -> dict[str, Array]:
-        """What must be written for the device to hold this arrangement and no other.
+    def to_write(self, arranged: Mapping[str, Array], interleaved: bool) -> dict[str, Array]:
+        """Return what must be written so that the device holds this arrangement and no other.
 
-        Configurations that take turns all write whatever one of them arranges, before each
-        run: else only some would start on data that were just written.
+        Interleaved configurations all write whatever one of them arranges, before each run: else
+        only some of them would start on data that were just written.
         """
-        wanted = {name: self._array(name) for name in self._placed} | dict(arranged)
-        moved = {
+        wanted = {name: self._array(name) for name in self._on_device} | dict(arranged)
+        changed = {
             name: array
             for name, array in wanted.items()
-            if in_turn or self._placed.get(name, self._array(name)) is not array
+            if interleaved or self._on_device.get(name, self._array(name)) is not array
         }
-        self._placed.update(moved)
-        return moved
+        self._on_device.update(changed)
+        return changed
 
-    def bound_anew(self) -> None:
-        """The device holds the arguments as arguments() gave them, and no arrangement."""
-        self._placed.clear()
+    def bound_again(self) -> None:
+        """Note that the device holds the arguments as arguments() returned them."""
+        self._on_device.clear()
 
-    def before_first(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
-        """What every output holds before a verified run: in-out arrays their own content,
-        the others what is right nowhere, so that an element never written shows."""
+    def before_verified_run(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
+        """Return what every output holds before a verified run.
+
+        In-out arrays hold their original content. The others hold values that are wrong
+        everywhere, so that an element that is never written is found.
+        """
         return self.restored(arranged) | {
             name: never_right(expected, self._array(name).dtype)
             for name, expected in self.expected.items()
@@ -85,7 +94,7 @@ class Case:
         }
 
     def restored(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
-        """The original content of what the kernel reads and overwrites."""
+        """Return the original content of the arrays that the kernel reads and overwrites."""
         return {name: arranged.get(name, self._array(name)) for name in self.inout}
 
     def _array(self, name: str) -> Array:
@@ -100,14 +109,14 @@ def _as_launch_failed() -> Iterator[None]:
         raise LaunchFailed(str(error)) from error
 
 
-def make_case(path: Path, given: Input, seed: int = 0) -> Case:
+def make_kernel_data(path: Path, problem: Input, seed: int = 0) -> KernelData:
     """Run a host module for an input; equal inputs and seeds give equal data.
 
-    Raises HostModuleError for whatever is wrong with the module or with what it returns.
+    Raises HostModuleError for every mistake of the module, and of what it returns.
     """
     host = HostModule(path)
-    digest = hashlib.sha256(f"{seed}:{given.json}".encode()).digest()
+    digest = hashlib.sha256(f"{seed}:{problem.json}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    arguments = host.arguments(given, rng)
-    expected = host.reference(given, arguments)
-    return Case(arguments, expected, host.inout(arguments), host)
+    arguments = host.arguments(problem, rng)
+    expected = host.reference(problem, arguments)
+    return KernelData(arguments, expected, host.inout(arguments), host)

@@ -24,10 +24,10 @@ from harness.measure.deduplicate import EqualCode
 from harness.measure.device_client import DeviceOwner
 from harness.measure.device_worker import prove, run, run_interleaved
 from harness.measure.flags.fit import fitted_to_backend
+from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.measurer import Measurer
 from harness.measure.plausibility import PROOF_RUNS, Doubts
 from harness.measure.processes import ProcessLost
-from harness.measure.trial import Job, Twin
 from harness.measure.verify import Tolerance
 from harness.space import Space
 from harness.space.program import make_program
@@ -119,7 +119,7 @@ class LocalMeasurer:
         return measured
 
     def _believed(
-        self, space: Space, job: Job, measured: Measurement, best_s: float | None
+        self, space: Space, job: KernelJob, measured: Measurement, best_s: float | None
     ) -> Measurement:
         """The measurement; of what is too good to be true, and would win, only where a second
         build on other data proves it."""
@@ -158,14 +158,16 @@ class LocalMeasurer:
     ) -> list[Measurement]:
         """Measure in turn; where the process is lost, each alone and the survivors once more."""
         prepared = [self._job(space, given, config, None) for config in configs]
-        jobs = [job for job in prepared if isinstance(job, Job)]
+        jobs = [job for job in prepared if isinstance(job, KernelJob)]
         found = self._interleaved(given, jobs, rounds) if jobs else []
         self._doubts.note(found)
         pairs = zip(jobs, found, strict=True)
         measured = iter([self._believed(space, job, each, None) for job, each in pairs])
         return [job if isinstance(job, Measurement) else next(measured) for job in prepared]
 
-    def _interleaved(self, given: Input, jobs: Sequence[Job], rounds: int) -> list[Measurement]:
+    def _interleaved(
+        self, given: Input, jobs: Sequence[KernelJob], rounds: int
+    ) -> list[Measurement]:
         found, complete = self._together(given, jobs, rounds)
         if complete or len(jobs) == 1:
             return found
@@ -178,7 +180,7 @@ class LocalMeasurer:
         return [next(again) if m.outcome is Outcome.OK else m for m in alone]
 
     def _together(
-        self, given: Input, jobs: Sequence[Job], rounds: int
+        self, given: Input, jobs: Sequence[KernelJob], rounds: int
     ) -> tuple[list[Measurement], bool]:
         """The measurements, and whether they were completed; if not, all have the same failure."""
         measure = self._spec.measure
@@ -191,7 +193,7 @@ class LocalMeasurer:
 
     def _job(
         self, space: Space, given: Input, config: Config, best_s: float | None
-    ) -> Job | Measurement:
+    ) -> KernelJob | Measurement:
         """Everything that it takes to measure, or the measurement of what failed before."""
         try:
             binary = self._built(space, config)
@@ -207,17 +209,17 @@ class LocalMeasurer:
         verify = self._spec.verify
         sampling = Sampling(**self._spec.measure.model_dump(exclude={"timeout_s"}))
         tolerance = Tolerance(verify.rtol, verify.atol)
-        return Job(
-            config,
-            given,
-            binary,
-            launches,
-            tolerance,
-            sampling,
-            best_s,
-            self._facts.arch,
-            self._spec.functions,
-            None if twin is None or twin.is_run_by(binary, launches) else twin,
+        return KernelJob(
+            config=config,
+            input=given,
+            binary=binary,
+            launches=launches,
+            tolerance=tolerance,
+            sampling=sampling,
+            best_s=best_s,
+            arch=self._facts.arch,
+            functions=self._spec.functions,
+            twin=None if twin is None or twin.is_run_by(binary, launches) else twin,
         )
 
     def _twin(self, space: Space, config: Config, names: Sequence[str]) -> Twin | None:
@@ -261,7 +263,7 @@ class LocalMeasurer:
         self._builds.close()
 
 
-def _failed(job: Job, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:
+def _failed(job: KernelJob, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:
     """What it means for a configuration that its process was lost, or did not take the data."""
     wall_s = 0.0
     if isinstance(error, LaunchFailed):

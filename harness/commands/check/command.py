@@ -33,7 +33,7 @@ from harness.core.text import counted
 from harness.display import make_console
 from harness.display.text import print_line
 from harness.measure.build_queue import Builds
-from harness.measure.kernel_data import Case, make_case
+from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.processes import count_of_builders
 from harness.space_file import Spec, load_specs, space_schema
 
@@ -161,7 +161,7 @@ def _report_host(console: Console, spec: Spec) -> bool:
     """Run the host module on the smallest input; whether it gave what it must."""
     smallest = min(spec.inputs, key=lambda given: math.prod(map(_size, given.values())))
     try:
-        case = make_case(spec.host, smallest)
+        case = make_kernel_data(spec.host, smallest)
         launches = _launches_told(spec, case) if spec.launch is None else ""
     except (HostModuleError, LaunchFailed) as error:
         print_line(console, f"  host module FAILED: {error}")
@@ -171,7 +171,7 @@ def _report_host(console: Console, spec: Spec) -> bool:
     return True
 
 
-def _launches_told(spec: Spec, case: Case) -> str:
+def _launches_told(spec: Spec, case: KernelData) -> str:
     """The default's first launches, those that need nothing read from a device."""
     default = Config({p.name: p.default for p in spec.parameters})
     case.arranged(default)

@@ -27,7 +27,7 @@ from harness.measure.programs.sandbox import (
     STDOUT,
     Bounds,
     CannotStart,
-    Ended,
+    CommandResult,
     run_command,
 )
 from harness.space_file import ProgramPlan
@@ -169,7 +169,7 @@ class CommandCompiler:
             raise BuildFailed(str(error)) from None
         log = _log(logs, made)
         if ended.status != 0:
-            raise BuildFailed(f"the build {ended.told}\n{log}".strip())
+            raise BuildFailed(f"the build {ended.description}\n{log}".strip())
         if not output.is_file():
             raise BuildFailed(f"the build ended well, but did not write {{output}}\n{log}".strip())
         if self._compiler is not None:
@@ -231,11 +231,11 @@ def _answer(words: Sequence[str], key: str) -> str:
         raise BackendUnavailable(f"{key}: {error}") from None
     if ended.status != 0 or not said.strip():
         told = f" and said: {said.strip()[:300]}" if said.strip() else " and said nothing"
-        raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {ended.told}{told}")
+        raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {ended.description}{told}")
     return said.strip()
 
 
-def _asked(words: Sequence[str]) -> tuple[Ended, str]:
+def _asked(words: Sequence[str]) -> tuple[CommandResult, str]:
     with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
         path = Path(folder)
         ended = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))

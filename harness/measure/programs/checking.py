@@ -15,7 +15,7 @@ from harness.measure.programs.outputs import WrongOutput
 
 
 @dataclass(frozen=True)
-class Run:
+class ProgramRun:
     """A run as check() gets it: the input's features, the configuration, the folder with the
     files that it wrote, and what it wrote to its streams."""
 
@@ -72,7 +72,7 @@ class Checker:
         self._path = path
         self._module = self._loaded()
 
-    def check(self, run: Run, timeout_s: float) -> None:
+    def check(self, run: ProgramRun, timeout_s: float) -> None:
         """Raises WrongOutput, CheckTimeout, and HostModuleError where check() returns something
         else."""
         told, raised, deadline = None, None, _Deadline(timeout_s)

@@ -19,7 +19,7 @@ from harness.measure.processes import Processes, ProcessLost
 from harness.measure.programs import proof, worker
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import Reference
-from harness.measure.programs.trial import ProgramJob
+from harness.measure.programs.runner import ProgramJob, ProgramResult
 from harness.space import Space
 from harness.space_file import ProgramPlan, Spec
 from harness.stats.timing import Sampling
@@ -131,12 +131,12 @@ class CommandMeasurer:
         if isinstance(binary, Measurement):
             return binary
         job = self._job(given, config, binary, reference)
-        equal, key = self._equal_code(given), _key(job)
+        equal, key = self._equal_code(given), job.launched
         shared = equal.find(config, binary.build, key)
         if shared is not None:
             return shared
-        measured, has_other_shape = self._measured(dataclasses.replace(job, best_s=best_s))
-        found = self._believed(space, job, measured, has_other_shape, reference)
+        result = self._measured(dataclasses.replace(job, best_s=best_s))
+        found = self._believed(space, job, result, reference)
         equal.add(found, key)
         return found
 
@@ -156,7 +156,7 @@ class CommandMeasurer:
             if isinstance(binary, Binary)
         ]
         pairs = zip(jobs, self._together(jobs, rounds) if jobs else (), strict=True)
-        measured = iter([self._believed(space, job, *found, reference) for job, found in pairs])
+        measured = iter([self._believed(space, job, found, reference) for job, found in pairs])
         return [next(measured) if isinstance(b, Binary) else b for b in built]
 
     def close(self) -> None:
@@ -238,12 +238,12 @@ class CommandMeasurer:
         self,
         space: Space,
         job: ProgramJob,
-        found: Measurement,
-        has_other_shape: bool,
+        result: ProgramResult,
         reference: Reference,
     ) -> Measurement:
         """The measurement; of what is too good to be true, only where it is true. The default is
         what others are held against: faster than itself it is where the machine was busy."""
+        found, has_other_shape = result.measurement, result.has_other_shape
         if found.outcome is not Outcome.OK or job.config == space.default:
             return found
         floor_s = self._facts.floor_s
@@ -261,32 +261,32 @@ class CommandMeasurer:
         except BuildFailed as error:
             return refused(found, doubt, f"a second build failed: {error}")
         sampling = dataclasses.replace(job.sampling, repeats=PROOF_RUNS)
-        again, _ = self._measured(
+        again = self._measured(
             dataclasses.replace(
                 job, binary=binary, sampling=sampling, best_s=None, proof=reference.output
             )
-        )
+        ).measurement
         why_not = proof.why_unproved(again, found, reference)
         if why_not is not None:
             return refused(found, doubt, why_not)
         self._proofs.add(key)
         return proved(found, doubt)
 
-    def _measured(self, job: ProgramJob) -> tuple[Measurement, bool]:
+    def _measured(self, job: ProgramJob) -> ProgramResult:
         try:
-            found: tuple[Measurement, bool] = self._run(worker.run, job)
+            found: ProgramResult = self._run(worker.run, job)
         except ProcessLost as lost:
-            return _lost(job, lost), False
+            return ProgramResult(_lost(job, lost))
         return found
 
-    def _together(self, jobs: Sequence[ProgramJob], rounds: int) -> list[tuple[Measurement, bool]]:
+    def _together(self, jobs: Sequence[ProgramJob], rounds: int) -> list[ProgramResult]:
         timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
-            found: list[tuple[Measurement, bool]] = self._processes.run(
+            found: list[ProgramResult] = self._processes.run(
                 worker.run_interleaved, self._backend, jobs, rounds, timeout_s=timeout_s
             )
         except ProcessLost as lost:
-            return [(_lost(job, lost), False) for job in jobs]
+            return [ProgramResult(_lost(job, lost)) for job in jobs]
         return found
 
     def _run(self, function: Callable[..., Any], job: ProgramJob, *args: object) -> Any:
@@ -308,11 +308,6 @@ class CommandMeasurer:
             )
         except ProcessLost as lost:
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
-
-
-def _key(job: ProgramJob) -> tuple[object, ...]:
-    """What is run beside the program itself: its words and its environment."""
-    return (job.words, job.variables)
 
 
 def _lost(job: ProgramJob, lost: ProcessLost) -> Measurement:

@@ -53,7 +53,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """How a command ended: its exit status, a signal as a negative number, or None where it was
     killed at its deadline; its seconds on the clock, and on processors."""
 
@@ -62,7 +62,7 @@ class Ended:
     cpu_s: float
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The end in words."""
         if self.status is None:
             return f"was killed after {self.wall_s:.3g} s"
@@ -86,7 +86,7 @@ def run_command(
     outputs: Path,
     bounds: Bounds,
     variables: Mapping[str, str] | None = None,
-) -> Ended:
+) -> CommandResult:
     """Run a command in a folder, wait for its end, and kill what it leaves behind.
 
     What it writes goes into the files STDOUT and STDERR of the folder `outputs`. `variables` are
@@ -143,7 +143,7 @@ def _lower(pid: int, what: int, most: int) -> None:
         resource.prlimit(pid, what, (bound, bound))
 
 
-def _watched(process: subprocess.Popen[bytes], bounds: Bounds) -> Ended:
+def _watched(process: subprocess.Popen[bytes], bounds: Bounds) -> CommandResult:
     """Limit it, let it go on, and wait for its end, or kill it at the deadline."""
     late = threading.Event()
 
@@ -170,7 +170,7 @@ def _watched(process: subprocess.Popen[bytes], bounds: Bounds) -> Ended:
         process.returncode = os.waitstatus_to_exitcode(status)
         _running.discard(process.pid)
     ended = None if late.is_set() else process.returncode
-    return Ended(ended, wall_s, used.ru_utime + used.ru_stime)
+    return CommandResult(ended, wall_s, used.ru_utime + used.ru_stime)
 
 
 def end_programs_when_terminated() -> None:

@@ -9,14 +9,19 @@ from pathlib import Path
 
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.program import Binary
-from harness.core.records import Environment, Measurement
+from harness.core.records import Environment
 from harness.measure.build_cache import BuildCache
-from harness.measure.programs import trial
 from harness.measure.programs.building import CommandBackend, CommandBuild, CommandCompiler
 from harness.measure.programs.outputs import Expected, WrongOutput
 from harness.measure.programs.proof import Reference, launch_floor_s
+from harness.measure.programs.runner import (
+    ProgramJob,
+    ProgramResult,
+    measure_interleaved,
+    measure_program,
+    run_twice,
+)
 from harness.measure.programs.sandbox import end_programs_when_terminated
-from harness.measure.programs.trial import ProgramJob
 
 _compiler: CommandCompiler | None = None
 
@@ -48,20 +53,20 @@ def build_program(backend: CommandBackend, build: CommandBuild) -> Binary:
     return binary
 
 
-def run(backend: CommandBackend, job: ProgramJob) -> tuple[Measurement, bool]:
+def run(backend: CommandBackend, job: ProgramJob) -> ProgramResult:
     """See trial.measure; raises HostModuleError."""
     end_programs_when_terminated()
     import scipy.special  # noqa: F401  (for harness.stats.timing, and now: before a clock runs)
 
-    return trial.measure(backend.plan, job)
+    return measure_program(backend.plan, job)
 
 
 def run_interleaved(
     backend: CommandBackend, jobs: Sequence[ProgramJob], rounds: int
-) -> list[tuple[Measurement, bool]]:
+) -> list[ProgramResult]:
     """See trial.measure_interleaved; raises HostModuleError."""
     end_programs_when_terminated()
-    return trial.measure_interleaved(backend.plan, jobs, rounds)
+    return measure_interleaved(backend.plan, jobs, rounds)
 
 
 def take_reference(backend: CommandBackend, job: ProgramJob, keep: Path) -> Reference:
@@ -72,12 +77,12 @@ def take_reference(backend: CommandBackend, job: ProgramJob, keep: Path) -> Refe
     """
     end_programs_when_terminated()
     plan, told = backend.plan, f"the default configuration ({job.config})"
+    first, second = (keep.with_name(f"{keep.name}.{k}") for k in range(2))
     try:
-        times_s, ends = trial.run_twice(plan, job, keep)
+        times_s, ends = run_twice(plan, job, (first, second))
     except LaunchFailed as error:
         why = f"does not work, and others are held against it: {error}"
         raise HostModuleError(f"{told} {why}") from None
-    first, second = (keep.with_name(f"{keep.name}.{k}") for k in range(2))
     expected = Expected(first.read_bytes(), plan.verify, plan.time)
     if plan.verify.against == "baseline":
         try:

@@ -1,0 +1,242 @@
+"""Run one configuration of a kernel on one input, on a device that holds the input's data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.core.errors import LaunchFailed
+from harness.core.program import Binary, Launch
+from harness.core.records import Config, Measurement, Outcome
+from harness.measure import trial
+from harness.measure.backends.base import Device
+from harness.measure.host_module import Array
+from harness.measure.kernel_data import KernelData
+from harness.measure.occupancy import observe_occupancy
+from harness.measure.trial import Job, RunFailed
+from harness.measure.verify import Tolerance, verify
+
+BIT_EXACT = "bit_exact"
+"""The observation of a configuration with a twin: 1 where its output equals the twin's, 0 where
+the twin's own output differs from run to run, so that nothing can be compared."""
+
+_EXACT = Tolerance(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The same configuration without compiler flags, whose output must be equal bit for bit.
+
+    With `must_repeat` the configuration fails where the twin's own output differs between runs.
+    """
+
+    config: Config
+    binary: Binary
+    launches: tuple[Launch, ...]
+    must_repeat: bool
+
+    def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
+        """Say whether these launches are the twin's own, of the same machine code."""
+        code = binary.build.binary_sha256
+        return code is not None and (code, launches) == (
+            self.binary.build.binary_sha256,
+            self.launches,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelJob(Job):
+    """What the measurement of a kernel needs.
+
+    Where `launches` is empty, the host module yields the launches of a run, which may be of these
+    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for.
+    """
+
+    launches: tuple[Launch, ...]
+    tolerance: Tolerance
+    arch: str | None = None
+    functions: tuple[str, ...] = ()
+    twin: Twin | None = None
+
+    @property
+    def launched(self) -> tuple[Launch, ...]:
+        """The launches; none where the host module yields them."""
+        return self.launches
+
+    def observed(self, groups: Iterable[tuple[int, ...]] = ()) -> dict[str, float]:
+        """Return the occupancy of the build under its launches' groups and these others."""
+        sizes = map(math.prod, (*(launch.group for launch in self.launches), *groups))
+        return observe_occupancy(self.arch, self.binary.build, sizes)
+
+
+def measure_kernel(device: Device, data: KernelData, job: KernelJob) -> Measurement:
+    """Measure one configuration by itself."""
+    return trial.measure(KernelRunner(device, data, job))
+
+
+def measure_interleaved(
+    device: Device, data: KernelData, jobs: Sequence[KernelJob], rounds: int
+) -> list[Measurement]:
+    """Measure several configurations, one sample of each per round."""
+    runners = [KernelRunner(device, data, job, interleaved=True) for job in jobs]
+    return trial.measure_interleaved(runners, rounds)
+
+
+@dataclass
+class KernelRunner:
+    """A `Runner` that launches one configuration of a kernel."""
+
+    device: Device
+    data: KernelData
+    job: KernelJob
+    interleaved: bool = False
+    _module: object = None
+    _arranged: Mapping[str, Array] = field(default_factory=dict)
+    _groups: set[tuple[int, ...]] = field(default_factory=set)  # that the host module launched
+    _host_observed: Mapping[str, float] = field(default_factory=dict)
+    _read: set[str] = field(default_factory=set)  # the parameters that the host module read
+    _twin_outputs: Mapping[str, Array] | None = None
+    _began_s: float = field(default_factory=time.perf_counter)
+
+    @property
+    def wall_s(self) -> float:
+        """The seconds since this runner was made."""
+        return time.perf_counter() - self._began_s
+
+    @property
+    def host_read(self) -> tuple[str, ...]:
+        """The parameters that the host module has read, sorted."""
+        return tuple(sorted(self._read))
+
+    def prepare(self) -> Iterator[float]:
+        """Load, and verify a first run."""
+        self._twin_outputs = self._outputs_of_twin()
+        self._module = self.device.load(self.job.binary)
+        self._arranged = self.data.arranged(self.job.config, self._read)
+        self._host_observed = self.data.observed(self.job.config)
+        yield self._verified_run("at the first launch")
+
+    def run(self) -> float:
+        """Run on restored data; return the seconds that the device spent in its launches."""
+        return self._run(self.data.restored(self._arranged))
+
+    def verify(self) -> None:
+        """Verify what the last timed run left."""
+        self._verify("after the timed launches")
+
+    def finish(self) -> None:
+        """Verify one more run, into outputs that are wrong everywhere before it."""
+        self._verified_run("after the timed launches")
+
+    def observed(self) -> dict[str, float]:
+        """Return the occupancy, the comparison with the twin, and what the host module observes."""
+        exact = {} if self.job.twin is None else {BIT_EXACT: float(self._twin_outputs is not None)}
+        return self.job.observed(self._groups) | exact | dict(self._host_observed)
+
+    # ---------------------------------------------------------------------------- verifying
+
+    def _verified_run(self, when: str) -> float:
+        elapsed_s = self._run(self.data.before_verified_run(self._arranged))
+        self._verify(when)
+        return elapsed_s
+
+    def _verify(self, when: str) -> None:
+        """Compare the outputs with the reference, and with the twin's; raise RunFailed."""
+        found = self._outputs()
+        self._compare(found, self.data.expected, self.job.tolerance, when)
+        if self._twin_outputs is not None:
+            without_flags = f"{when}, compared with the same configuration without flags"
+            self._compare(found, self._twin_outputs, _EXACT, without_flags)
+
+    def _compare(
+        self,
+        found: Mapping[str, Array],
+        expected: Mapping[str, Array],
+        tolerance: Tolerance,
+        when: str,
+    ) -> None:
+        worst = verify(found, expected, tolerance).worst
+        if worst is not None:
+            raise RunFailed(Outcome.WRONG_RESULT, f"wrong result {when}: {worst}", worst)
+
+    def _outputs(self) -> dict[str, Array]:
+        return {name: self.device.read(name) for name in self.data.expected}
+
+    def _outputs_of_twin(self) -> Mapping[str, Array] | None:
+        """Return what the outputs must equal; None without a twin, or if it does not repeat."""
+        twin, kept = self.job.twin, self.data.twin_outputs
+        if twin is None:
+            return None
+        key = (twin.binary.build.key, twin.config)
+        if key not in kept:
+            kept.clear()  # outputs may be large
+            kept[key] = self._run_twin(twin)
+        if kept[key] is None and twin.must_repeat:
+            raise LaunchFailed(
+                "without flags, two runs of the kernel differ in their bits, so that no output can "
+                "be compared with them; write `verify: {against: reference}`"
+            )
+        return kept[key]
+
+    def _run_twin(self, twin: Twin) -> Mapping[str, Array] | None:
+        """Run the twin twice; return its outputs, or None where they differ."""
+        job = dataclasses.replace(
+            self.job, config=twin.config, binary=twin.binary, launches=twin.launches, twin=None
+        )
+        runner = KernelRunner(self.device, self.data, job, self.interleaved)
+        try:
+            list(runner.prepare())
+            first = runner._outputs()
+            runner.finish()
+        except (LaunchFailed, RunFailed) as error:
+            raise LaunchFailed(
+                f"the configuration without flags, to compare with, fails: {error}"
+            ) from None
+        return first if verify(runner._outputs(), first, _EXACT).worst is None else None
+
+    # ---------------------------------------------------------------------------- launching
+
+    def _run(self, restored: Mapping[str, Array]) -> float:
+        """Write the data, run, and return the seconds of the launches."""
+        written = self.data.to_write(self._arranged, self.interleaved)
+        for name, array in (written | dict(restored)).items():
+            self.device.write(name, array)
+        if self.job.launches:
+            elapsed_s = self.device.launch(self._module, self.job.launches)
+        else:
+            elapsed_s = math.fsum(self._host_launches())
+        if not 0 < elapsed_s < math.inf:
+            raise LaunchFailed(
+                f"the device's clock measured {elapsed_s} s for a launch, expected more than 0 s. "
+                "Is the launch empty, or shorter than the clock's step?"
+            )
+        return elapsed_s
+
+    def _host_launches(self) -> Iterator[float]:
+        """Launch what the host module yields, all between two reads at once; yield the seconds."""
+        steps = self.data.launches(self.job.config, self.job.functions, self._read)
+        answer: Array | None = None
+        waiting: list[Launch] = []
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration:
+                break
+            answer = None
+            if isinstance(step, Launch):
+                waiting.append(step)
+                continue
+            yield self._launch_all(waiting)
+            waiting = []
+            answer = self.device.read(step.name)
+        yield self._launch_all(waiting)
+
+    def _launch_all(self, launches: Sequence[Launch]) -> float:
+        if not launches:
+            return 0.0
+        elapsed_s = self.device.launch(self._module, launches)
+        self._groups |= {launch.group for launch in launches}
+        return elapsed_s

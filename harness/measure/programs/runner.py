@@ -1,0 +1,257 @@
+"""Run one configuration of a program on one input; every run has a folder of its own, so that
+nothing is left over from the run before."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.core.errors import LaunchFailed
+from harness.core.records import Measurement, Outcome
+from harness.measure import trial
+from harness.measure.programs.building import command_words
+from harness.measure.programs.checking import Checker, CheckTimeout, ProgramRun
+from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
+from harness.measure.programs.sandbox import (
+    STDERR,
+    STDOUT,
+    Bounds,
+    CannotStart,
+    CommandResult,
+    run_command,
+)
+from harness.measure.trial import Job, RunFailed
+from harness.space_file import ProgramPlan
+from harness.space_file.program_model import ProgramVerify
+
+PROOF_RTOL = 1e-3
+_CLOCKS_APART = 1.05
+_CLOCKS_APART_S = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramJob(Job):
+    """What the measurement of a program needs.
+
+    The output must equal the file `expected`. It must also equal the file `proof`, within 0.1 %
+    where the space sets no tolerance. Of the file `shape` only the words are compared, and an
+    output with other words is no failure.
+    """
+
+    words: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...]
+    files: tuple[Path, ...]
+    timeout_s: float
+    expected: Path | None = None
+    proof: Path | None = None
+    shape: Path | None = None
+
+    @property
+    def launched(self) -> tuple[object, ...]:
+        """The words of the command, and the environment variables."""
+        return (self.words, self.variables)
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """A measurement, and whether an output had other words than the baseline's."""
+
+    measurement: Measurement
+    has_other_shape: bool = False
+
+
+def measure_program(plan: ProgramPlan, job: ProgramJob) -> ProgramResult:
+    """Measure one configuration by itself; raises HostModuleError."""
+    with opened(plan, job) as runner:
+        return ProgramResult(trial.measure(runner), runner.has_other_shape)
+
+
+def measure_interleaved(
+    plan: ProgramPlan, jobs: Sequence[ProgramJob], rounds: int
+) -> list[ProgramResult]:
+    """Measure several configurations, one sample of each per round; each has its own deadline.
+
+    Raises HostModuleError.
+    """
+    with ExitStack() as stack:
+        runners = [stack.enter_context(opened(plan, job)) for job in jobs]
+        measured = trial.measure_interleaved(runners, rounds)
+        return [
+            ProgramResult(each, runner.has_other_shape)
+            for each, runner in zip(measured, runners, strict=True)
+        ]
+
+
+def run_twice(
+    plan: ProgramPlan, job: ProgramJob, outputs: Sequence[Path]
+) -> tuple[list[float], list[CommandResult]]:
+    """Run a configuration once for each path, which keeps the output; return times and results.
+
+    Raises LaunchFailed where a run fails.
+    """
+    with opened(plan, job) as runner:
+        try:
+            runs = [runner.run_once(path) for path in outputs]
+        except RunFailed as error:
+            raise LaunchFailed(f"{error.outcome}: {error}") from None
+        except LaunchFailed as error:
+            raise LaunchFailed(f"{Outcome.LAUNCH_FAILED}: {error}") from None
+    return [time_s for time_s, _ in runs], [result for _, result in runs]
+
+
+@contextmanager
+def opened(plan: ProgramPlan, job: ProgramJob) -> Iterator[ProgramRunner]:
+    """Make a runner in a folder of its own, which is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="harness-program-") as folder:
+        yield ProgramRunner(plan, job, Path(folder))
+
+
+class ProgramRunner:
+    """A `Runner` that runs and verifies one configuration of a program in a folder."""
+
+    def __init__(self, plan: ProgramPlan, job: ProgramJob, folder: Path) -> None:
+        self.job = job
+        self.has_other_shape = False
+        self.host_read = ()
+        self.wall_s = 0.0  # of its own runs: other configurations may be interleaved with it
+        self._plan = plan
+        self._folder = folder
+        self._results: list[CommandResult] = []
+        self._observed: dict[str, float] = {}
+        tight = plan.verify
+        loose = tight.model_copy(update={"rtol": PROOF_RTOL}) if tight.rtol is None else tight
+        wanted = [(job.expected, tight), (job.proof, loose)]
+        self._expected = [self._read(path, verify) for path, verify in wanted if path]
+        self._shape = self._read(job.shape, tight) if job.shape else None
+        self._checker = None if plan.host is None else Checker(plan.host)
+        self._program = folder / "program"
+        self._program.write_bytes(job.binary.data)
+        self._program.chmod(0o700)
+
+    def _read(self, path: Path, verify: ProgramVerify) -> Expected:
+        return Expected(path.read_bytes(), verify, self._plan.time)
+
+    def prepare(self) -> Iterator[float]:
+        """Make the warm-up runs, which are verified like all others."""
+        for _ in range(self.job.sampling.warmup):
+            yield self.run_once()[0]
+
+    def run(self) -> float:
+        """Run and verify once, for a sample; return the seconds."""
+        time_s, result = self.run_once()
+        self._results.append(result)
+        return time_s
+
+    def verify(self) -> None:
+        """Do nothing: every run was verified."""
+
+    def finish(self) -> None:
+        """Keep what was observed of the samples: every run was verified."""
+        self._observed = {"cpu_s": statistics.median(r.cpu_s for r in self._results)}
+        if self._plan.time is not None:
+            self._observed["process_s"] = statistics.median(r.wall_s for r in self._results)
+
+    def observed(self) -> dict[str, float]:
+        """Return the processor time, and that of the process where the program measures itself."""
+        return self._observed
+
+    def run_once(self, output: Path | None = None) -> tuple[float, CommandResult]:
+        """Run and verify once; return the seconds and how the command ended.
+
+        Keeps the run's output in a file where one is named. Raises RunFailed and LaunchFailed.
+        """
+        began_s = time.perf_counter()
+        try:
+            return self._run(output)
+        finally:
+            self.wall_s += time.perf_counter() - began_s
+
+    def _run(self, output: Path | None) -> tuple[float, CommandResult]:
+        with tempfile.TemporaryDirectory(prefix="run-", dir=self._folder) as folder:
+            written = Written(Path(folder, "work"), Path(folder))
+            written.folder.mkdir()
+            for path in self.job.files:
+                shutil.copy(path, written.folder)
+            result = self._run_command(written)
+            left_s = self.job.timeout_s - self.wall_s - result.wall_s
+            try:
+                if output is not None:
+                    output.write_bytes(written.content(self._plan.verify.output))
+                self._verify(written, left_s)
+                return self._time_s(written, result), result
+            except CheckTimeout as error:
+                raise RunFailed(Outcome.TIMEOUT, str(error)) from None
+            except WrongOutput as error:
+                raise RunFailed(Outcome.WRONG_RESULT, str(error), error.worst) from None
+
+    def _run_command(self, written: Written) -> CommandResult:
+        """Run the program to its end; raise RunFailed where it did not end as it should."""
+        job, plan = self.job, self._plan
+        words = command_words(job.words, plan.shell, self._program, plan.folder)
+        limits = plan.limits
+        left_s = job.timeout_s - self.wall_s
+        deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
+        bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
+        try:
+            result = run_command(
+                words, written.folder, written.streams, bounds, dict(job.variables)
+            )
+        except CannotStart as error:
+            raise LaunchFailed(str(error)) from None
+        if result.status is None:
+            is_own = limits.deadline_s is not None and limits.deadline_s <= left_s
+            what = (
+                f"a run did not end within {deadline_s:g} s (program.limits.deadline_s)"
+                if is_own
+                else f"its runs did not end within {job.timeout_s:g} s (measure.timeout_s)"
+            )
+            message = f"{what} and it was killed{_last_words(written)}"
+            raise RunFailed(Outcome.TIMEOUT, message)
+        if result.status < 0:
+            message = f"the program {result.description}{_last_words(written)}"
+            raise RunFailed(Outcome.CRASHED, message)
+        if result.status != plan.verify.exit_status:
+            expected = f", expected {plan.verify.exit_status}"
+            message = f"the program {result.description}{expected}{_last_words(written)}"
+            raise RunFailed(Outcome.WRONG_RESULT, message)
+        return result
+
+    def _verify(self, written: Written, timeout_s: float) -> None:
+        """Compare and check what a run wrote; raise WrongOutput and CheckTimeout."""
+        name = self._plan.verify.output
+        for expected in self._expected:
+            expected.check(written.content(name))
+        if self._checker is not None:
+            run = ProgramRun(
+                features=dict(self.job.input),
+                config=dict(self.job.config),
+                folder=written.folder,
+                stdout=written.text(STDOUT),
+                stderr=written.text(STDERR),
+            )
+            self._checker.check(run, timeout_s)
+        if self._shape is not None and not self._shape.has_shape_of(written.content(name)):
+            self.has_other_shape = True
+
+    def _time_s(self, written: Written, result: CommandResult) -> float:
+        if self._plan.time is None:
+            return result.wall_s
+        time_s = reported_s(self._plan.time, written)
+        if time_s > _CLOCKS_APART * result.wall_s + _CLOCKS_APART_S:
+            raise LaunchFailed(
+                f"the program reports {time_s:.3g} s, but ended after {result.wall_s:.3g} s; is "
+                f"`unit: {self._plan.time.unit}` of program.time right?"
+            )
+        return time_s
+
+
+def _last_words(written: Written) -> str:
+    """Return the end of the program's standard error, for a message."""
+    text = " ".join(written.text(STDERR)[-300:].split())
+    return f", with stderr: {text}" if text else ""
