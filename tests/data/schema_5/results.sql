@@ -1,0 +1,791 @@
+PRAGMA foreign_keys=OFF;
+BEGIN TRANSACTION;
+CREATE TABLE schema_version (
+	version INTEGER NOT NULL, 
+	PRIMARY KEY (version)
+);
+INSERT INTO schema_version VALUES(5);
+CREATE TABLE writers (
+	id INTEGER NOT NULL, 
+	pid INTEGER NOT NULL, 
+	host VARCHAR(255) NOT NULL, 
+	command TEXT NOT NULL, 
+	since VARCHAR(32) NOT NULL, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE environments (
+	id INTEGER NOT NULL, 
+	fingerprint VARCHAR(64) NOT NULL, 
+	backend VARCHAR(32) NOT NULL, 
+	device TEXT NOT NULL, 
+	platform TEXT NOT NULL, 
+	driver TEXT NOT NULL, 
+	compiler TEXT NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (fingerprint)
+);
+INSERT INTO environments VALUES(1,'ddac27d52a9d873e09331d95aacdb3e5eeaa0bc6d6f0c8bdd3811525d815aa24','opencl','pthread-AMD EPYC, 2 compute units','Portable Computing Language','3.0-rc2','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2');
+CREATE TABLE spaces (
+	id INTEGER NOT NULL, 
+	sha256 VARCHAR(64) NOT NULL, 
+	program_sha256 VARCHAR(64) NOT NULL, 
+	name VARCHAR(128) NOT NULL, 
+	title TEXT NOT NULL, 
+	parameters JSON NOT NULL, 
+	constraints JSON NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (sha256)
+);
+INSERT INTO spaces VALUES(1,'f997762aa4ec22794c159c7a479c0f186cc497cdf8a53907c74bf5748ce7bc70','5198feb79897a7031c78eca3a5d570815416d90ae5c9a1b425d38474f342a037','scale','y = a x, with one choice that is wrong and one that does not compile','{"BLOCK": {"kind": "ordered", "role": "launch", "default": 64, "values": [16, 32, 64, 128]}, "VARIANT": {"kind": "enum", "role": "choice", "default": "right", "values": ["right", "wrong", "broken"]}}','[]');
+CREATE TABLE inputs (
+	id INTEGER NOT NULL, 
+	space_name VARCHAR(128) NOT NULL, 
+	digest VARCHAR(64) NOT NULL, 
+	features JSON NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (digest, space_name)
+);
+INSERT INTO inputs VALUES(1,'scale','fe1c788f83a7b21b9bb68ea3d588468319662e1ba670dceb5a83fc7d05a183a8','{"n": 1000}');
+INSERT INTO inputs VALUES(2,'scale','77d9d7003c650e32f7ddca7e7a96fb24f9002cfbf1b64e46d8e19358a42aad9c','{"n": 4000}');
+INSERT INTO inputs VALUES(3,'scale','e25b664e0dd806d097c89a40cc27c6b1dba13199d7ab383832cadaa29185c04d','{"n": 16000}');
+INSERT INTO inputs VALUES(4,'scale','7b47fb2e5391acb8f9d526f66c75f3b2f0dc09542b74705815a7937681655cee','{"n": 64000}');
+CREATE TABLE configurations (
+	id INTEGER NOT NULL, 
+	digest VARCHAR(64) NOT NULL, 
+	parameters JSON NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (digest)
+);
+INSERT INTO configurations VALUES(1,'bbb40b79f4aac8c7bfe44c78e46353e24377cf79725739a86e96c585253dbaec','{"BLOCK": 64, "VARIANT": "right"}');
+INSERT INTO configurations VALUES(2,'acbff8b57a4755d0a4df8c94ee13b83e2ff2e324b5d7164d426c392c9430f582','{"BLOCK": 16, "VARIANT": "wrong"}');
+INSERT INTO configurations VALUES(3,'82e9d07b292c802808ee546aca680ddf08dd9e0696c53e09ba845c836b346cb4','{"BLOCK": 32, "VARIANT": "broken"}');
+INSERT INTO configurations VALUES(4,'f47e8834e3ea754c925e759ffca3adb59e653d1b01f1fcad802cd0a01b82c0af','{"BLOCK": 128, "VARIANT": "wrong"}');
+INSERT INTO configurations VALUES(5,'f8caa3bcbe124f85128f2c4514232526ddb61d051228af38a31e67f78c9353fe','{"BLOCK": 128, "VARIANT": "broken"}');
+INSERT INTO configurations VALUES(6,'aa529ef9094b99d02e8d62420466c3545a45833e1465ea6eaf1db41cf3673e82','{"BLOCK": 16, "VARIANT": "right"}');
+INSERT INTO configurations VALUES(7,'ea5c31b813ce1df68cc85cd65a3762a63d0e0f1a9b944c290952ea66c3d06f8c','{"BLOCK": 64, "VARIANT": "wrong"}');
+INSERT INTO configurations VALUES(8,'2ddea942a4b80ec481e16e9b8c0d0bbb0fe1440b0af45b68d2b7d23467fe7f00','{"BLOCK": 128, "VARIANT": "right"}');
+INSERT INTO configurations VALUES(9,'f25decbd084237a9a32d1d92e7e21aac002ea441cc89df5415ffd091406304bd','{"BLOCK": 32, "VARIANT": "right"}');
+INSERT INTO configurations VALUES(10,'1fa834c54cb77ea0f257c0d4a8e7a7b2556b288a99bc9632c8697fda74f61c77','{"BLOCK": 16, "VARIANT": "broken"}');
+INSERT INTO configurations VALUES(11,'52069da27703d776656f3d18686676be9fa5aa2ab4414d1989e43eb28c41260e','{"BLOCK": 64, "VARIANT": "broken"}');
+INSERT INTO configurations VALUES(12,'f27eb7bfe33b4a255b7e2ec6d9e2f7c5631758e07c412603fc59a6e81926440d','{"BLOCK": 32, "VARIANT": "wrong"}');
+CREATE TABLE commands (
+	id INTEGER NOT NULL, 
+	uuid VARCHAR(32) NOT NULL, 
+	space_id INTEGER NOT NULL, 
+	environment_id INTEGER NOT NULL, 
+	campaign INTEGER NOT NULL, 
+	started_at VARCHAR(32) NOT NULL, 
+	ended_at VARCHAR(32), 
+	inputs JSON NOT NULL, 
+	left_out JSON NOT NULL, 
+	stages JSON NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (uuid), 
+	FOREIGN KEY(space_id) REFERENCES spaces (id), 
+	FOREIGN KEY(environment_id) REFERENCES environments (id)
+);
+INSERT INTO commands VALUES(1,'7eba51b08b3944e2b5c9c5ad5cdae3df',1,1,1,'2026-11-22T13:35:36.042+00:00','2026-11-22T13:35:43.822+00:00','[{"n": 1000}, {"n": 4000}, {"n": 16000}, {"n": 64000}]','[]','{"cross": "", "candidate": "", "reduced": ""}');
+CREATE TABLE runs (
+	id INTEGER NOT NULL, 
+	uuid VARCHAR(32) NOT NULL, 
+	tuning_run_id INTEGER, 
+	space_id INTEGER NOT NULL, 
+	environment_id INTEGER NOT NULL, 
+	input_id INTEGER NOT NULL, 
+	campaign INTEGER NOT NULL, 
+	label TEXT NOT NULL, 
+	technique TEXT NOT NULL, 
+	seed INTEGER NOT NULL, 
+	parallelism INTEGER NOT NULL, 
+	test_limit INTEGER NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	started_at VARCHAR(32) NOT NULL, 
+	ended_at VARCHAR(32), 
+	harness_version VARCHAR(32) NOT NULL, 
+	seeds JSON NOT NULL, 
+	notes JSON NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (uuid), 
+	FOREIGN KEY(space_id) REFERENCES spaces (id), 
+	FOREIGN KEY(environment_id) REFERENCES environments (id), 
+	FOREIGN KEY(input_id) REFERENCES inputs (id)
+);
+INSERT INTO runs VALUES(1,'018b367cb91440a3a074212539695870',1,1,1,1,1,'unnamed','GaussianProcess',0,4,100,'complete','2026-11-22T13:35:36.064+00:00','2026-11-22T13:35:39.289+00:00','0.1.0','[{"BLOCK": 64, "VARIANT": "right"}]','{"host": "vm", "processor": "AMD EPYC", "cores": "2", "system": "Linux-6.18.44-fc-v657-x86_64-with-glibc2.36", "python": "3.11.7", "load_average": "0.80", "limits": "{\"max_group_size\": 4096, \"max_local_bytes\": 1048576, \"compute_units\": 2, \"warp_size\": 1}", "continued_at": "2026-11-22T13:35:43.751+00:00", "exhausted": "yes"}');
+INSERT INTO runs VALUES(2,'c8a38617dbc84f39bd4fe9c8ba7b7cf6',2,1,1,2,1,'unnamed','GaussianProcess',0,4,100,'complete','2026-11-22T13:35:39.299+00:00','2026-11-22T13:35:43.361+00:00','0.1.0','[{"BLOCK": 64, "VARIANT": "right"}]','{"host": "vm", "processor": "AMD EPYC", "cores": "2", "system": "Linux-6.18.44-fc-v657-x86_64-with-glibc2.36", "python": "3.11.7", "load_average": "0.90", "limits": "{\"max_group_size\": 4096, \"max_local_bytes\": 1048576, \"compute_units\": 2, \"warp_size\": 1}", "continued_at": "2026-11-22T13:35:43.773+00:00", "exhausted": "yes"}');
+INSERT INTO runs VALUES(3,'89124be2716949d194be6ce20e0cd916',3,1,1,3,1,'unnamed','GaussianProcess',0,4,100,'complete','2026-11-22T13:35:43.374+00:00','2026-11-22T13:35:43.495+00:00','0.1.0','[{"BLOCK": 64, "VARIANT": "right"}, {"BLOCK": 128, "VARIANT": "right"}]','{"host": "vm", "processor": "AMD EPYC", "cores": "2", "system": "Linux-6.18.44-fc-v657-x86_64-with-glibc2.36", "python": "3.11.7", "load_average": "0.91", "limits": "{\"max_group_size\": 4096, \"max_local_bytes\": 1048576, \"compute_units\": 2, \"warp_size\": 1}", "continued_at": "2026-11-22T13:35:43.798+00:00", "exhausted": "yes"}');
+INSERT INTO runs VALUES(4,'950d9210a80340fa9b96ef86a12f4680',4,1,1,4,1,'unnamed','GaussianProcess',0,4,100,'complete','2026-11-22T13:35:43.506+00:00','2026-11-22T13:35:43.640+00:00','0.1.0','[{"BLOCK": 64, "VARIANT": "right"}]','{"host": "vm", "processor": "AMD EPYC", "cores": "2", "system": "Linux-6.18.44-fc-v657-x86_64-with-glibc2.36", "python": "3.11.7", "load_average": "0.91", "limits": "{\"max_group_size\": 4096, \"max_local_bytes\": 1048576, \"compute_units\": 2, \"warp_size\": 1}", "continued_at": "2026-11-22T13:35:43.821+00:00", "exhausted": "yes"}');
+CREATE TABLE builds (
+	id INTEGER NOT NULL, 
+	environment_id INTEGER NOT NULL, 
+	"key" VARCHAR(64) NOT NULL, 
+	configuration_id INTEGER NOT NULL, 
+	options TEXT NOT NULL, 
+	compiler TEXT NOT NULL, 
+	compile_s FLOAT NOT NULL, 
+	binary_sha256 VARCHAR(64), 
+	registers INTEGER, 
+	shared_bytes INTEGER, 
+	spill_bytes INTEGER, 
+	log TEXT NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (environment_id, "key"), 
+	FOREIGN KEY(environment_id) REFERENCES environments (id), 
+	FOREIGN KEY(configuration_id) REFERENCES configurations (id)
+);
+INSERT INTO builds VALUES(1,1,'c37d18c2b21a1aaea7282d2fd2aa13d8dfa9598376704c412fbe0f06e729fe83',1,'','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2',0.64000651200012725894,'f9890953b297183776e54ac146846358b8d29f87ceb97295ebd01128184d2dc2',NULL,0,NULL,'');
+INSERT INTO builds VALUES(2,1,'00862e77ce54485cdc03af7047ced5afed02a7694c633d0f4a10584368c03abc',2,'','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2',0.15884091999987504095,'9f396144231b461557a2eda34490ddfb0083fa4106d12a6984f17993b9d2f70d',NULL,0,NULL,'');
+INSERT INTO builds VALUES(3,1,'4f09e9a53eb56271236cad9278390910b8641ea642e7fc79dd2d16f12b665688',4,'','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2',0.10408931399979337584,'9f396144231b461557a2eda34490ddfb0083fa4106d12a6984f17993b9d2f70d',NULL,0,NULL,'');
+INSERT INTO builds VALUES(4,1,'433221d75e7e2bbf2875917ad1c1ab221d9f691a6130d0394ceef55ab4e59cac',6,'','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2',0.14686252399997101747,'f9890953b297183776e54ac146846358b8d29f87ceb97295ebd01128184d2dc2',NULL,0,NULL,'');
+INSERT INTO builds VALUES(5,1,'a93237cfdfc85c814b2716805209b57d455dc7403d85f816737c2a01c0833d01',7,'','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2',0.1424134879998746328,'9f396144231b461557a2eda34490ddfb0083fa4106d12a6984f17993b9d2f70d',NULL,0,NULL,'');
+INSERT INTO builds VALUES(6,1,'acafbdf16de9ae5ace9b29ede55373cad56992d66ff6cfe58d01d6cac1550587',8,'','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2',0.14333534300021710805,'f9890953b297183776e54ac146846358b8d29f87ceb97295ebd01128184d2dc2',NULL,0,NULL,'');
+INSERT INTO builds VALUES(7,1,'027a7ac084c9042f4e6f6b125b60357ac7afaceb0d380da299f1cad8dec4ffc4',9,'','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2',0.13116061500022624386,'f9890953b297183776e54ac146846358b8d29f87ceb97295ebd01128184d2dc2',NULL,0,NULL,'');
+INSERT INTO builds VALUES(8,1,'89dc8a901ede945fe5ecfb82db40a2a711ba1ddf549b2678ad8f1b25c588d16b',12,'','OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG, pthread-AMD EPYC, 3.0-rc2',0.13768100000015692785,'9f396144231b461557a2eda34490ddfb0083fa4106d12a6984f17993b9d2f70d',NULL,0,NULL,'');
+CREATE TABLE measurements (
+	id INTEGER NOT NULL, 
+	uuid VARCHAR(32) NOT NULL, 
+	run_id INTEGER NOT NULL, 
+	input_id INTEGER NOT NULL, 
+	configuration_id INTEGER NOT NULL, 
+	build_id INTEGER, 
+	stage VARCHAR(16) NOT NULL, 
+	outcome VARCHAR(16) NOT NULL, 
+	median_s FLOAT, 
+	mean_s FLOAT, 
+	std_s FLOAT, 
+	sample_count INTEGER, 
+	stopped VARCHAR(16), 
+	message TEXT NOT NULL, 
+	worst_element JSON, 
+	warmup_s JSON NOT NULL, 
+	wall_s FLOAT NOT NULL, 
+	measured_at VARCHAR(32) NOT NULL, 
+	turn VARCHAR(32), 
+	host_read JSON, 
+	shared_with VARCHAR(64), 
+	PRIMARY KEY (id), 
+	UNIQUE (uuid), 
+	FOREIGN KEY(run_id) REFERENCES runs (id), 
+	FOREIGN KEY(input_id) REFERENCES inputs (id), 
+	FOREIGN KEY(configuration_id) REFERENCES configurations (id), 
+	FOREIGN KEY(build_id) REFERENCES builds (id)
+);
+INSERT INTO measurements VALUES(1,'467c505f878746e986733625b39c802b',1,1,1,1,'search','ok',1.0810000000000001109e-06,1.4438000000000000508e-06,6.999551414197914133e-07,5,'repeats','',NULL,'[2.6309000000000002e-05]',0.095134060999953362625,'2026-11-22T13:35:37.862+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(2,'b65033ae7e324cbd970be5322b8a3384',1,1,2,2,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[435] is 1.00015116, expected 0.000151097775 +- 1e-06; 1,000 of 1,000 elements are wrong','{"argument": "y", "index": [435], "found": 1.0001511573791504, "expected": 0.00015109777450561523, "tolerance": 1.001510977745056e-06, "wrong_count": 1000, "count": 1000}','[]',0.00063715000032971147447,'2026-11-22T13:35:37.954+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(3,'333988edecd240fda033acb27fa7ecc3',1,1,3,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:37.958+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(4,'5116c5698a11449e85f90672075f8951',1,1,4,3,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[435] is 1.00015116, expected 0.000151097775 +- 1e-06; 1,000 of 1,000 elements are wrong','{"argument": "y", "index": [435], "found": 1.0001511573791504, "expected": 0.00015109777450561523, "tolerance": 1.001510977745056e-06, "wrong_count": 1000, "count": 1000}','[]',0.00061431699987224419601,'2026-11-22T13:35:38.043+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(5,'f988c32e2f1544c5b196c64469fa5478',1,1,5,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:38.516+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(6,'e713965b53444437b885d7f7633b83d3',1,1,6,4,'search','ok',1.3180000000000000864e-05,1.4835666666666665852e-05,3.5746712203129016455e-06,3,'worse','',NULL,'[7.354e-05]',0.081882651999876543413,'2026-11-22T13:35:38.604+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(7,'3bd6a9c3db0a414db6f60de76ff4f93a',1,1,7,5,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[435] is 1.00015116, expected 0.000151097775 +- 1e-06; 1,000 of 1,000 elements are wrong','{"argument": "y", "index": [435], "found": 1.0001511573791504, "expected": 0.00015109777450561523, "tolerance": 1.001510977745056e-06, "wrong_count": 1000, "count": 1000}','[]',0.00065309399997204309329,'2026-11-22T13:35:38.691+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(8,'8bb0ddd6964245ceab4c25fca8453d93',1,1,8,6,'search','ok',1.0476000000000001003e-05,1.0568999999999999944e-05,9.8479896425615708792e-07,3,'worse','',NULL,'[2.9494000000000003e-05]',0.0837487149997286906,'2026-11-22T13:35:38.780+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(9,'bdb383c68aa546868edc13ae2dd71bdb',1,1,9,7,'search','ok',7.9110000000000009982e-06,6.9924000000000001713e-06,3.0996333331541011703e-06,5,'repeats','',NULL,'[2.3284000000000003e-05]',0.064235411000026942929,'2026-11-22T13:35:39.206+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(10,'fdfafe49f52d4595ab431f0043a1f103',1,1,10,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:39.208+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(11,'d70456e9bf674f74a838b49104be1c12',1,1,11,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:39.210+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(12,'ba5c5de02cde45a9ac6685efd04e9e46',1,1,12,8,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[435] is 1.00015116, expected 0.000151097775 +- 1e-06; 1,000 of 1,000 elements are wrong','{"argument": "y", "index": [435], "found": 1.0001511573791504, "expected": 0.00015109777450561523, "tolerance": 1.001510977745056e-06, "wrong_count": 1000, "count": 1000}','[]',0.00044823899997936678119,'2026-11-22T13:35:39.282+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(13,'5badb7d8d68d4fb39606fa1b219f9bcf',2,2,1,1,'search','ok',1.7120000000000000833e-06,2.6076000000000002414e-06,1.770808657082972394e-06,5,'repeats','',NULL,'[1.7205000000000002e-05]',0.0024567539999225118663,'2026-11-22T13:35:43.269+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(14,'0b2a32a6afa941bd93964e387b8ef086',2,2,9,7,'search','ok',3.0650000000000003005e-06,4.8463999999999998807e-06,4.0319313982259181545e-06,5,'repeats','',NULL,'[1.5553e-05]',0.0022256900001593749038,'2026-11-22T13:35:43.277+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(15,'f4c29c35fb4e4e9a98675927a1425d78',2,2,8,6,'search','ok',1.6820000000000001589e-06,2.5575999999999998733e-06,1.86123099050064183e-06,5,'repeats','',NULL,'[1.7746000000000003e-05]',0.0018138760001420450862,'2026-11-22T13:35:43.284+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(16,'a85bfa6db12544478730192abe884868',2,2,6,4,'search','ok',3.7660000000000000265e-06,4.393333333333333339e-06,1.264643955164192917e-06,3,'worse','',NULL,'[1.6234e-05]',0.0015669469999011198524,'2026-11-22T13:35:43.291+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(17,'587062aff1024e7b9a39cf132a69674d',2,2,4,3,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[136] is 1.00191355, expected 0.00191348791 +- 1.02e-06; 4,000 of 4,000 elements are wrong','{"argument": "y", "index": [136], "found": 1.0019135475158691, "expected": 0.0019134879112243652, "tolerance": 1.0191348791122436e-06, "wrong_count": 4000, "count": 4000}','[]',0.00055826200014053029008,'2026-11-22T13:35:43.311+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(18,'e2b5eeeed5294b8baae39c7f2e7f4cd8',2,2,5,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.314+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(19,'bd60b43c97f749a9a1c0a08adb28c0a1',2,2,3,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.316+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(20,'41d5cfabad3547218f128713a636ee44',2,2,2,2,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[136] is 1.00191355, expected 0.00191348791 +- 1.02e-06; 4,000 of 4,000 elements are wrong','{"argument": "y", "index": [136], "found": 1.0019135475158691, "expected": 0.0019134879112243652, "tolerance": 1.0191348791122436e-06, "wrong_count": 4000, "count": 4000}','[]',0.00055848300007710349746,'2026-11-22T13:35:43.322+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(21,'09cf1d03271f4cc7994d54d61ce1ef40',2,2,10,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.338+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(22,'e8f25fa41dc548a1a4e1ee3f5778e653',2,2,7,5,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[136] is 1.00191355, expected 0.00191348791 +- 1.02e-06; 4,000 of 4,000 elements are wrong','{"argument": "y", "index": [136], "found": 1.0019135475158691, "expected": 0.0019134879112243652, "tolerance": 1.0191348791122436e-06, "wrong_count": 4000, "count": 4000}','[]',0.00085670799990111845545,'2026-11-22T13:35:43.346+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(23,'f9974b48ee3d4af0afcb0912b0d3c9ba',2,2,12,8,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[136] is 1.00191355, expected 0.00191348791 +- 1.02e-06; 4,000 of 4,000 elements are wrong','{"argument": "y", "index": [136], "found": 1.0019135475158691, "expected": 0.0019134879112243652, "tolerance": 1.0191348791122436e-06, "wrong_count": 4000, "count": 4000}','[]',0.0006540159997712180484,'2026-11-22T13:35:43.352+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(24,'b70a2676524c46129dc0849ae88edc09',2,2,11,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.355+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(25,'38800b17ce1442e98706e117fa2d1f7b',3,3,1,1,'search','ok',4.1259999999999999679e-06,6.560600000000001188e-06,5.6877599984528186688e-06,5,'repeats','',NULL,'[2.2494000000000002e-05]',0.0018003759996645385399,'2026-11-22T13:35:43.415+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(26,'97b5b7528700403a8f572b3d27474d2e',3,3,8,6,'search','ok',8.2230000000000007219e-06,8.1336000000000012047e-06,4.402895388264409399e-06,5,'repeats','',NULL,'[2.4647000000000003e-05]',0.0020751250003741006366,'2026-11-22T13:35:43.421+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(27,'bc2e9c7daf7142b6b24673605e235bb0',3,3,9,7,'search','ok',4.796999999999999981e-06,5.7928000000000006786e-06,2.250224810991115442e-06,5,'repeats','',NULL,'[2.5077e-05]',0.0017919419997269869782,'2026-11-22T13:35:43.427+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(28,'b385573b788043b99c03e5cc3c81e71f',3,3,6,4,'search','ok',1.3991000000000000384e-05,1.3615666666666667368e-05,8.7185855121879343885e-07,3,'worse','',NULL,'[2.6089e-05]',0.0015926350001791433896,'2026-11-22T13:35:43.433+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(29,'604dfcd79c2d4ac692f32e3e47b2c642',3,3,3,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.449+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(30,'8a1b051937a8425ea346e17767ea3d5c',3,3,12,8,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[11933] is 1.00005889, expected 5.88297844e-05 +- 1e-06; 16,000 of 16,000 elements are wrong','{"argument": "y", "index": [11933], "found": 1.000058889389038, "expected": 5.882978439331055e-05, "tolerance": 1.000588297843933e-06, "wrong_count": 16000, "count": 16000}','[]',0.00060646400015684776008,'2026-11-22T13:35:43.455+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(31,'09bf2c54a21c45aabff044dca98ee1d2',3,3,4,3,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[11933] is 1.00005889, expected 5.88297844e-05 +- 1e-06; 16,000 of 16,000 elements are wrong','{"argument": "y", "index": [11933], "found": 1.000058889389038, "expected": 5.882978439331055e-05, "tolerance": 1.000588297843933e-06, "wrong_count": 16000, "count": 16000}','[]',0.00052417099959711777046,'2026-11-22T13:35:43.460+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(32,'719d463003af4d1a90043836e5360f37',3,3,5,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.462+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(33,'8924b998bd254cce87ea89d96f15e68a',3,3,10,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.478+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(34,'8a525c7ac4af4b06b1e1536bece55a29',3,3,2,2,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[11933] is 1.00005889, expected 5.88297844e-05 +- 1e-06; 16,000 of 16,000 elements are wrong','{"argument": "y", "index": [11933], "found": 1.000058889389038, "expected": 5.882978439331055e-05, "tolerance": 1.000588297843933e-06, "wrong_count": 16000, "count": 16000}','[]',0.00044826900011685211211,'2026-11-22T13:35:43.483+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(35,'8cdcd9fd1a0a45fcbc42e0e122c35333',3,3,11,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.485+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(36,'54b4b843178c4b3981d2b152830fedc9',3,3,7,5,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[11933] is 1.00005889, expected 5.88297844e-05 +- 1e-06; 16,000 of 16,000 elements are wrong','{"argument": "y", "index": [11933], "found": 1.000058889389038, "expected": 5.882978439331055e-05, "tolerance": 1.000588297843933e-06, "wrong_count": 16000, "count": 16000}','[]',0.00043286500022077234461,'2026-11-22T13:35:43.490+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(37,'cce9027ed799449ba4e897209fc3e225',4,4,1,1,'search','ok',1.6784999999999999383e-05,1.82591999999999996e-05,5.8562640992359635237e-06,5,'repeats','',NULL,'[6.762e-05]',0.0035186379996048344764,'2026-11-22T13:35:43.548+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(38,'b24092d8ac584caf8bcc49e44f4e818b',4,4,9,7,'search','ok',1.5922999999999999844e-05,1.7954799999999999601e-05,5.2819418493580559325e-06,5,'repeats','',NULL,'[5.5533000000000005e-05]',0.0023561039997730404138,'2026-11-22T13:35:43.555+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(39,'d91c86dab871481aa698053a0f97c078',4,4,8,6,'search','ok',1.1868000000000000551e-05,1.4471400000000000053e-05,6.8316341236925165187e-06,5,'repeats','',NULL,'[4.6169000000000005e-05]',0.002253039999686734518,'2026-11-22T13:35:43.562+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(40,'723c199cae8f462da9004b1f2b630783',4,4,6,4,'search','ok',3.4432000000000005082e-05,3.4254666666666669155e-05,8.9921150645069948155e-07,3,'worse','',NULL,'[5.4661000000000004e-05]',0.002525497000078757992,'2026-11-22T13:35:43.569+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(41,'201580ec7086437ba7754fc09d2d29f5',4,4,5,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.585+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(42,'ab552a9c2e764322a23f5cf3a03d5505',4,4,4,3,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[13027] is 1.00009465, expected 9.45925713e-05 +- 1e-06; 64,000 of 64,000 elements are wrong','{"argument": "y", "index": [13027], "found": 1.0000946521759033, "expected": 9.459257125854492e-05, "tolerance": 1.0009459257125854e-06, "wrong_count": 64000, "count": 64000}','[]',0.00079492500026390189304,'2026-11-22T13:35:43.592+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(43,'00dfa3433ccf40b6ad9e53708f87f499',4,4,3,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.594+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(44,'73b4f95eac0f455bb97bceb74ce0e136',4,4,12,8,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[13027] is 1.00009465, expected 9.45925713e-05 +- 1e-06; 64,000 of 64,000 elements are wrong','{"argument": "y", "index": [13027], "found": 1.0000946521759033, "expected": 9.459257125854492e-05, "tolerance": 1.0009459257125854e-06, "wrong_count": 64000, "count": 64000}','[]',0.00078211699974417570047,'2026-11-22T13:35:43.601+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(45,'af081c1dc0234105b948579318e09c4f',4,4,10,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.616+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(46,'56324f313ff543e4839be1aeca50162e',4,4,2,2,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[13027] is 1.00009465, expected 9.45925713e-05 +- 1e-06; 64,000 of 64,000 elements are wrong','{"argument": "y", "index": [13027], "found": 1.0000946521759033, "expected": 9.459257125854492e-05, "tolerance": 1.0009459257125854e-06, "wrong_count": 64000, "count": 64000}','[]',0.00077564699995491537265,'2026-11-22T13:35:43.623+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(47,'b88495d10ba1448b9ff813630badd473',4,4,11,NULL,'search','build_failed',NULL,NULL,NULL,NULL,NULL,replace('error: scale.cl:5:2: "this variant does not compile"\nDevice pthread-AMD EPYC failed to build the program','\n',char(10)),NULL,'[]',0.0,'2026-11-22T13:35:43.626+00:00',NULL,NULL,NULL);
+INSERT INTO measurements VALUES(48,'c28693ab646244b19469370162075703',4,4,7,5,'search','wrong_result',NULL,NULL,NULL,NULL,NULL,'wrong result at the first launch: y[13027] is 1.00009465, expected 9.45925713e-05 +- 1e-06; 64,000 of 64,000 elements are wrong','{"argument": "y", "index": [13027], "found": 1.0000946521759033, "expected": 9.459257125854492e-05, "tolerance": 1.0009459257125854e-06, "wrong_count": 64000, "count": 64000}','[]',0.00077318300009210361167,'2026-11-22T13:35:43.632+00:00',NULL,'[]',NULL);
+INSERT INTO measurements VALUES(49,'183fb4113bdd403a968faae103c6ec17',1,1,1,1,'candidate','ok',7.9100000000000002882e-07,8.2520000000000016298e-07,2.6953330035452025205e-07,5,'interleaved','',NULL,'[3.185e-06]',0.0028768799998033500742,'2026-11-22T13:35:43.672+00:00','329493f776cc4d0dbc461b47ebd9588f','[]',NULL);
+INSERT INTO measurements VALUES(50,'990acccb520a4ee9bf5bb1fd1709f382',1,1,9,7,'candidate','ok',8.4100000000000007943e-07,3.6096000000000001348e-06,6.2806065630637949634e-06,5,'interleaved','',NULL,'[2.2530000000000003e-06]',0.0029017169999860925599,'2026-11-22T13:35:43.672+00:00','329493f776cc4d0dbc461b47ebd9588f','[]',NULL);
+INSERT INTO measurements VALUES(51,'115d353ff94e4926bce15e18569f6018',1,1,8,6,'candidate','ok',7.1100000000000005361e-07,6.3080000000000006335e-07,1.9115621883684562037e-07,5,'interleaved','',NULL,'[1.6620000000000001e-06]',0.0029084480001984047703,'2026-11-22T13:35:43.672+00:00','329493f776cc4d0dbc461b47ebd9588f','[]',NULL);
+INSERT INTO measurements VALUES(52,'f5de211fa36e4c9688b304dc141f6a6c',2,2,1,1,'candidate','ok',1.3520000000000001419e-06,1.4740000000000002022e-06,4.9485401887829500544e-07,5,'interleaved','',NULL,'[1.5713e-05]',0.0030398939998121932148,'2026-11-22T13:35:43.706+00:00','7815da55949248458d862118439a4fca','[]',NULL);
+INSERT INTO measurements VALUES(53,'371f77400f47453c8e1c83bb8e10536b',2,2,9,7,'candidate','ok',1.672000000000000043e-06,1.6624000000000001687e-06,2.5717756511795498792e-07,5,'interleaved','',NULL,'[3.385e-06]',0.0030622169997513992711,'2026-11-22T13:35:43.707+00:00','7815da55949248458d862118439a4fca','[]',NULL);
+INSERT INTO measurements VALUES(54,'56d48c14ff0b41b18d25252f65e8cc68',2,2,8,6,'candidate','ok',1.151000000000000076e-06,1.1594000000000000717e-06,1.8795557985864640473e-07,5,'interleaved','',NULL,'[2.734e-06]',0.0030682569999953557271,'2026-11-22T13:35:43.707+00:00','7815da55949248458d862118439a4fca','[]',NULL);
+INSERT INTO measurements VALUES(55,'4ba551478fe7437ca59637dedd179622',3,3,1,1,'candidate','ok',3.7360000000000003136e-06,1.4818200000000001544e-05,1.5867508585156020321e-05,5,'interleaved','',NULL,'[1.2619e-05]',0.0040198149999923771247,'2026-11-22T13:35:43.718+00:00','a1f7fe88b46d4e1c805851980a94379c','[]',NULL);
+INSERT INTO measurements VALUES(56,'fe0593ae9bb246fdb1c5ef27187f2530',3,3,9,7,'candidate','ok',5.3380000000000003917e-06,9.2817999999999997997e-06,9.1976368812864107375e-06,5,'interleaved','',NULL,'[8.582e-06]',0.0040439819999846804421,'2026-11-22T13:35:43.718+00:00','a1f7fe88b46d4e1c805851980a94379c','[]',NULL);
+INSERT INTO measurements VALUES(57,'110cd36c01544bd0be624aae39860385',3,3,8,6,'candidate','ok',2.3839999999999999598e-06,2.4636000000000000109e-06,2.4272474121934927806e-07,5,'interleaved','',NULL,'[4.587e-06]',0.0040499900001123023685,'2026-11-22T13:35:43.718+00:00','a1f7fe88b46d4e1c805851980a94379c','[]',NULL);
+INSERT INTO measurements VALUES(58,'3dab93a9f5dd44a9907fc7c53c22ccd4',4,4,1,1,'candidate','ok',1.2749000000000001095e-05,1.6167800000000001294e-05,6.866720702052763978e-06,5,'interleaved','',NULL,'[3.0896000000000004e-05]',0.0053611759999512287322,'2026-11-22T13:35:43.732+00:00','2ddc1c3c2dff46f799a00919126cd329','[]',NULL);
+INSERT INTO measurements VALUES(59,'bf9d2f57fcab488fa276f94562cfb1ed',4,4,9,7,'candidate','ok',1.8768000000000000557e-05,1.9327200000000000217e-05,5.6402286035230889118e-06,5,'interleaved','',NULL,'[3.4902e-05]',0.0053857729999435832723,'2026-11-22T13:35:43.732+00:00','2ddc1c3c2dff46f799a00919126cd329','[]',NULL);
+INSERT INTO measurements VALUES(60,'9f6ab45adab24dfea28ccf0b9874784d',4,4,8,6,'candidate','ok',9.2940000000000011397e-06,1.2049999999999999825e-05,4.2204856947986441381e-06,5,'interleaved','',NULL,'[2.4166000000000002e-05]',0.0053930240001136553473,'2026-11-22T13:35:43.732+00:00','2ddc1c3c2dff46f799a00919126cd329','[]',NULL);
+INSERT INTO measurements VALUES(61,'269d08e5222242228bfcf29f5d9e15a1',1,1,1,1,'final','ok',8.4100000000000007943e-07,8.7320000000000006336e-07,2.4850392351027379503e-07,5,'interleaved','',NULL,'[3.1150000000000002e-06]',0.0031813250002414861228,'2026-11-22T13:35:43.748+00:00','a28c3fe09065468eaf67274e31aea732','[]',NULL);
+INSERT INTO measurements VALUES(62,'196edbd07ace4a2d817913cb794dcd12',1,1,9,7,'final','ok',9.1200000000000001378e-07,9.5160000000000002423e-07,3.0102375321558930076e-07,5,'interleaved','',NULL,'[2.533e-06]',0.0032065320001493091695,'2026-11-22T13:35:43.748+00:00','a28c3fe09065468eaf67274e31aea732','[]',NULL);
+INSERT INTO measurements VALUES(63,'e85d741da98f4edf9a26bae2119525e3',1,1,8,6,'final','ok',5.2100000000000007277e-07,6.5099999999999999277e-07,2.2638462845343539696e-07,5,'interleaved','',NULL,'[2.334e-06]',0.0032125709999490936752,'2026-11-22T13:35:43.748+00:00','a28c3fe09065468eaf67274e31aea732','[]',NULL);
+INSERT INTO measurements VALUES(64,'e4560e69982e4e46a09be8f4cebfe9e2',2,2,8,6,'final','ok',1.5020000000000001882e-06,1.7206000000000000942e-06,6.3022162768346825182e-07,5,'interleaved','',NULL,'[8.408e-06]',0.0039397159998770803213,'2026-11-22T13:35:43.769+00:00','883002336c2a4bad8142acc5634527d6','[]',NULL);
+INSERT INTO measurements VALUES(65,'a7015025376a4a1d86e18edc9f71ee56',2,2,1,1,'final','ok',1.5020000000000001882e-06,1.4722000000000000669e-06,2.3180854168904130199e-07,5,'interleaved','',NULL,'[4.527e-06]',0.0039675670000178797636,'2026-11-22T13:35:43.770+00:00','883002336c2a4bad8142acc5634527d6','[]',NULL);
+INSERT INTO measurements VALUES(66,'decefb1eef23416f88102b5cadc173c0',2,2,9,7,'final','ok',1.9030000000000000335e-06,1.8286000000000001614e-06,1.8566448233305149094e-07,5,'interleaved','',NULL,'[4.487e-06]',0.0039759900000717607326,'2026-11-22T13:35:43.770+00:00','883002336c2a4bad8142acc5634527d6','[]',NULL);
+INSERT INTO measurements VALUES(67,'60fded95d997430497c66d9b2b29e6fb',3,3,1,1,'final','ok',3.5450000000000003639e-06,4.2420000000000002123e-06,1.7351759276799571269e-06,5,'interleaved','',NULL,'[2.3715000000000002e-05]',0.0037188170003901177551,'2026-11-22T13:35:43.794+00:00','3fd1535d72384da9ab565cd7ead28597','[]',NULL);
+INSERT INTO measurements VALUES(68,'244159168047472bbd3a8b4166a551d4',3,3,9,7,'final','ok',5.6479999999999999649e-06,5.4510000000000008342e-06,4.5817027402484333787e-07,5,'interleaved','',NULL,'[9.324000000000001e-06]',0.0037465979999069531913,'2026-11-22T13:35:43.795+00:00','3fd1535d72384da9ab565cd7ead28597','[]',NULL);
+INSERT INTO measurements VALUES(69,'ba7c24613eb14afd999d2e5d2087e9cc',3,3,8,6,'final','ok',2.7940000000000002697e-06,2.959600000000000429e-06,6.0928507285178087381e-07,5,'interleaved','',NULL,'[9.549000000000001e-06]',0.0037531080001826921943,'2026-11-22T13:35:43.795+00:00','3fd1535d72384da9ab565cd7ead28597','[]',NULL);
+INSERT INTO measurements VALUES(70,'c92711a9fed64f2aa51063349dad5dfd',4,4,8,6,'final','ok',9.67400000000000089e-06,1.2503399999999999583e-05,5.9304596196247718869e-06,5,'interleaved','',NULL,'[4.2329e-05]',0.0056301270001313241664,'2026-11-22T13:35:43.817+00:00','20739af1ca594902b3fd5eb57d129796','[]',NULL);
+INSERT INTO measurements VALUES(71,'9122454f967c4bcba91256a7bafad6a7',4,4,9,7,'final','ok',1.9570000000000000671e-05,2.1806600000000002262e-05,6.3710843111671350844e-06,5,'interleaved','',NULL,'[3.7932e-05]',0.0056616840001879609189,'2026-11-22T13:35:43.817+00:00','20739af1ca594902b3fd5eb57d129796','[]',NULL);
+INSERT INTO measurements VALUES(72,'9f8a16a4768f4a579461cc66bf98ab8a',4,4,1,1,'final','ok',1.2900000000000000157e-05,1.3398200000000001588e-05,2.0954021571049321079e-06,5,'interleaved','',NULL,'[3.0811e-05]',0.0056691959998715901747,'2026-11-22T13:35:43.818+00:00','20739af1ca594902b3fd5eb57d129796','[]',NULL);
+CREATE TABLE samples (
+	measurement_id INTEGER NOT NULL, 
+	ordinal INTEGER NOT NULL, 
+	time_s FLOAT NOT NULL, 
+	PRIMARY KEY (measurement_id, ordinal), 
+	FOREIGN KEY(measurement_id) REFERENCES measurements (id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO samples VALUES(1,0,2.6030000000000003195e-06);
+INSERT INTO samples VALUES(1,1,1.6030000000000001529e-06);
+INSERT INTO samples VALUES(1,2,1.0010000000000000298e-06);
+INSERT INTO samples VALUES(1,3,1.0810000000000001109e-06);
+INSERT INTO samples VALUES(1,4,9.3100000000000006483e-07);
+INSERT INTO samples VALUES(6,0,1.8938000000000000623e-05);
+INSERT INTO samples VALUES(6,1,1.3180000000000000864e-05);
+INSERT INTO samples VALUES(6,2,1.2389000000000001153e-05);
+INSERT INTO samples VALUES(8,0,1.1597000000000000943e-05);
+INSERT INTO samples VALUES(8,1,1.0476000000000001003e-05);
+INSERT INTO samples VALUES(8,2,9.6340000000000012726e-06);
+INSERT INTO samples VALUES(9,0,9.7839999999999998367e-06);
+INSERT INTO samples VALUES(9,1,1.7530000000000001991e-06);
+INSERT INTO samples VALUES(9,2,7.9110000000000009982e-06);
+INSERT INTO samples VALUES(9,3,8.5230000000000012373e-06);
+INSERT INTO samples VALUES(9,4,6.9910000000000004898e-06);
+INSERT INTO samples VALUES(13,0,5.6890000000000000802e-06);
+INSERT INTO samples VALUES(13,1,2.5230000000000002383e-06);
+INSERT INTO samples VALUES(13,2,1.7120000000000000833e-06);
+INSERT INTO samples VALUES(13,3,1.6820000000000001589e-06);
+INSERT INTO samples VALUES(13,4,1.4320000000000000113e-06);
+INSERT INTO samples VALUES(14,0,5.1030000000000001005e-06);
+INSERT INTO samples VALUES(14,1,3.0650000000000003005e-06);
+INSERT INTO samples VALUES(14,2,2.3940000000000002877e-06);
+INSERT INTO samples VALUES(14,3,1.9430000000000002858e-06);
+INSERT INTO samples VALUES(14,4,1.1727000000000001393e-05);
+INSERT INTO samples VALUES(15,0,5.7180000000000001415e-06);
+INSERT INTO samples VALUES(15,1,2.7339999999999999968e-06);
+INSERT INTO samples VALUES(15,2,1.6820000000000001589e-06);
+INSERT INTO samples VALUES(15,3,1.1820000000000000756e-06);
+INSERT INTO samples VALUES(15,4,1.4720000000000000519e-06);
+INSERT INTO samples VALUES(16,0,5.8490000000000002427e-06);
+INSERT INTO samples VALUES(16,1,3.7660000000000000265e-06);
+INSERT INTO samples VALUES(16,2,3.5650000000000001722e-06);
+INSERT INTO samples VALUES(25,0,1.6704000000000001344e-05);
+INSERT INTO samples VALUES(25,1,4.7020000000000000432e-06);
+INSERT INTO samples VALUES(25,2,3.7350000000000002386e-06);
+INSERT INTO samples VALUES(25,3,4.1259999999999999679e-06);
+INSERT INTO samples VALUES(25,4,3.5360000000000001109e-06);
+INSERT INTO samples VALUES(26,0,1.0611000000000000558e-05);
+INSERT INTO samples VALUES(26,1,8.2230000000000007219e-06);
+INSERT INTO samples VALUES(26,2,1.4061000000000001407e-05);
+INSERT INTO samples VALUES(26,3,4.1919999999999998444e-06);
+INSERT INTO samples VALUES(26,4,3.5810000000000001036e-06);
+INSERT INTO samples VALUES(27,0,9.8100000000000009432e-06);
+INSERT INTO samples VALUES(27,1,5.0180000000000000671e-06);
+INSERT INTO samples VALUES(27,2,4.796999999999999981e-06);
+INSERT INTO samples VALUES(27,3,4.6870000000000001869e-06);
+INSERT INTO samples VALUES(27,4,4.6520000000000005222e-06);
+INSERT INTO samples VALUES(28,0,1.4237000000000001077e-05);
+INSERT INTO samples VALUES(28,1,1.3991000000000000384e-05);
+INSERT INTO samples VALUES(28,2,1.2619000000000000646e-05);
+INSERT INTO samples VALUES(37,0,2.8182000000000002241e-05);
+INSERT INTO samples VALUES(37,1,1.8357000000000000595e-05);
+INSERT INTO samples VALUES(37,2,1.6784999999999999383e-05);
+INSERT INTO samples VALUES(37,3,1.3891000000000001341e-05);
+INSERT INTO samples VALUES(37,4,1.4081000000000001217e-05);
+INSERT INTO samples VALUES(38,0,2.6330000000000000322e-05);
+INSERT INTO samples VALUES(38,1,1.976899999999999995e-05);
+INSERT INTO samples VALUES(38,2,1.3260000000000000098e-05);
+INSERT INTO samples VALUES(38,3,1.5922999999999999844e-05);
+INSERT INTO samples VALUES(38,4,1.4492000000000001178e-05);
+INSERT INTO samples VALUES(39,0,2.598800000000000258e-05);
+INSERT INTO samples VALUES(39,1,1.5223000000000001463e-05);
+INSERT INTO samples VALUES(39,2,1.1868000000000000551e-05);
+INSERT INTO samples VALUES(39,3,9.6940000000000006987e-06);
+INSERT INTO samples VALUES(39,4,9.5840000000000000572e-06);
+INSERT INTO samples VALUES(40,0,3.4432000000000005082e-05);
+INSERT INTO samples VALUES(40,1,3.5052000000000002534e-05);
+INSERT INTO samples VALUES(40,2,3.3279999999999999849e-05);
+INSERT INTO samples VALUES(49,0,1.2620000000000001567e-06);
+INSERT INTO samples VALUES(49,1,5.810000000000000277e-07);
+INSERT INTO samples VALUES(49,2,7.9100000000000002882e-07);
+INSERT INTO samples VALUES(49,3,6.3100000000000007836e-07);
+INSERT INTO samples VALUES(49,4,8.6100000000000009971e-07);
+INSERT INTO samples VALUES(50,0,7.8100000000000001864e-07);
+INSERT INTO samples VALUES(50,1,6.4100000000000008854e-07);
+INSERT INTO samples VALUES(50,2,1.4843000000000001713e-05);
+INSERT INTO samples VALUES(50,3,9.4200000000000004424e-07);
+INSERT INTO samples VALUES(50,4,8.4100000000000007943e-07);
+INSERT INTO samples VALUES(51,0,7.9100000000000002882e-07);
+INSERT INTO samples VALUES(51,1,8.0200000000000000819e-07);
+INSERT INTO samples VALUES(51,2,4.2000000000000000219e-07);
+INSERT INTO samples VALUES(51,3,7.1100000000000005361e-07);
+INSERT INTO samples VALUES(51,4,4.3000000000000001233e-07);
+INSERT INTO samples VALUES(52,0,2.3130000000000001314e-06);
+INSERT INTO samples VALUES(52,1,1.3520000000000001419e-06);
+INSERT INTO samples VALUES(52,2,9.9100000000000012566e-07);
+INSERT INTO samples VALUES(52,3,1.3620000000000000463e-06);
+INSERT INTO samples VALUES(52,4,1.3520000000000001419e-06);
+INSERT INTO samples VALUES(53,0,2.013000000000000039e-06);
+INSERT INTO samples VALUES(53,1,1.672000000000000043e-06);
+INSERT INTO samples VALUES(53,2,1.3720000000000001623e-06);
+INSERT INTO samples VALUES(53,3,1.4620000000000001477e-06);
+INSERT INTO samples VALUES(53,4,1.7930000000000000278e-06);
+INSERT INTO samples VALUES(54,0,1.3520000000000001419e-06);
+INSERT INTO samples VALUES(54,1,8.6100000000000009971e-07);
+INSERT INTO samples VALUES(54,2,1.151000000000000076e-06);
+INSERT INTO samples VALUES(54,3,1.282000000000000177e-06);
+INSERT INTO samples VALUES(54,4,1.151000000000000076e-06);
+INSERT INTO samples VALUES(55,0,3.6465000000000004083e-05);
+INSERT INTO samples VALUES(55,1,3.7360000000000003136e-06);
+INSERT INTO samples VALUES(55,2,3.5650000000000001722e-06);
+INSERT INTO samples VALUES(55,3,3.1450000000000003818e-06);
+INSERT INTO samples VALUES(55,4,2.7180000000000000654e-05);
+INSERT INTO samples VALUES(56,0,6.4599999999999999826e-06);
+INSERT INTO samples VALUES(56,1,2.5668000000000002255e-05);
+INSERT INTO samples VALUES(56,2,4.6770000000000002829e-06);
+INSERT INTO samples VALUES(56,3,4.2660000000000003216e-06);
+INSERT INTO samples VALUES(56,4,5.3380000000000003917e-06);
+INSERT INTO samples VALUES(57,0,2.3839999999999999598e-06);
+INSERT INTO samples VALUES(57,1,2.3530000000000001719e-06);
+INSERT INTO samples VALUES(57,2,2.4640000000000000408e-06);
+INSERT INTO samples VALUES(57,3,2.2429999999999999545e-06);
+INSERT INTO samples VALUES(57,4,2.8740000000000003503e-06);
+INSERT INTO samples VALUES(58,0,2.8342000000000000709e-05);
+INSERT INTO samples VALUES(58,1,1.4692000000000000957e-05);
+INSERT INTO samples VALUES(58,2,1.2658000000000001457e-05);
+INSERT INTO samples VALUES(58,3,1.2398000000000000558e-05);
+INSERT INTO samples VALUES(58,4,1.2749000000000001095e-05);
+INSERT INTO samples VALUES(59,0,2.7992000000000002365e-05);
+INSERT INTO samples VALUES(59,1,2.0601000000000001472e-05);
+INSERT INTO samples VALUES(59,2,1.8768000000000000557e-05);
+INSERT INTO samples VALUES(59,3,1.2870000000000000444e-05);
+INSERT INTO samples VALUES(59,4,1.6404999999999999633e-05);
+INSERT INTO samples VALUES(60,0,1.8587000000000000087e-05);
+INSERT INTO samples VALUES(60,1,1.4071000000000001312e-05);
+INSERT INTO samples VALUES(60,2,9.2040000000000003078e-06);
+INSERT INTO samples VALUES(60,3,9.2940000000000011397e-06);
+INSERT INTO samples VALUES(60,4,9.0940000000000013611e-06);
+INSERT INTO samples VALUES(61,0,1.2420000000000001364e-06);
+INSERT INTO samples VALUES(61,1,9.5100000000000008502e-07);
+INSERT INTO samples VALUES(61,2,7.609999999999999984e-07);
+INSERT INTO samples VALUES(61,3,5.7100000000000001756e-07);
+INSERT INTO samples VALUES(61,4,8.4100000000000007943e-07);
+INSERT INTO samples VALUES(62,0,1.4020000000000000869e-06);
+INSERT INTO samples VALUES(62,1,7.2100000000000006366e-07);
+INSERT INTO samples VALUES(62,2,6.5099999999999999277e-07);
+INSERT INTO samples VALUES(62,3,9.1200000000000001378e-07);
+INSERT INTO samples VALUES(62,4,1.07200000000000007e-06);
+INSERT INTO samples VALUES(63,0,9.8100000000000000957e-07);
+INSERT INTO samples VALUES(63,1,5.1100000000000006263e-07);
+INSERT INTO samples VALUES(63,2,5.2100000000000007277e-07);
+INSERT INTO samples VALUES(63,3,7.9100000000000002882e-07);
+INSERT INTO samples VALUES(63,4,4.5100000000000000184e-07);
+INSERT INTO samples VALUES(64,0,2.2030000000000003375e-06);
+INSERT INTO samples VALUES(64,1,1.4030000000000001619e-06);
+INSERT INTO samples VALUES(64,2,9.710000000000001053e-07);
+INSERT INTO samples VALUES(64,3,2.5240000000000003134e-06);
+INSERT INTO samples VALUES(64,4,1.5020000000000001882e-06);
+INSERT INTO samples VALUES(65,0,1.7430000000000000831e-06);
+INSERT INTO samples VALUES(65,1,1.5020000000000001882e-06);
+INSERT INTO samples VALUES(65,2,1.1320000000000001309e-06);
+INSERT INTO samples VALUES(65,3,1.3820000000000000666e-06);
+INSERT INTO samples VALUES(65,4,1.6020000000000000778e-06);
+INSERT INTO samples VALUES(66,0,2.0430000000000001754e-06);
+INSERT INTO samples VALUES(66,1,1.5920000000000001736e-06);
+INSERT INTO samples VALUES(66,2,1.9230000000000000538e-06);
+INSERT INTO samples VALUES(66,3,1.6820000000000001589e-06);
+INSERT INTO samples VALUES(66,4,1.9030000000000000335e-06);
+INSERT INTO samples VALUES(67,0,7.330000000000000123e-06);
+INSERT INTO samples VALUES(67,1,3.2040000000000001556e-06);
+INSERT INTO samples VALUES(67,2,3.5450000000000003639e-06);
+INSERT INTO samples VALUES(67,3,3.6860000000000003688e-06);
+INSERT INTO samples VALUES(67,4,3.4450000000000000504e-06);
+INSERT INTO samples VALUES(68,0,5.6479999999999999649e-06);
+INSERT INTO samples VALUES(68,1,4.9880000000000003545e-06);
+INSERT INTO samples VALUES(68,2,4.9479999999999998904e-06);
+INSERT INTO samples VALUES(68,3,5.9730000000000002409e-06);
+INSERT INTO samples VALUES(68,4,5.6980000000000003328e-06);
+INSERT INTO samples VALUES(69,0,2.7940000000000002697e-06);
+INSERT INTO samples VALUES(69,1,3.1050000000000003411e-06);
+INSERT INTO samples VALUES(69,2,2.4040000000000001918e-06);
+INSERT INTO samples VALUES(69,3,2.5540000000000000262e-06);
+INSERT INTO samples VALUES(69,4,3.9410000000000000451e-06);
+INSERT INTO samples VALUES(70,0,2.3079000000000000447e-05);
+INSERT INTO samples VALUES(70,1,9.4450000000000002026e-06);
+INSERT INTO samples VALUES(70,2,9.67400000000000089e-06);
+INSERT INTO samples VALUES(70,3,9.6640000000000009852e-06);
+INSERT INTO samples VALUES(70,4,1.0655000000000000475e-05);
+INSERT INTO samples VALUES(71,0,3.3099000000000002768e-05);
+INSERT INTO samples VALUES(71,1,2.0080000000000000869e-05);
+INSERT INTO samples VALUES(71,2,1.9570000000000000671e-05);
+INSERT INTO samples VALUES(71,3,1.8177000000000002318e-05);
+INSERT INTO samples VALUES(71,4,1.8107000000000001295e-05);
+INSERT INTO samples VALUES(72,0,1.586400000000000261e-05);
+INSERT INTO samples VALUES(72,1,1.5022000000000001185e-05);
+INSERT INTO samples VALUES(72,2,1.2900000000000000157e-05);
+INSERT INTO samples VALUES(72,3,1.2639000000000000453e-05);
+INSERT INTO samples VALUES(72,4,1.0566000000000000142e-05);
+CREATE TABLE observations (
+	id INTEGER NOT NULL, 
+	measurement_id INTEGER NOT NULL, 
+	name VARCHAR(64) NOT NULL, 
+	value FLOAT NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (measurement_id, name), 
+	FOREIGN KEY(measurement_id) REFERENCES measurements (id)
+);
+CREATE TABLE tests (
+	id INTEGER NOT NULL, 
+	result_id INTEGER, 
+	run_id INTEGER NOT NULL, 
+	measurement_id INTEGER NOT NULL, 
+	ordinal INTEGER NOT NULL, 
+	requestor TEXT NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (run_id, ordinal), 
+	FOREIGN KEY(run_id) REFERENCES runs (id), 
+	FOREIGN KEY(measurement_id) REFERENCES measurements (id)
+);
+INSERT INTO tests VALUES(1,1,1,1,0,'seed');
+INSERT INTO tests VALUES(2,2,1,2,1,'GaussianProcess');
+INSERT INTO tests VALUES(3,3,1,3,2,'GaussianProcess');
+INSERT INTO tests VALUES(4,4,1,4,3,'GaussianProcess');
+INSERT INTO tests VALUES(5,5,1,5,4,'GaussianProcess');
+INSERT INTO tests VALUES(6,6,1,6,5,'GaussianProcess');
+INSERT INTO tests VALUES(7,7,1,7,6,'GaussianProcess');
+INSERT INTO tests VALUES(8,8,1,8,7,'GaussianProcess');
+INSERT INTO tests VALUES(9,9,1,9,8,'GaussianProcess');
+INSERT INTO tests VALUES(10,10,1,10,9,'GaussianProcess');
+INSERT INTO tests VALUES(11,11,1,11,10,'GaussianProcess');
+INSERT INTO tests VALUES(12,12,1,12,11,'GaussianProcess');
+INSERT INTO tests VALUES(13,13,2,13,0,'seed');
+INSERT INTO tests VALUES(14,14,2,14,1,'GaussianProcess');
+INSERT INTO tests VALUES(15,15,2,15,2,'GaussianProcess');
+INSERT INTO tests VALUES(16,16,2,16,3,'GaussianProcess');
+INSERT INTO tests VALUES(17,17,2,17,4,'GaussianProcess');
+INSERT INTO tests VALUES(18,18,2,18,5,'GaussianProcess');
+INSERT INTO tests VALUES(19,19,2,19,6,'GaussianProcess');
+INSERT INTO tests VALUES(20,20,2,20,7,'GaussianProcess');
+INSERT INTO tests VALUES(21,21,2,21,8,'GaussianProcess');
+INSERT INTO tests VALUES(22,22,2,22,9,'GaussianProcess');
+INSERT INTO tests VALUES(23,23,2,23,10,'GaussianProcess');
+INSERT INTO tests VALUES(24,24,2,24,11,'GaussianProcess');
+INSERT INTO tests VALUES(25,25,3,25,0,'seed');
+INSERT INTO tests VALUES(26,26,3,26,1,'seed');
+INSERT INTO tests VALUES(27,27,3,27,2,'GaussianProcess');
+INSERT INTO tests VALUES(28,28,3,28,3,'GaussianProcess');
+INSERT INTO tests VALUES(29,29,3,29,4,'GaussianProcess');
+INSERT INTO tests VALUES(30,30,3,30,5,'GaussianProcess');
+INSERT INTO tests VALUES(31,31,3,31,6,'GaussianProcess');
+INSERT INTO tests VALUES(32,32,3,32,7,'GaussianProcess');
+INSERT INTO tests VALUES(33,33,3,33,8,'GaussianProcess');
+INSERT INTO tests VALUES(34,34,3,34,9,'GaussianProcess');
+INSERT INTO tests VALUES(35,35,3,35,10,'GaussianProcess');
+INSERT INTO tests VALUES(36,36,3,36,11,'GaussianProcess');
+INSERT INTO tests VALUES(37,37,4,37,0,'seed');
+INSERT INTO tests VALUES(38,38,4,38,1,'GaussianProcess');
+INSERT INTO tests VALUES(39,39,4,39,2,'GaussianProcess');
+INSERT INTO tests VALUES(40,40,4,40,3,'GaussianProcess');
+INSERT INTO tests VALUES(41,41,4,41,4,'GaussianProcess');
+INSERT INTO tests VALUES(42,42,4,42,5,'GaussianProcess');
+INSERT INTO tests VALUES(43,43,4,43,6,'GaussianProcess');
+INSERT INTO tests VALUES(44,44,4,44,7,'GaussianProcess');
+INSERT INTO tests VALUES(45,45,4,45,8,'GaussianProcess');
+INSERT INTO tests VALUES(46,46,4,46,9,'GaussianProcess');
+INSERT INTO tests VALUES(47,47,4,47,10,'GaussianProcess');
+INSERT INTO tests VALUES(48,48,4,48,11,'GaussianProcess');
+CREATE TABLE _meta (
+	db_version VARCHAR(128), 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO _meta VALUES('0.0',1);
+CREATE TABLE program (
+	project VARCHAR(128), 
+	name VARCHAR(128), 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO program VALUES('harness','scale',1);
+CREATE TABLE machine_class (
+	name VARCHAR(128), 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO machine_class VALUES('default',1);
+CREATE TABLE program_version (
+	program_id INTEGER, 
+	version VARCHAR(128), 
+	parameter_info TEXT, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(program_id) REFERENCES program (id)
+);
+INSERT INTO program_version VALUES(1,'f997762aa4ec22794c159c7a479c0f186cc497cdf8a53907c74bf5748ce7bc70','[SpaceManipulator,{[EnumParameter,{}]:1,[OrderedParameter,{}]:1}]',1);
+CREATE TABLE configuration (
+	program_id INTEGER, 
+	hash VARCHAR(64), 
+	data BLOB, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(program_id) REFERENCES program (id)
+);
+INSERT INTO configuration VALUES(1,'bbb40b79f4aac8c7bfe44c78e46353e24377cf79725739a86e96c585253dbaec',X'80059521000000000000007d94288c05424c4f434b944b408c0756415249414e54948c05726967687494752e',1);
+INSERT INTO configuration VALUES(1,'acbff8b57a4755d0a4df8c94ee13b83e2ff2e324b5d7164d426c392c9430f582',X'80059521000000000000007d94288c05424c4f434b944b108c0756415249414e54948c0577726f6e6794752e',2);
+INSERT INTO configuration VALUES(1,'82e9d07b292c802808ee546aca680ddf08dd9e0696c53e09ba845c836b346cb4',X'80059522000000000000007d94288c05424c4f434b944b208c0756415249414e54948c0662726f6b656e94752e',3);
+INSERT INTO configuration VALUES(1,'f47e8834e3ea754c925e759ffca3adb59e653d1b01f1fcad802cd0a01b82c0af',X'80059521000000000000007d94288c05424c4f434b944b808c0756415249414e54948c0577726f6e6794752e',4);
+INSERT INTO configuration VALUES(1,'f8caa3bcbe124f85128f2c4514232526ddb61d051228af38a31e67f78c9353fe',X'80059522000000000000007d94288c05424c4f434b944b808c0756415249414e54948c0662726f6b656e94752e',5);
+INSERT INTO configuration VALUES(1,'aa529ef9094b99d02e8d62420466c3545a45833e1465ea6eaf1db41cf3673e82',X'80059521000000000000007d94288c05424c4f434b944b108c0756415249414e54948c05726967687494752e',6);
+INSERT INTO configuration VALUES(1,'ea5c31b813ce1df68cc85cd65a3762a63d0e0f1a9b944c290952ea66c3d06f8c',X'80059521000000000000007d94288c05424c4f434b944b408c0756415249414e54948c0577726f6e6794752e',7);
+INSERT INTO configuration VALUES(1,'2ddea942a4b80ec481e16e9b8c0d0bbb0fe1440b0af45b68d2b7d23467fe7f00',X'80059521000000000000007d94288c05424c4f434b944b808c0756415249414e54948c05726967687494752e',8);
+INSERT INTO configuration VALUES(1,'f25decbd084237a9a32d1d92e7e21aac002ea441cc89df5415ffd091406304bd',X'80059521000000000000007d94288c05424c4f434b944b208c0756415249414e54948c05726967687494752e',9);
+INSERT INTO configuration VALUES(1,'1fa834c54cb77ea0f257c0d4a8e7a7b2556b288a99bc9632c8697fda74f61c77',X'80059522000000000000007d94288c05424c4f434b944b108c0756415249414e54948c0662726f6b656e94752e',10);
+INSERT INTO configuration VALUES(1,'52069da27703d776656f3d18686676be9fa5aa2ab4414d1989e43eb28c41260e',X'80059522000000000000007d94288c05424c4f434b944b408c0756415249414e54948c0662726f6b656e94752e',11);
+INSERT INTO configuration VALUES(1,'f27eb7bfe33b4a255b7e2ec6d9e2f7c5631758e07c412603fc59a6e81926440d',X'80059521000000000000007d94288c05424c4f434b944b208c0756415249414e54948c0577726f6e6794752e',12);
+CREATE TABLE machine (
+	name VARCHAR(128), 
+	cpu VARCHAR(128), 
+	cores INTEGER, 
+	memory_gb FLOAT, 
+	machine_class_id INTEGER, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(machine_class_id) REFERENCES machine_class (id)
+);
+INSERT INTO machine VALUES('vm','AMD EPYC',2,23.540584564208984375,1,1);
+CREATE TABLE input_class (
+	program_id INTEGER, 
+	name VARCHAR(128), 
+	size INTEGER, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(program_id) REFERENCES program (id)
+);
+INSERT INTO input_class VALUES(1,'scale',-1,1);
+CREATE TABLE input (
+	input_class_id INTEGER, 
+	path TEXT, 
+	extra BLOB, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(input_class_id) REFERENCES input_class (id)
+);
+INSERT INTO input VALUES(1,'{"n":1000}',NULL,1);
+INSERT INTO input VALUES(1,'{"n":4000}',NULL,2);
+INSERT INTO input VALUES(1,'{"n":16000}',NULL,3);
+INSERT INTO input VALUES(1,'{"n":64000}',NULL,4);
+CREATE TABLE tuning_run (
+	uuid VARCHAR(32), 
+	program_version_id INTEGER, 
+	machine_class_id INTEGER, 
+	input_class_id INTEGER, 
+	name VARCHAR(128), 
+	args BLOB, 
+	objective BLOB, 
+	state VARCHAR(8), 
+	start_date DATETIME, 
+	end_date DATETIME, 
+	final_config_id INTEGER, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(program_version_id) REFERENCES program_version (id), 
+	FOREIGN KEY(machine_class_id) REFERENCES machine_class (id), 
+	FOREIGN KEY(input_class_id) REFERENCES input_class (id), 
+	FOREIGN KEY(final_config_id) REFERENCES configuration (id)
+);
+INSERT INTO tuning_run VALUES('06e91577f2c8431a911ae55deeedf0b2',1,1,1,'unnamed',X'78da4d504d4b03410c55b0b4ddaaf50bc47fa017ff868785e21f9021bb93ee066667a793d94305416f0a7333e2df355b519a5b9297f75edeebe4ebfbf060577906b109101925cf57d02107a8513ee5ee4d5ee4369f7450b7e4d1d40e986595cf140ccea13375df0572281fb948c8c938ea28496973c1a90f06d609a31e2cfe0e883b298f72112868e3c937521ee4d30ac899d446e4b67756caab3cf5bdb1436079cf178c6855c9afa9192224eabd3c495e287a70898deb1b95b8dc6b8dc5a48ca3d5c966204cca726e898383ad5947dc0ce8ebad94459e27ac5b4f3a1829970f303013f8c7d8d7a8af425eaae564fe51ac9fde34e8517da0a9c05bdadbea72e2a04227793a78af495ac9d721924f861162dd9a5db486e97904cf2c24a840735fe5e35fd81854a72a4375ff0326c5a754',X'80059540000000000000008c1a6f70656e74756e65722e7365617263682e6f626a656374697665948c0c4d696e696d697a6554696d659493942981947d948c06647269766572944e73622e','COMPLETE','2026-11-22 13:35:36.072654','2026-11-22 13:35:39.286977',1,1);
+INSERT INTO tuning_run VALUES('03465290ff9b44469cf00b1cac7a3db7',1,1,1,'unnamed',X'78da4d504d4b03410c55b0b4ddaaf50bc47fa017ff868785e21f9021bb93ee066667a793d94305416f0a7333e2df355b519a5b9297f75edeebe4ebfbf060577906b109101925cf57d02107a8513ee5ee4d5ee4369f7450b7e4d1d40e986595cf140ccea13375df0572281fb948c8c938ea28496973c1a90f06d609a31e2cfe0e883b298f72112868e3c937521ee4d30ac899d446e4b67756caab3cf5bdb1436079cf178c6855c9afa9192224eabd3c495e287a70898deb1b95b8dc6b8dc5a48ca3d5c966204cca726e898383ad5947dc0ce8ebad94459e27ac5b4f3a1829970f303013f8c7d8d7a8af425eaae564fe51ac9fde34e8517da0a9c05bdadbea72e2a04227793a78af495ac9d721924f861162dd9a5db486e97904cf2c24a840735fe5e35fd81854a72a4375ff0326c5a754',X'80059540000000000000008c1a6f70656e74756e65722e7365617263682e6f626a656374697665948c0c4d696e696d697a6554696d659493942981947d948c06647269766572944e73622e','COMPLETE','2026-11-22 13:35:39.302389','2026-11-22 13:35:43.360006',8,2);
+INSERT INTO tuning_run VALUES('594efc81316142e99a69fba59a849e81',1,1,1,'unnamed',X'78da4d504d4b03410c55b0b4ddaaf50bc47fa017ff868785e21f9021bb93ee066667a793d94305416f0a7333e2df355b519a5b9297f75edeebe4ebfbf060577906b109101925cf57d02107a8513ee5ee4d5ee4369f7450b7e4d1d40e986595cf140ccea13375df0572281fb948c8c938ea28496973c1a90f06d609a31e2cfe0e883b298f72112868e3c937521ee4d30ac899d446e4b67756caab3cf5bdb1436079cf178c6855c9afa9192224eabd3c495e287a70898deb1b95b8dc6b8dc5a48ca3d5c966204cca726e898383ad5947dc0ce8ebad94459e27ac5b4f3a1829970f303013f8c7d8d7a8af425eaae564fe51ac9fde34e8517da0a9c05bdadbea72e2a04227793a78af495ac9d721924f861162dd9a5db486e97904cf2c24a840735fe5e35fd81854a72a4375ff0326c5a754',X'80059540000000000000008c1a6f70656e74756e65722e7365617263682e6f626a656374697665948c0c4d696e696d697a6554696d659493942981947d948c06647269766572944e73622e','COMPLETE','2026-11-22 13:35:43.377031','2026-11-22 13:35:43.494463',1,3);
+INSERT INTO tuning_run VALUES('6be356f160b741e781b543600eb1a2fd',1,1,1,'unnamed',X'78da4d504d4b03410c55b0b4ddaaf50bc47fa017ff868785e21f9021bb93ee066667a793d94305416f0a7333e2df355b519a5b9297f75edeebe4ebfbf060577906b109101925cf57d02107a8513ee5ee4d5ee4369f7450b7e4d1d40e986595cf140ccea13375df0572281fb948c8c938ea28496973c1a90f06d609a31e2cfe0e883b298f72112868e3c937521ee4d30ac899d446e4b67756caab3cf5bdb1436079cf178c6855c9afa9192224eabd3c495e287a70898deb1b95b8dc6b8dc5a48ca3d5c966204cca726e898383ad5947dc0ce8ebad94459e27ac5b4f3a1829970f303013f8c7d8d7a8af425eaae564fe51ac9fde34e8517da0a9c05bdadbea72e2a04227793a78af495ac9d721924f861162dd9a5db486e97904cf2c24a840735fe5e35fd81854a72a4375ff0326c5a754',X'80059540000000000000008c1a6f70656e74756e65722e7365617263682e6f626a656374697665948c0c4d696e696d697a6554696d659493942981947d948c06647269766572944e73622e','COMPLETE','2026-11-22 13:35:43.508866','2026-11-22 13:35:43.639414',8,4);
+CREATE TABLE result (
+	configuration_id INTEGER, 
+	machine_id INTEGER, 
+	input_id INTEGER, 
+	tuning_run_id INTEGER, 
+	collection_date DATETIME, 
+	collection_cost FLOAT, 
+	state VARCHAR(7), 
+	time FLOAT, 
+	accuracy FLOAT, 
+	energy FLOAT, 
+	size FLOAT, 
+	confidence FLOAT, 
+	was_new_best BOOLEAN, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(configuration_id) REFERENCES configuration (id), 
+	FOREIGN KEY(machine_id) REFERENCES machine (id), 
+	FOREIGN KEY(input_id) REFERENCES input (id), 
+	FOREIGN KEY(tuning_run_id) REFERENCES tuning_run (id)
+);
+INSERT INTO result VALUES(1,1,1,1,'2026-11-22 13:35:37.856282',1.7556977272033691406,'OK',1.0810000000000001109e-06,NULL,NULL,NULL,NULL,1,1);
+INSERT INTO result VALUES(2,1,1,1,'2026-11-22 13:35:37.953099',0.096817493438720703125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,2);
+INSERT INTO result VALUES(3,1,1,1,'2026-11-22 13:35:37.957054',0.0039474964141845703125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,3);
+INSERT INTO result VALUES(4,1,1,1,'2026-11-22 13:35:38.041912',0.084865331649780273437,'ERROR',1e999,NULL,NULL,NULL,NULL,0,4);
+INSERT INTO result VALUES(5,1,1,1,'2026-11-22 13:35:38.515460',0.46847200393676757812,'ERROR',1e999,NULL,NULL,NULL,NULL,0,5);
+INSERT INTO result VALUES(6,1,1,1,'2026-11-22 13:35:38.602342',0.086937189102172851562,'OK',1.3180000000000000864e-05,NULL,NULL,NULL,NULL,0,6);
+INSERT INTO result VALUES(7,1,1,1,'2026-11-22 13:35:38.689920',0.0875225067138671875,'ERROR',1e999,NULL,NULL,NULL,NULL,0,7);
+INSERT INTO result VALUES(8,1,1,1,'2026-11-22 13:35:38.779326',0.089405775070190429687,'OK',1.0476000000000001003e-05,NULL,NULL,NULL,NULL,0,8);
+INSERT INTO result VALUES(9,1,1,1,'2026-11-22 13:35:39.204604',0.39639210700988769531,'OK',7.9110000000000009982e-06,NULL,NULL,NULL,NULL,0,9);
+INSERT INTO result VALUES(10,1,1,1,'2026-11-22 13:35:39.208219',0.003607273101806640625,'ERROR',1e999,NULL,NULL,NULL,NULL,0,10);
+INSERT INTO result VALUES(11,1,1,1,'2026-11-22 13:35:39.210053',0.001833438873291015625,'ERROR',1e999,NULL,NULL,NULL,NULL,0,11);
+INSERT INTO result VALUES(12,1,1,1,'2026-11-22 13:35:39.278112',0.068069934844970703125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,12);
+INSERT INTO result VALUES(1,1,2,2,'2026-11-22 13:35:43.268018',0.011952161788940429687,'OK',1.7120000000000000833e-06,NULL,NULL,NULL,NULL,1,13);
+INSERT INTO result VALUES(9,1,2,2,'2026-11-22 13:35:43.276038',0.0080182552337646484375,'OK',3.0650000000000003005e-06,NULL,NULL,NULL,NULL,0,14);
+INSERT INTO result VALUES(8,1,2,2,'2026-11-22 13:35:43.283249',0.0072124004364013671875,'OK',1.6820000000000001589e-06,NULL,NULL,NULL,NULL,1,15);
+INSERT INTO result VALUES(6,1,2,2,'2026-11-22 13:35:43.290221',0.0069682598114013671875,'OK',3.7660000000000000265e-06,NULL,NULL,NULL,NULL,0,16);
+INSERT INTO result VALUES(4,1,2,2,'2026-11-22 13:35:43.310274',0.0034542083740234375,'ERROR',1e999,NULL,NULL,NULL,NULL,0,17);
+INSERT INTO result VALUES(5,1,2,2,'2026-11-22 13:35:43.313395',0.0031177997589111328125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,18);
+INSERT INTO result VALUES(3,1,2,2,'2026-11-22 13:35:43.315806',0.0024101734161376953125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,19);
+INSERT INTO result VALUES(2,1,2,2,'2026-11-22 13:35:43.321421',0.005620479583740234375,'ERROR',1e999,NULL,NULL,NULL,NULL,0,20);
+INSERT INTO result VALUES(10,1,2,2,'2026-11-22 13:35:43.337981',0.0002176761627197265625,'ERROR',1e999,NULL,NULL,NULL,NULL,0,21);
+INSERT INTO result VALUES(7,1,2,2,'2026-11-22 13:35:43.344733',0.0067596435546875,'ERROR',1e999,NULL,NULL,NULL,NULL,0,22);
+INSERT INTO result VALUES(12,1,2,2,'2026-11-22 13:35:43.351819',0.00708675384521484375,'ERROR',1e999,NULL,NULL,NULL,NULL,0,23);
+INSERT INTO result VALUES(11,1,2,2,'2026-11-22 13:35:43.354738',0.00291156768798828125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,24);
+INSERT INTO result VALUES(1,1,3,3,'2026-11-22 13:35:43.414508',0.0082213878631591796875,'OK',4.1259999999999999679e-06,NULL,NULL,NULL,NULL,1,25);
+INSERT INTO result VALUES(8,1,3,3,'2026-11-22 13:35:43.421097',0.0065848827362060546875,'OK',8.2230000000000007219e-06,NULL,NULL,NULL,NULL,0,26);
+INSERT INTO result VALUES(9,1,3,3,'2026-11-22 13:35:43.426908',0.00581073760986328125,'OK',4.796999999999999981e-06,NULL,NULL,NULL,NULL,0,27);
+INSERT INTO result VALUES(6,1,3,3,'2026-11-22 13:35:43.432337',0.005427837371826171875,'OK',1.3991000000000000384e-05,NULL,NULL,NULL,NULL,0,28);
+INSERT INTO result VALUES(3,1,3,3,'2026-11-22 13:35:43.448547',0.0001888275146484375,'ERROR',1e999,NULL,NULL,NULL,NULL,0,29);
+INSERT INTO result VALUES(12,1,3,3,'2026-11-22 13:35:43.454241',0.005698680877685546875,'ERROR',1e999,NULL,NULL,NULL,NULL,0,30);
+INSERT INTO result VALUES(4,1,3,3,'2026-11-22 13:35:43.459355',0.005111217498779296875,'ERROR',1e999,NULL,NULL,NULL,NULL,0,31);
+INSERT INTO result VALUES(5,1,3,3,'2026-11-22 13:35:43.461796',0.0024387836456298828125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,32);
+INSERT INTO result VALUES(10,1,3,3,'2026-11-22 13:35:43.476954',0.00018978118896484375,'ERROR',1e999,NULL,NULL,NULL,NULL,0,33);
+INSERT INTO result VALUES(2,1,3,3,'2026-11-22 13:35:43.482839',0.0058858394622802734375,'ERROR',1e999,NULL,NULL,NULL,NULL,0,34);
+INSERT INTO result VALUES(11,1,3,3,'2026-11-22 13:35:43.485413',0.0025732517242431640625,'ERROR',1e999,NULL,NULL,NULL,NULL,0,35);
+INSERT INTO result VALUES(7,1,3,3,'2026-11-22 13:35:43.489810',0.0043976306915283203125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,36);
+INSERT INTO result VALUES(1,1,4,4,'2026-11-22 13:35:43.547020',0.010583400726318359375,'OK',1.6784999999999999383e-05,NULL,NULL,NULL,NULL,1,37);
+INSERT INTO result VALUES(9,1,4,4,'2026-11-22 13:35:43.554678',0.0076544284820556640625,'OK',1.5922999999999999844e-05,NULL,NULL,NULL,NULL,1,38);
+INSERT INTO result VALUES(8,1,4,4,'2026-11-22 13:35:43.561535',0.006856441497802734375,'OK',1.1868000000000000551e-05,NULL,NULL,NULL,NULL,1,39);
+INSERT INTO result VALUES(6,1,4,4,'2026-11-22 13:35:43.568679',0.0071465969085693359375,'OK',3.4432000000000005082e-05,NULL,NULL,NULL,NULL,0,40);
+INSERT INTO result VALUES(5,1,4,4,'2026-11-22 13:35:43.584541',0.0002315044403076171875,'ERROR',1e999,NULL,NULL,NULL,NULL,0,41);
+INSERT INTO result VALUES(4,1,4,4,'2026-11-22 13:35:43.591370',0.0068342685699462890625,'ERROR',1e999,NULL,NULL,NULL,NULL,0,42);
+INSERT INTO result VALUES(3,1,4,4,'2026-11-22 13:35:43.594156',0.00278186798095703125,'ERROR',1e999,NULL,NULL,NULL,NULL,0,43);
+INSERT INTO result VALUES(12,1,4,4,'2026-11-22 13:35:43.600108',0.005954742431640625,'ERROR',1e999,NULL,NULL,NULL,NULL,0,44);
+INSERT INTO result VALUES(10,1,4,4,'2026-11-22 13:35:43.615498',0.00025844573974609375,'ERROR',1e999,NULL,NULL,NULL,NULL,0,45);
+INSERT INTO result VALUES(2,1,4,4,'2026-11-22 13:35:43.622436',0.006888866424560546875,'ERROR',1e999,NULL,NULL,NULL,NULL,0,46);
+INSERT INTO result VALUES(11,1,4,4,'2026-11-22 13:35:43.625457',0.00301647186279296875,'ERROR',1e999,NULL,NULL,NULL,NULL,0,47);
+INSERT INTO result VALUES(7,1,4,4,'2026-11-22 13:35:43.631626',0.0061738491058349609375,'ERROR',1e999,NULL,NULL,NULL,NULL,0,48);
+CREATE TABLE bandit_info (
+	tuning_run_id INTEGER, 
+	c FLOAT, 
+	window INTEGER, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(tuning_run_id) REFERENCES tuning_run (id)
+);
+CREATE TABLE desired_result (
+	configuration_id INTEGER, 
+	"limit" FLOAT, 
+	priority FLOAT, 
+	tuning_run_id INTEGER, 
+	generation INTEGER, 
+	requestor VARCHAR(128), 
+	request_date DATETIME, 
+	state VARCHAR(9), 
+	result_id INTEGER, 
+	start_date DATETIME, 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(configuration_id) REFERENCES configuration (id), 
+	FOREIGN KEY(tuning_run_id) REFERENCES tuning_run (id), 
+	FOREIGN KEY(result_id) REFERENCES result (id)
+);
+INSERT INTO desired_result VALUES(1,NULL,NULL,1,0,'seed','2026-11-22 13:35:36.090058','COMPLETE',1,'2026-11-22 13:35:36.100621',1);
+INSERT INTO desired_result VALUES(2,NULL,NULL,1,0,'GaussianProcess','2026-11-22 13:35:36.091202','COMPLETE',2,'2026-11-22 13:35:37.865746',2);
+INSERT INTO desired_result VALUES(3,NULL,NULL,1,0,'GaussianProcess','2026-11-22 13:35:36.091403','COMPLETE',3,'2026-11-22 13:35:37.956614',3);
+INSERT INTO desired_result VALUES(4,NULL,NULL,1,0,'GaussianProcess','2026-11-22 13:35:36.091645','COMPLETE',4,'2026-11-22 13:35:37.959030',4);
+INSERT INTO desired_result VALUES(5,NULL,NULL,1,1,'GaussianProcess','2026-11-22 13:35:38.045570','COMPLETE',5,'2026-11-22 13:35:38.047009',5);
+INSERT INTO desired_result VALUES(6,NULL,NULL,1,1,'GaussianProcess','2026-11-22 13:35:38.045827','COMPLETE',6,'2026-11-22 13:35:38.518173',6);
+INSERT INTO desired_result VALUES(7,NULL,NULL,1,1,'GaussianProcess','2026-11-22 13:35:38.046017','COMPLETE',7,'2026-11-22 13:35:38.606135',7);
+INSERT INTO desired_result VALUES(8,NULL,NULL,1,1,'GaussianProcess','2026-11-22 13:35:38.046187','COMPLETE',8,'2026-11-22 13:35:38.693291',8);
+INSERT INTO desired_result VALUES(9,NULL,NULL,1,2,'GaussianProcess','2026-11-22 13:35:38.803030','COMPLETE',9,'2026-11-22 13:35:38.808234',9);
+INSERT INTO desired_result VALUES(10,NULL,NULL,1,2,'GaussianProcess','2026-11-22 13:35:38.805273','COMPLETE',10,'2026-11-22 13:35:39.207870',10);
+INSERT INTO desired_result VALUES(11,NULL,NULL,1,2,'GaussianProcess','2026-11-22 13:35:38.806403','COMPLETE',11,'2026-11-22 13:35:39.209846',11);
+INSERT INTO desired_result VALUES(12,NULL,NULL,1,2,'GaussianProcess','2026-11-22 13:35:38.807491','COMPLETE',12,'2026-11-22 13:35:39.211472',12);
+INSERT INTO desired_result VALUES(1,NULL,NULL,2,0,'seed','2026-11-22 13:35:39.310758','COMPLETE',13,'2026-11-22 13:35:43.256092',13);
+INSERT INTO desired_result VALUES(9,NULL,NULL,2,0,'GaussianProcess','2026-11-22 13:35:43.254786','COMPLETE',14,'2026-11-22 13:35:43.271628',14);
+INSERT INTO desired_result VALUES(8,NULL,NULL,2,0,'GaussianProcess','2026-11-22 13:35:43.255022','COMPLETE',15,'2026-11-22 13:35:43.279137',15);
+INSERT INTO desired_result VALUES(6,NULL,NULL,2,0,'GaussianProcess','2026-11-22 13:35:43.255132','COMPLETE',16,'2026-11-22 13:35:43.286753',16);
+INSERT INTO desired_result VALUES(4,NULL,NULL,2,1,'GaussianProcess','2026-11-22 13:35:43.301626','COMPLETE',17,'2026-11-22 13:35:43.306838',17);
+INSERT INTO desired_result VALUES(5,NULL,NULL,2,1,'GaussianProcess','2026-11-22 13:35:43.303220','COMPLETE',18,'2026-11-22 13:35:43.313010',18);
+INSERT INTO desired_result VALUES(3,NULL,NULL,2,1,'GaussianProcess','2026-11-22 13:35:43.304745','COMPLETE',19,'2026-11-22 13:35:43.315493',19);
+INSERT INTO desired_result VALUES(2,NULL,NULL,2,1,'GaussianProcess','2026-11-22 13:35:43.306092','COMPLETE',20,'2026-11-22 13:35:43.317554',20);
+INSERT INTO desired_result VALUES(10,NULL,NULL,2,2,'GaussianProcess','2026-11-22 13:35:43.331706','COMPLETE',21,'2026-11-22 13:35:43.337780',21);
+INSERT INTO desired_result VALUES(7,NULL,NULL,2,2,'GaussianProcess','2026-11-22 13:35:43.333429','COMPLETE',22,'2026-11-22 13:35:43.340375',22);
+INSERT INTO desired_result VALUES(12,NULL,NULL,2,2,'GaussianProcess','2026-11-22 13:35:43.335157','COMPLETE',23,'2026-11-22 13:35:43.347599',23);
+INSERT INTO desired_result VALUES(11,NULL,NULL,2,2,'GaussianProcess','2026-11-22 13:35:43.336979','COMPLETE',24,'2026-11-22 13:35:43.354386',24);
+INSERT INTO desired_result VALUES(1,NULL,NULL,3,0,'seed','2026-11-22 13:35:43.386197','COMPLETE',25,'2026-11-22 13:35:43.406308',25);
+INSERT INTO desired_result VALUES(8,NULL,NULL,3,0,'seed','2026-11-22 13:35:43.386269','COMPLETE',26,'2026-11-22 13:35:43.417395',26);
+INSERT INTO desired_result VALUES(9,NULL,NULL,3,0,'GaussianProcess','2026-11-22 13:35:43.405443','COMPLETE',27,'2026-11-22 13:35:43.423637',27);
+INSERT INTO desired_result VALUES(6,NULL,NULL,3,0,'GaussianProcess','2026-11-22 13:35:43.405570','COMPLETE',28,'2026-11-22 13:35:43.429322',28);
+INSERT INTO desired_result VALUES(3,NULL,NULL,3,1,'GaussianProcess','2026-11-22 13:35:43.442622','COMPLETE',29,'2026-11-22 13:35:43.448370',29);
+INSERT INTO desired_result VALUES(12,NULL,NULL,3,1,'GaussianProcess','2026-11-22 13:35:43.444280','COMPLETE',30,'2026-11-22 13:35:43.450793',30);
+INSERT INTO desired_result VALUES(4,NULL,NULL,3,1,'GaussianProcess','2026-11-22 13:35:43.445743','COMPLETE',31,'2026-11-22 13:35:43.456484',31);
+INSERT INTO desired_result VALUES(5,NULL,NULL,3,1,'GaussianProcess','2026-11-22 13:35:43.447712','COMPLETE',32,'2026-11-22 13:35:43.461537',32);
+INSERT INTO desired_result VALUES(10,NULL,NULL,3,2,'GaussianProcess','2026-11-22 13:35:43.471214','COMPLETE',33,'2026-11-22 13:35:43.476774',33);
+INSERT INTO desired_result VALUES(2,NULL,NULL,3,2,'GaussianProcess','2026-11-22 13:35:43.472996','COMPLETE',34,'2026-11-22 13:35:43.479635',34);
+INSERT INTO desired_result VALUES(11,NULL,NULL,3,2,'GaussianProcess','2026-11-22 13:35:43.474535','COMPLETE',35,'2026-11-22 13:35:43.485145',35);
+INSERT INTO desired_result VALUES(7,NULL,NULL,3,2,'GaussianProcess','2026-11-22 13:35:43.476184','COMPLETE',36,'2026-11-22 13:35:43.487014',36);
+INSERT INTO desired_result VALUES(1,NULL,NULL,4,0,'seed','2026-11-22 13:35:43.517553','COMPLETE',37,'2026-11-22 13:35:43.536454',37);
+INSERT INTO desired_result VALUES(9,NULL,NULL,4,0,'GaussianProcess','2026-11-22 13:35:43.535496','COMPLETE',38,'2026-11-22 13:35:43.550191',38);
+INSERT INTO desired_result VALUES(8,NULL,NULL,4,0,'GaussianProcess','2026-11-22 13:35:43.535709','COMPLETE',39,'2026-11-22 13:35:43.557681',39);
+INSERT INTO desired_result VALUES(6,NULL,NULL,4,0,'GaussianProcess','2026-11-22 13:35:43.535780','COMPLETE',40,'2026-11-22 13:35:43.564401',40);
+INSERT INTO desired_result VALUES(5,NULL,NULL,4,1,'GaussianProcess','2026-11-22 13:35:43.579064','COMPLETE',41,'2026-11-22 13:35:43.584321',41);
+INSERT INTO desired_result VALUES(4,NULL,NULL,4,1,'GaussianProcess','2026-11-22 13:35:43.580692','COMPLETE',42,'2026-11-22 13:35:43.587119',42);
+INSERT INTO desired_result VALUES(3,NULL,NULL,4,1,'GaussianProcess','2026-11-22 13:35:43.582185','COMPLETE',43,'2026-11-22 13:35:43.593848',43);
+INSERT INTO desired_result VALUES(12,NULL,NULL,4,1,'GaussianProcess','2026-11-22 13:35:43.583598','COMPLETE',44,'2026-11-22 13:35:43.595976',44);
+INSERT INTO desired_result VALUES(10,NULL,NULL,4,2,'GaussianProcess','2026-11-22 13:35:43.610147','COMPLETE',45,'2026-11-22 13:35:43.615306',45);
+INSERT INTO desired_result VALUES(2,NULL,NULL,4,2,'GaussianProcess','2026-11-22 13:35:43.611769','COMPLETE',46,'2026-11-22 13:35:43.618171',46);
+INSERT INTO desired_result VALUES(11,NULL,NULL,4,2,'GaussianProcess','2026-11-22 13:35:43.613238','COMPLETE',47,'2026-11-22 13:35:43.625126',47);
+INSERT INTO desired_result VALUES(7,NULL,NULL,4,2,'GaussianProcess','2026-11-22 13:35:43.614588','COMPLETE',48,'2026-11-22 13:35:43.627442',48);
+CREATE TABLE bandit_sub_technique (
+	bandit_info_id INTEGER, 
+	name VARCHAR(128), 
+	id INTEGER NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(bandit_info_id) REFERENCES bandit_info (id)
+);
+CREATE INDEX ix_spaces_program_sha256 ON spaces (program_sha256);
+CREATE INDEX ix_commands_campaign ON commands (space_id, environment_id, campaign);
+CREATE INDEX ix_runs_campaign ON runs (space_id, environment_id, campaign, input_id);
+CREATE INDEX ix_measurements_input ON measurements (input_id, configuration_id);
+CREATE INDEX ix_measurements_run ON measurements (run_id);
+CREATE INDEX ix_tests_result ON tests (result_id);
+CREATE INDEX ix__meta_id ON _meta (id);
+CREATE INDEX ix_program_id ON program (id);
+CREATE INDEX ix_machine_class_id ON machine_class (id);
+CREATE INDEX ix_program_version_id ON program_version (id);
+CREATE INDEX ix_configuration_id ON configuration (id);
+CREATE INDEX ix_configuration_custom1 ON configuration (program_id, hash);
+CREATE INDEX ix_machine_id ON machine (id);
+CREATE INDEX ix_input_class_id ON input_class (id);
+CREATE INDEX ix_input_id ON input (id);
+CREATE INDEX ix_tuning_run_id ON tuning_run (id);
+CREATE UNIQUE INDEX ix_tuning_run_uuid ON tuning_run (uuid);
+CREATE INDEX ix_result_tuning_run_id ON result (tuning_run_id);
+CREATE INDEX ix_result_id ON result (id);
+CREATE INDEX ix_result_custom1 ON result (tuning_run_id, was_new_best);
+CREATE INDEX ix_bandit_info_id ON bandit_info (id);
+CREATE INDEX ix_desired_result_id ON desired_result (id);
+CREATE INDEX ix_desired_result_custom2 ON desired_result (tuning_run_id, configuration_id);
+CREATE INDEX ix_desired_result_result_id ON desired_result (result_id);
+CREATE INDEX ix_desired_result_custom1 ON desired_result (tuning_run_id, generation);
+CREATE INDEX ix_bandit_sub_technique_id ON bandit_sub_technique (id);
+COMMIT;
