@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import functools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module.split(".")[0]
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
-            yield ast.literal_eval(node.args[0]).split(".")[0]
+            yield ast.unparse(node.args[0]).lstrip("f").strip("'\"").split(".")[0]
 
 
 @pytest.mark.parametrize("library", DOORS)
@@ -64,23 +65,64 @@ def test_a_library_is_imported_through_its_door_alone(library: str) -> None:
     assert all(user.startswith(DOORS[library]) for user in users)
 
 
-def _loaded_by(module: str, libraries: tuple[str, ...]) -> list[str]:
-    """Those of the libraries that importing a module loads."""
-    code = f"import {module}, sys; print(*[m for m in {libraries!r} if m in sys.modules])"
+def _floors() -> list[list[str]]:
+    """The rooms of each floor, from the top, as the contract in setup.cfg has them."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    lines = config["importlinter:contract:layers"]["layers"].strip().splitlines()
+    return [line.replace("|", " ").split() for line in lines]
+
+
+FLOORS = _floors()
+HEIGHT = {room: -number for number, floor in enumerate(FLOORS) for room in floor}
+# What importing a room may load: a library from the lowest room that loads it upwards.
+LOADED_FROM = {
+    "yaml": "space_file",
+    "pydantic": "space_file",
+    "pebble": "measure",
+    "sqlalchemy": "results",
+    "opentuner": "search",
+    "jinja2": "dispatch",
+    "rich": "dispatch",
+    "tree_sitter": "discover",
+}
+# What no import of a room may load: GPU stacks, and what takes a second or more.
+LOADED_ON_USE = ("pyopencl", "pycuda", "matplotlib", "sklearn", "pandas")
+# A stencil's predictor is written with these throughout; commands import it where it is asked for.
+EXEMPT = {"stencil": ("sklearn", "pandas")}
+
+
+def _loaded_by(modules: Sequence[str], libraries: Iterable[str]) -> list[str]:
+    """Those of the libraries that importing the modules loads."""
+    code = (
+        f"import importlib, sys\nfor name in {list(modules)!r}: importlib.import_module(name)\n"
+        f"print(*[library for library in {list(libraries)!r} if library in sys.modules])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     return done.stdout.split()
 
 
-def test_importing_the_space_file_loads_no_gpu_stack() -> None:
-    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "rich", "tree_sitter")
-    assert _loaded_by("harness.space_file", heavy) == []
+def _modules_of(room: str) -> list[str]:
+    """Every module of a room but its `__main__` and the loaders that are copied elsewhere."""
+    paths = (
+        path.relative_to(ROOT).with_suffix("") for path in (ROOT / "harness" / room).rglob("*.py")
+    )
+    names = sorted(".".join(path.parts).removesuffix(".__init__") for path in paths)
+    return [name for name in names if "__main__" not in name and ".loaders." not in name]
+
+
+@pytest.mark.parametrize("room", HEIGHT)
+def test_a_room_loads_nothing_that_belongs_higher_and_no_gpu_stack(room: str) -> None:
+    higher = [name for name, lowest in LOADED_FROM.items() if HEIGHT[lowest] > HEIGHT[room]]
+    never = [name for name in LOADED_ON_USE if name not in EXEMPT.get(room, ())]
+    assert _loaded_by(_modules_of(room), [*higher, *never]) == []
 
 
 def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:
     heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy")
-    assert _loaded_by("harness.commands.check", heavy) == []
+    assert _loaded_by(["harness.commands.check"], heavy) == []
 
 
 def test_no_module_evaluates_or_unpickles() -> None:
