@@ -38,9 +38,9 @@ from benchmarks.dispatch_runs import (
     STATIC,
     Done,
     Job,
-    choosers,
     data_sets,
     folds_of,
+    learners,
     oracle_leaves,
     run,
 )
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         metavar="NAMES",
-        help=f"the choosers to judge beside '{STATIC}', with commas between; one of "
+        help=f"the learners to judge beside '{STATIC}', with commas between; one of "
         f"{', '.join(OURS)} among them (default: all)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
@@ -76,14 +76,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _names(only: str | None) -> list[str]:
-    """The choosers that are wanted, in the order in which they are told."""
-    there = list(choosers(()))
+    """The learners that are wanted, in the order in which they are told."""
+    there = list(learners(()))
     if only is None:
         return there
     wanted = [STATIC, *(name.strip() for name in only.split(","))]
     for name in wanted:
         if name not in there:
-            raise UsageError(f"--only: there is no chooser {name!r}; there are {', '.join(there)}")
+            raise UsageError(f"--only: there is no learner {name!r}; there are {', '.join(there)}")
     if not set(wanted) & set(OURS):
         raise UsageError(f"--only: name a dispatcher as well: {', '.join(OURS)}")
     return [name for name in there if name in wanted]
@@ -93,13 +93,13 @@ def _compare(args: argparse.Namespace) -> int:
     """Judge, tell, and end with the JSON object."""
     console, log = make_console(), make_console(stderr=True)
     names = _names(args.only)
-    found = [(path, place) for path in args.file for place in range(len(data_sets(path)))]
+    found = [(path, index) for path in args.file for index in range(len(data_sets(path)))]
     with ProgressDisplay(log) as display, contextlib.closing(Processes(args.jobs)) as pool:
         jobs = [
-            Job(path, place, fold, name, args.seed)
-            for path, place in found
+            Job(path, index, fold, name, args.seed)
+            for path, index in found
             for name in reversed(names)  # the slow ones first
-            for fold in range(len(folds_of(path, place, args.seed)))
+            for fold in range(len(folds_of(path, index, args.seed)))
         ]
         display.begin_stage("folds", len(jobs))
         tasks: dict[Job, Task[Done]] = {
@@ -108,8 +108,8 @@ def _compare(args: argparse.Namespace) -> int:
         done: dict[Job, Done] = {}
         for job, task in tasks.items():
             done[job] = pool.result_of(task)
-            display.step(f"{job.chooser} on {job.path.name}")
-    results = [_result(path, place, names, done, args.seed) for path, place in found]
+            display.step(f"{job.learner} on {job.path.name}")
+    results = [_result(path, index, names, done, args.seed) for path, index in found]
     for result in results:
         print_line(console, f"\n{result.data.name}", "bold")
         print_whole(cases_table(result))
@@ -120,18 +120,18 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _result(
-    path: Path, place: int, names: Sequence[str], done: dict[Job, Done], seed: int
+    path: Path, index: int, names: Sequence[str], done: dict[Job, Done], seed: int
 ) -> Result:
     """What the folds of a data set come to together."""
-    data = data_sets(path)[place]
-    folds = folds_of(path, place, seed)
+    data = data_sets(path)[index]
+    folds = folds_of(path, index, seed)
     told, fit_s, leaves = {}, {}, {}
     for name in names:
-        parts = [done[Job(path, place, fold, name, seed)] for fold in range(len(folds))]
-        places = np.empty(len(data.cases), dtype=np.intp)
+        parts = [done[Job(path, index, fold, name, seed)] for fold in range(len(folds))]
+        indices = np.empty(len(data.cases), dtype=np.intp)
         for fold, part in zip(folds, parts, strict=True):
-            places[fold.test] = part.places
-        told[name] = judged(name, data.matrix, places)
+            indices[fold.test] = part.indices
+        told[name] = judged(name, data.matrix, indices)
         fit_s[name] = float(np.mean([part.fit_s for part in parts]))
         if parts[0].leaves is not None:
             leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.core.arrays import Flags, Places
+from harness.core.arrays import Flags, Indices
 from harness.core.errors import RecordingError
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
@@ -42,8 +42,8 @@ class DataSet:
     disturbed: Flags
 
     @property
-    def parts(self) -> Iterator[tuple[str, Places]]:
-        """The cases by name, each with the places of its inputs."""
+    def parts(self) -> Iterator[tuple[str, Indices]]:
+        """The cases by name, each with the indices of its inputs."""
         for case in sorted(set(self.cases.tolist())):
             yield case, np.flatnonzero(self.cases == case)
 

@@ -14,17 +14,17 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.dispatch_data import DataSet, read_data_sets
-from harness.core.arrays import Flags, Places
+from harness.core.arrays import Flags, Indices
 from harness.dispatch.baselines import Nearest, Static
-from harness.dispatch.choosers import Chooser, Chosen
-from harness.dispatch.distill import DistilledChooser
-from harness.dispatch.ensemble import EnsembleChooser
-from harness.dispatch.learnt import Learnt, leaf_count
+from harness.dispatch.distill import DistilledLearner
+from harness.dispatch.ensemble import EnsembleLearner
+from harness.dispatch.learners import Learner, Selector
+from harness.dispatch.learnt import LearntSelector, leaf_count
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
-from harness.dispatch.tree import TreeChooser
+from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import held_out
-from harness.models.columns import Kind, column_values, derive_columns
+from harness.models.columns import ColumnKind, column_values, derive_columns
 from harness.models.folds import Fold, fold_count, grouped_folds
 
 if TYPE_CHECKING:
@@ -39,39 +39,39 @@ class ByCaseChosen:
     """What was learnt of each case; `words` are the features that tell them apart."""
 
     words: tuple[str, ...]
-    parts: dict[str, Chosen]
+    parts: dict[str, Selector]
 
-    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
-        """As Chosen has it."""
+    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
+        """As Selector has it."""
         chosen = np.empty(len(features), dtype=np.intp)
         for case, rows in _parts(features, self.words):
-            chosen[rows] = self.parts[case].places(features.iloc[rows], applies[rows])
+            chosen[rows] = self.parts[case].indices(features.iloc[rows], applies[rows])
         return chosen
 
 
 @dataclass(frozen=True)
 class ByCase:
-    """A chooser that learns each case by itself, so that the best static candidate, say, is the
+    """A learner that learns each case by itself, so that the best static candidate, say, is the
     best of each direction and type."""
 
-    chooser: Chooser
+    learner: Learner
     words: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """That of the chooser."""
-        return self.chooser.name
+        """That of the learner."""
+        return self.learner.name
 
     def fit(self, matrix: Matrix, seed: int) -> ByCaseChosen:
         """Learn each case."""
         parts = _parts(matrix.features, self.words)
         return ByCaseChosen(
-            self.words, {case: self.chooser.fit(matrix.rows(rows), seed) for case, rows in parts}
+            self.words, {case: self.learner.fit(matrix.rows(rows), seed) for case, rows in parts}
         )
 
 
-def _parts(features: pd.DataFrame, words: Sequence[str]) -> Iterator[tuple[str, Places]]:
-    """The cases among these inputs, each with the places of its inputs."""
+def _parts(features: pd.DataFrame, words: Sequence[str]) -> Iterator[tuple[str, Indices]]:
+    """The cases among these inputs, each with the indices of its inputs."""
     cases = np.full(len(features), "", dtype=object)
     for word in words:
         cases = cases + " " + features[word].to_numpy(dtype=object)
@@ -79,32 +79,32 @@ def _parts(features: pd.DataFrame, words: Sequence[str]) -> Iterator[tuple[str, 
         yield case, np.flatnonzero(cases == case)
 
 
-def choosers(words: Sequence[str]) -> dict[str, Chooser]:
+def learners(words: Sequence[str]) -> dict[str, Learner]:
     """All that are judged, by name; the published ones and the baselines learn each case by
     itself, ours all cases of a data set together."""
-    others: tuple[Chooser, ...] = (Static(), Nearest(), GAdapt(), Starchart())
-    ours: tuple[Chooser, ...] = (
-        TreeChooser(MOST_LEAVES),
-        DistilledChooser(MOST_LEAVES),
-        EnsembleChooser(),
+    others: tuple[Learner, ...] = (Static(), Nearest(), GAdapt(), Starchart())
+    ours: tuple[Learner, ...] = (
+        TreeLearner(MOST_LEAVES),
+        DistilledLearner(MOST_LEAVES),
+        EnsembleLearner(),
     )
-    by_case = [ByCase(chooser, tuple(words)) for chooser in others]
-    return {chooser.name: chooser for chooser in (*by_case, *ours)}
+    by_case = [ByCase(learner, tuple(words)) for learner in others]
+    return {learner.name: learner for learner in (*by_case, *ours)}
 
 
 STATIC = Static().name
-OURS = (TreeChooser().name, DistilledChooser().name, EnsembleChooser().name)
+OURS = (TreeLearner().name, DistilledLearner().name, EnsembleLearner().name)
 """The cheaper to run first."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One chooser on one fold of a data set, by their places."""
+    """One learner on one fold of a data set, by their indices."""
 
     path: Path
-    place: int
+    index: int
     fold: int
-    chooser: str
+    learner: str
     seed: int
 
 
@@ -113,7 +113,7 @@ class Done:
     """What was chosen for the held-out inputs of a fold, in how many seconds of processor time it
     was learnt, and how many leaves of ours have."""
 
-    places: Places
+    indices: Indices
     fit_s: float
     leaves: int | None
 
@@ -125,22 +125,24 @@ def data_sets(path: Path) -> list[DataSet]:
 
 
 @lru_cache(maxsize=4)
-def folds_of(path: Path, place: int, seed: int) -> list[Fold]:
+def folds_of(path: Path, index: int, seed: int) -> list[Fold]:
     """What is held out of a data set in turn."""
-    groups = data_sets(path)[place].matrix.groups
+    groups = data_sets(path)[index].matrix.groups
     return grouped_folds(groups, fold_count(groups), seed)
 
 
 def run(job: Job) -> Done:
     """Learn without a fold, and choose for it."""
-    data = data_sets(job.path)[job.place]
-    fit, test = held_out(data.matrix, folds_of(job.path, job.place, job.seed)[job.fold])
-    chooser = choosers(case_words(data))[job.chooser]
+    data = data_sets(job.path)[job.index]
+    fit, test = held_out(data.matrix, folds_of(job.path, job.index, job.seed)[job.fold])
+    learner = learners(case_words(data))[job.learner]
     began = time.process_time()
-    learnt = chooser.fit(fit, job.seed)
+    learnt = learner.fit(fit, job.seed)
     fit_s = time.process_time() - began
-    places = learnt.places(test.features, test.applies)
-    return Done(places, fit_s, leaf_count(learnt.choice) if isinstance(learnt, Learnt) else None)
+    indices = learnt.indices(test.features, test.applies)
+    return Done(
+        indices, fit_s, leaf_count(learnt.choice) if isinstance(learnt, LearntSelector) else None
+    )
 
 
 def case_words(data: DataSet) -> tuple[str, ...]:
@@ -151,7 +153,9 @@ def case_words(data: DataSet) -> tuple[str, ...]:
 def oracle_leaves(matrix: Matrix) -> int:
     """Leaves of a tree over the raw features that chooses the best candidate for every input that
     they tell apart: how hard it is to choose as the oracle does."""
-    columns = [c for c in derive_columns(matrix.features) if c.kind in (Kind.RAW, Kind.EQUALS)]
+    columns = [
+        c for c in derive_columns(matrix.features) if c.kind in (ColumnKind.RAW, ColumnKind.EQUALS)
+    ]
     values = column_values(columns, matrix.features)
     if not columns:
         return 1

@@ -28,7 +28,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Result:
-    """A data set with what each chooser came to on its inputs, in the same order; seconds of
+    """A data set with what each learner came to on its inputs, in the same order; seconds of
     processor time to fit and leaves are means over folds."""
 
     data: DataSet
@@ -43,7 +43,7 @@ class Result:
         return to_ship(self.judged, [name for name in OURS if name in self.judged])
 
     def cases(self) -> dict[str, dict[str, Judged]]:
-        """Of each case what each chooser came to."""
+        """Of each case what each learner came to."""
         return {
             case: {name: judged.rows(rows) for name, judged in self.judged.items()}
             for case, rows in self.data.parts
@@ -51,7 +51,7 @@ class Result:
 
 
 def cases_table(result: Result) -> Table:
-    """A row a case, a column a chooser."""
+    """A row a case, a column a learner."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("case", no_wrap=True)
     table.add_column("inputs", justify="right")
@@ -67,7 +67,7 @@ def cases_table(result: Result) -> Table:
 
 
 def verdict_table(result: Result) -> Table:
-    """A row a chooser, over all inputs of a data set."""
+    """A row a learner, over all inputs of a data set."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("choice", no_wrap=True)
     for heading in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "fit"):

@@ -12,12 +12,12 @@ from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import MOST_LEAVES
 from harness.core.records import Config, Environment, Value
 from harness.dispatch.dispatcher import Dispatcher, Provenance
-from harness.dispatch.ensemble import DEPTH, TREES, EnsembleChooser
+from harness.dispatch.ensemble import DEPTH, TREES, EnsembleLearner
 from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
-from harness.dispatch.program import EnsembleChoice, Leaf, Node, Program, Split, TreeChoice
-from harness.dispatch.tree import TreeChooser
-from harness.models.columns import Column, Kind, Tuned
+from harness.dispatch.program import DispatchProgram, EnsembleChoice, Leaf, Node, Split, TreeChoice
+from harness.dispatch.tree import TreeLearner
+from harness.models.columns import Column, ColumnKind, TunedRange
 
 SIZES = ("m", "n", "k")
 MOST = 1 << 20
@@ -33,10 +33,10 @@ Case = tuple[Dispatcher, Inputs]
 """Who chooses, and for which inputs."""
 
 COLUMNS = (
-    *(Column(Kind.RAW, (name,)) for name in SIZES),
-    *(Column(Kind.PRODUCT, pair) for pair in itertools.combinations(SIZES, 2)),
-    *(Column(Kind.RATIO, pair) for pair in itertools.combinations(SIZES, 2)),
-    Column(Kind.PRODUCT, SIZES),
+    *(Column(ColumnKind.RAW, (name,)) for name in SIZES),
+    *(Column(ColumnKind.PRODUCT, pair) for pair in itertools.combinations(SIZES, 2)),
+    *(Column(ColumnKind.RATIO, pair) for pair in itertools.combinations(SIZES, 2)),
+    Column(ColumnKind.PRODUCT, SIZES),
 )
 
 
@@ -66,10 +66,10 @@ def grown(
             ends.remove(end)
             ends += [one for one in splits[end][2:] if depths[one] < DEPTH and len(parts[one]) > 1]
 
-    def node(place: int) -> Node:
-        if place not in splits:
+    def node(index: int) -> Node:
+        if index not in splits:
             return leaf()
-        column, threshold, low, high = splits[place]
+        column, threshold, low, high = splits[index]
         return Split(column, threshold, node(low), node(high))
 
     return node(0)
@@ -77,7 +77,7 @@ def grown(
 
 def drawn_program(
     rng: random.Random, inputs: Sizes, args: argparse.Namespace, is_tree: bool
-) -> Program:
+) -> DispatchProgram:
     """A tree of `--tree-leaves` leaves, or an ensemble."""
     rows = [
         [c.of(dict(zip(SIZES, given, strict=True))) for c in COLUMNS] for given in inputs[:ROWS]
@@ -101,10 +101,10 @@ def drawn_program(
             for _ in range(candidates)
         )
         choice = EnsembleChoice((0.0,) * candidates, trees)
-    return Program(
+    return DispatchProgram(
         columns=COLUMNS,
-        tuned=tuple(Tuned(name, 1, MOST) for name in SIZES),
-        portfolio=tuple(Config({"VARIANT": place}) for place in range(candidates)),
+        tuned=tuple(TunedRange(name, 1, MOST) for name in SIZES),
+        portfolio=tuple(Config({"VARIANT": index}) for index in range(candidates)),
         static=0,
         choice=choice,
         guards=((),) * candidates,
@@ -130,13 +130,13 @@ def learnt_cases(path: Path, seed: int) -> dict[str, Case]:
     givens = [dict(zip(names, given, strict=True)) for given in inputs]
     some = random.Random(seed).sample(inputs, min(INPUTS, len(inputs)))
     cases: dict[str, Case] = {}
-    for chooser in (TreeChooser(MOST_LEAVES), EnsembleChooser()):
-        program = chooser.fit(data.matrix, seed).program(data.matrix.candidates)
-        cases[chooser.name] = written(program, features_of(program, names, givens)), some
+    for learner in (TreeLearner(MOST_LEAVES), EnsembleLearner()):
+        program = learner.fit(data.matrix, seed).program(data.matrix.candidates)
+        cases[learner.name] = written(program, features_of(program, names, givens)), some
     return cases
 
 
-def written(program: Program, features: tuple[Feature, ...]) -> Dispatcher:
+def written(program: DispatchProgram, features: tuple[Feature, ...]) -> Dispatcher:
     """The program as it is written, from nowhere."""
     environment = Environment("none", "none", "none", "none", "none")
     provenance = Provenance(

@@ -38,9 +38,9 @@ from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.tree import TreeChooser
+from harness.dispatch.tree import TreeLearner
 from harness.models import gadapt
-from harness.models.starchart import Growth, Target, axes_of, cross_validate, describe, grow
+from harness.models.starchart import Growth, TreeTarget, axes_of, cross_validate, describe, grow
 from harness.models.stargazer import fit_linear
 
 ROWS = 100_000
@@ -125,7 +125,7 @@ def measure_costs(rows: int) -> dict[str, Cost]:
     def slowdown(places: npt.NDArray[np.intp]) -> float:
         return float(np.exp(unseen_matrix.log_slowdown[np.arange(rows), places].mean()))
 
-    tree = partial(grow, known.table, Target(LOG_TIME), COLUMNS)
+    tree = partial(grow, known.table, TreeTarget(LOG_TIME), COLUMNS)
     return {
         "Starchart, threshold 1e-5": _cost(
             lambda: tree(Growth(relative_threshold=1e-5)),
@@ -146,8 +146,8 @@ def measure_costs(rows: int) -> dict[str, Cost]:
             ("share of exact hits", hits),
         ),
         "dispatcher, one tree": _cost(
-            lambda: TreeChooser().fit(matrix, 0),
-            lambda model: model.places(unseen_matrix.features, unseen_matrix.applies),
+            lambda: TreeLearner().fit(matrix, 0),
+            lambda model: model.indices(unseen_matrix.features, unseen_matrix.applies),
             ("mean slowdown", slowdown),
         ),
     }

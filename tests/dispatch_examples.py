@@ -17,15 +17,15 @@ from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
 from harness.dispatch.program import (
     Choice,
+    DispatchProgram,
     EnsembleChoice,
     ForestChoice,
     Leaf,
     Node,
-    Program,
     Split,
     TreeChoice,
 )
-from harness.models.columns import Column, Kind, Tuned
+from harness.models.columns import Column, ColumnKind, TunedRange
 
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 
@@ -38,14 +38,14 @@ FEATURES = (
 _C_TYPES = (ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_int)
 
 COLUMNS = (
-    Column(Kind.RAW, ("m",)),
-    Column(Kind.RAW, ("s",)),
-    Column(Kind.PRODUCT, ("m", "n", "s")),
-    Column(Kind.RATIO, ("m", "n")),
-    Column(Kind.RATIO, ("n", "s")),  # s may be zero
-    Column(Kind.EQUALS, ("t",), "half"),
-    Column(Kind.EQUALS, ("n",), 7),
-    Column(Kind.TWOS, ("m",)),
+    Column(ColumnKind.RAW, ("m",)),
+    Column(ColumnKind.RAW, ("s",)),
+    Column(ColumnKind.PRODUCT, ("m", "n", "s")),
+    Column(ColumnKind.RATIO, ("m", "n")),
+    Column(ColumnKind.RATIO, ("n", "s")),  # s may be zero
+    Column(ColumnKind.EQUALS, ("t",), "half"),
+    Column(ColumnKind.EQUALS, ("n",), 7),
+    Column(ColumnKind.TWOS, ("m",)),
 )
 
 GUARDS = (
@@ -99,7 +99,7 @@ SHAPES = (
 
 def drawn_program(
     rng: random.Random, inputs: Sequence[Mapping[str, Value]], kind: str, leaves: int
-) -> Program:
+) -> DispatchProgram:
     """Its thresholds lie on the columns' values for the inputs, or next to those."""
     count = rng.randint(2, 4)
     orders = list(itertools.permutations(range(count)))
@@ -125,16 +125,16 @@ def drawn_program(
         tuple(rng.sample(GUARDS, rng.choice((0, 1, 2)))) if rng.random() < 0.7 else ()
         for _ in range(count)
     )
-    return Program(
+    return DispatchProgram(
         columns=COLUMNS,
         tuned=(
-            Tuned("m", 2, 4500),
-            Tuned("n", 1, 4321),
-            Tuned("s", 0, 3.5),
-            Tuned("t", words=("half", "float")),
+            TunedRange("m", 2, 4500),
+            TunedRange("n", 1, 4321),
+            TunedRange("s", 0, 3.5),
+            TunedRange("t", words=("half", "float")),
         ),
         portfolio=tuple(
-            Config({"A": 2**place, "B": 3 + place, "WORD": "half"}) for place in range(count)
+            Config({"A": 2**index, "B": 3 + index, "WORD": "half"}) for index in range(count)
         ),
         static=rng.randrange(count),
         choice=choice,
@@ -150,33 +150,33 @@ def _tree(
 ) -> Node:
     if leaves == 1:
         return rng.choice(endings)
-    place = rng.randrange(len(COLUMNS))
-    numbers = [COLUMNS[place].of(given) for given in inputs]
+    index = rng.randrange(len(COLUMNS))
+    numbers = [COLUMNS[index].of(given) for given in inputs]
     number = rng.choice([n for n in numbers if math.isfinite(n)])
     threshold = rng.choice((number, math.nextafter(number, math.inf), number - 0.5))
     # Mostly chains: deep trees are written as tables.
     low = leaves - 1 if rng.random() < 0.95 else max(leaves // 2, 1)
     return Split(
-        place,
+        index,
         threshold,
         _tree(rng, inputs, low, endings),
         _tree(rng, inputs, leaves - low, endings),
     )
 
 
-def dispatcher_of(program: Program, name: str, **others: Any) -> Dispatcher:
+def dispatcher_of(program: DispatchProgram, name: str, **others: Any) -> Dispatcher:
     """A dispatcher over FEATURES."""
     told = {"title": "an example", "functions": ("f",), "provenance": PROVENANCE, **others}
     return Dispatcher(name=name, features=FEATURES, program=program, **told)
 
 
-def mvmul_program(guards: tuple[tuple[str, ...], ...] = ((), (), ())) -> Program:
+def mvmul_program(guards: tuple[tuple[str, ...], ...] = ((), (), ())) -> DispatchProgram:
     """Three configurations of mvmul and a tree of three leaves."""
     configs = [(64, 1, 0), (16, 1, 0), (64, 2, 0)]
     tall = Split(1, 0.75, Leaf(order=(2, 0, 1), rows=5), Leaf(order=(), rows=1))
-    return Program(
-        columns=(Column(Kind.RAW, ("m",)), Column(Kind.RATIO, ("m", "n"))),
-        tuned=(Tuned("m", 16, 65536), Tuned("n", 16, 65536)),
+    return DispatchProgram(
+        columns=(Column(ColumnKind.RAW, ("m",)), Column(ColumnKind.RATIO, ("m", "n"))),
+        tuned=(TunedRange("m", 16, 65536), TunedRange("n", 16, 65536)),
         portfolio=tuple(Config({"THRD": a, "LU": b, "X_CACHE": c}) for a, b, c in configs),
         static=0,
         choice=TreeChoice(Split(0, 96.5, Leaf(order=(1, 0, 2), rows=4), tall)),
@@ -184,7 +184,7 @@ def mvmul_program(guards: tuple[tuple[str, ...], ...] = ((), (), ())) -> Program
     )
 
 
-def mvmul_features(program: Program) -> tuple[Feature, ...]:
+def mvmul_features(program: DispatchProgram) -> tuple[Feature, ...]:
     """Two whole numbers."""
     return features_of(program, ("m", "n"), ({"m": 16, "n": 16},))
 
@@ -222,7 +222,7 @@ def compiled(folder: Path, headers: Mapping[str, str], options: Sequence[str] = 
 
 
 def c_arguments(dispatcher: Dispatcher, given: Mapping[str, Value]) -> tuple[Any, ...]:
-    """An input as the C functions take it: a word is its place, that of others behind them."""
+    """An input as the C functions take it: a word is its index, that of others behind them."""
     words = dispatcher.feature("t").words
     word = words.index(str(given["t"])) if given["t"] in words else len(words)
     return given["m"], given["n"], given["s"], word

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from harness.core.records import Value
-from harness.models.config_points import Encoder
+from harness.models.config_points import ConfigEncoder
 from harness.space_file import Parameter
 
 
@@ -22,10 +22,10 @@ def all_points(*parameters: Parameter) -> npt.NDArray[np.float64]:
     """Every configuration's point, in lexicographic order of the places."""
     extents = [range(len(p.values)) for p in parameters]
     places = np.array(list(itertools.product(*extents)), dtype=np.int32)
-    return Encoder(parameters).points(places)
+    return ConfigEncoder(parameters).points(places)
 
 
-def axes_of(encoder: Encoder) -> list[int]:
+def axes_of(encoder: ConfigEncoder) -> list[int]:
     """How many axes each feature has."""
     return np.bincount(encoder.groups, minlength=len(encoder.relative_lengths)).tolist()
 
@@ -66,14 +66,16 @@ def test_what_never_varies_has_no_axis() -> None:
 
 
 def test_a_space_of_one_point_has_no_axes_at_all() -> None:
-    encoder = Encoder([parameter("A", "ordered", (7,))])
+    encoder = ConfigEncoder([parameter("A", "ordered", (7,))])
     assert encoder.points(np.zeros((3, 1), dtype=np.int32)).shape == (3, 0)
     assert (len(encoder.groups), len(encoder.relative_lengths)) == (0, 0)
 
 
 def test_an_enumeration_of_thousands_of_words_has_a_thousand_axes() -> None:
     words = [f"word {number}" for number in range(3000)]
-    encoder = Encoder([parameter("A", "enum", words), parameter("B", "boolean", (False, True))])
+    encoder = ConfigEncoder(
+        [parameter("A", "enum", words), parameter("B", "boolean", (False, True))]
+    )
     assert axes_of(encoder) == [1000, 1]
     first, other = encoder.points(np.array([[0, 0], [2999, 0]], dtype=np.int32))
     assert np.linalg.norm(first - other) == pytest.approx(1)
@@ -108,7 +110,7 @@ def test_divisibility_of_a_range_counts_its_values_not_its_places() -> None:
 def test_divisibility_is_left_out_where_it_says_nothing(
     kind: str, values: tuple[Value, ...]
 ) -> None:
-    assert len(Encoder([parameter("A", kind, values)]).relative_lengths) == 1
+    assert len(ConfigEncoder([parameter("A", kind, values)]).relative_lengths) == 1
 
 
 def test_whole_numbers_of_a_file_that_has_no_others_are_whole() -> None:
@@ -134,14 +136,14 @@ def test_product_and_ratio_of_two_sizes_are_axes_by_their_logarithms() -> None:
 
 def test_product_and_ratio_share_one_length_scale_that_is_expected_to_be_longer() -> None:
     sizes = [parameter(name, "power_of_two", (1, 2, 4)) for name in "AB"]
-    encoder = Encoder(sizes)
+    encoder = ConfigEncoder(sizes)
     assert encoder.groups.tolist() == [0, 1, 2, 2]
     own, other, pair = encoder.relative_lengths
     assert own == other == 1 < pair
 
 
 def test_switches_and_words_are_no_sizes() -> None:
-    encoder = Encoder(
+    encoder = ConfigEncoder(
         [
             parameter("A", "power_of_two", (1, 2, 4)),
             parameter("B", "power_of_two", (1, 2)),
@@ -154,7 +156,7 @@ def test_switches_and_words_are_no_sizes() -> None:
 
 @pytest.mark.parametrize(("sizes", "pairs"), [(2, 1), (12, 66), (13, 0)])
 def test_all_pairs_have_axes_until_they_would_bury_all_else(sizes: int, pairs: int) -> None:
-    encoder = Encoder([parameter(f"P{k}", "power_of_two", (1, 2, 4)) for k in range(sizes)])
+    encoder = ConfigEncoder([parameter(f"P{k}", "power_of_two", (1, 2, 4)) for k in range(sizes)])
     assert axes_of(encoder) == [1] * sizes + [2] * pairs
 
 
@@ -181,13 +183,13 @@ def test_different_configurations_are_different_points() -> None:
 
 
 def test_every_axis_is_of_a_feature_and_every_feature_has_an_axis() -> None:
-    encoder = Encoder(KINDS)
+    encoder = ConfigEncoder(KINDS)
     assert len(encoder.groups) == all_points(*KINDS).shape[1]
     assert set(encoder.groups.tolist()) == set(range(len(encoder.relative_lengths)))
 
 
 def test_a_range_of_a_billion_values_is_never_listed() -> None:
     wide = [parameter(name, "integer", range(1, 10**9 + 1)) for name in "AB"]
-    encoder = Encoder([*wide, parameter("C", "log_integer", range(1, 2**40 + 1))])
+    encoder = ConfigEncoder([*wide, parameter("C", "log_integer", range(1, 2**40 + 1))])
     places = np.array([[0, 0, 0], [10**9 - 1, 10**9 - 1, 2**40 - 1]])
     assert encoder.points(places)[:, :3].tolist() == [[0, 0, 0], [1, 1, 1]]

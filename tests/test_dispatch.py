@@ -80,7 +80,7 @@ def fill(
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the published models, which the command's own code does not depend on."""
     monkeypatch.setattr(
-        dispatch, "choosers", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
+        dispatch, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
     )
 
 

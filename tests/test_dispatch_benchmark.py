@@ -92,7 +92,7 @@ def test_baselines_learn_each_case_by_itself(tmp_path: Path) -> None:
     (data,) = read_data_sets(path)
     for fold in range(3):
         done = run(Job(path, 0, fold, "best static", 0))
-        assert sorted(done.places.tolist()) == [0, 1]
+        assert sorted(done.indices.tolist()) == [0, 1]
         assert done.leaves is None
     assert set(data.cases.tolist()) == {"convolutions B FP32", "convolutions F FP32"}
 
@@ -131,4 +131,4 @@ def test_the_last_line_tells_that_choosing_wins(
 
 def test_unknown_chooser_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(written(tmp_path, layers(6))), "--only", "forest"]) == 2
-    assert "no chooser 'forest'; there are best static" in capsys.readouterr().err
+    assert "no learner 'forest'; there are best static" in capsys.readouterr().err

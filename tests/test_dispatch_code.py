@@ -21,18 +21,18 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Environment, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.distill import DistilledChooser
-from harness.dispatch.ensemble import EnsembleChooser
+from harness.dispatch.distill import DistilledLearner
+from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
-from harness.dispatch.guards import Scope
+from harness.dispatch.guards import Translator
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.program import Leaf, Node, Program, Split, TreeChoice
+from harness.dispatch.program import DispatchProgram, Leaf, Node, Split, TreeChoice
 from harness.dispatch.python_code import python_module
 from harness.dispatch.rendering import column_names, real_names
 from harness.dispatch.spelling import member, variable
-from harness.dispatch.tree import TreeChooser
-from harness.models.columns import Column, Kind, Tuned
+from harness.dispatch.tree import TreeLearner
+from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 from tests.dispatch_examples import (
     GUARDS,
@@ -95,7 +95,7 @@ def planted(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
     skew = np.log2(table["m"] / table["n"]).to_numpy()
     time_s = np.exp(0.3 * np.abs(skew[:, None] - np.array([-3.0, 0.0, 3.0])))
     time_s[table["t"] == "half", 2] = 0.5
-    configs = [Config({"A": 2**place, "B": place, "WORD": "half"}) for place in range(3)]
+    configs = [Config({"A": 2**index, "B": index, "WORD": "half"}) for index in range(3)]
     return make_matrix(table, configs, time_s)
 
 
@@ -108,10 +108,10 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
     ]
     few = planted(inputs[:40])
     learnt = {
-        "tree": TreeChooser().fit(few, seed=0),
-        "distilled": DistilledChooser().fit(few, seed=0),
-        "forest": EnsembleChooser().fit(few, seed=0),
-        "boosted": EnsembleChooser().fit(planted(inputs[:120]), seed=0),
+        "tree": TreeLearner().fit(few, seed=0),
+        "distilled": DistilledLearner().fit(few, seed=0),
+        "forest": EnsembleLearner().fit(few, seed=0),
+        "boosted": EnsembleLearner().fit(planted(inputs[:120]), seed=0),
     }
     written = {
         name: dispatcher_of(chosen.program(few.candidates, {few.candidates[0]: ("m < 999",)}), name)
@@ -132,7 +132,7 @@ def test_leaves_of_a_distilled_tree_count_measured_inputs_alone() -> None:
     sizes = [int(2 ** rng.uniform(1, 12)) for _ in range(60)]
     pairs = zip(sizes[::2], sizes[1::2], strict=True)
     matrix = planted([{"m": m, "n": n, "t": "float"} for m, n in pairs])
-    choice = DistilledChooser().fit(matrix, seed=0).choice
+    choice = DistilledLearner().fit(matrix, seed=0).choice
     assert isinstance(choice, TreeChoice)
     assert sum(leaf.rows for leaf in leaves_of(choice.root)) == 30
 
@@ -148,9 +148,9 @@ def leaves_of(node: Node) -> Iterator[Leaf]:
 
 
 def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path) -> None:
-    program = Program(
-        columns=(Column(Kind.EQUALS, ("t",), NASTY),),
-        tuned=(Tuned("t", words=(NASTY, "x")),),
+    program = DispatchProgram(
+        columns=(Column(ColumnKind.EQUALS, ("t",), NASTY),),
+        tuned=(TunedRange("t", words=(NASTY, "x")),),
         portfolio=(Config({"MODE": NASTY, "FLAG": None}), Config({"MODE": "?", "FLAG": 64})),
         static=0,
         choice=TreeChoice(Split(0, 0.5, Leaf(order=(0,)), Leaf(order=(1,)))),
@@ -198,12 +198,12 @@ def test_header_compiles_as_cpp_11(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------ guards
 
 
-def scope() -> Scope:
+def scope() -> Translator:
     program = mvmul_program()
     features = mvmul_features(program)
     named = Dispatcher("mvmul", "", ("f",), features, program, PROVENANCE)._named
     constants = {"A": 4, "HALF": 0.5, "MODE": "fast"}
-    return Scope(constants, named, {"m": (1, 9), "n": (1, 9)}, "p")
+    return Translator(constants, named, {"m": (1, 9), "n": (1, 9)}, "p")
 
 
 @pytest.mark.parametrize(
@@ -262,9 +262,9 @@ def test_tree_reads_as_one_would_write_it() -> None:
 
 
 def test_names_that_a_language_reserves_are_changed() -> None:
-    program = Program(
-        (Column(Kind.RAW, ("register",)), Column(Kind.RAW, ("double",))),
-        (Tuned("register", 1, 9), Tuned("double", 1, 9)),
+    program = DispatchProgram(
+        (Column(ColumnKind.RAW, ("register",)), Column(ColumnKind.RAW, ("double",))),
+        (TunedRange("register", 1, 9), TunedRange("double", 1, 9)),
         (Config({"class": 1}), Config({"class": 2})),
         0,
         TreeChoice(Split(0, 4.0, Leaf(order=(1,)), Split(1, 5.0, Leaf(), Leaf(order=(1,))))),
@@ -313,7 +313,7 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
 def test_numbers_of_numpy_are_computed_with_exactly() -> None:
     program = dataclasses.replace(
         mvmul_program(guards=(("m * n < 10 ** 9",), (), ())),
-        tuned=(Tuned("m", 16, 10**6), Tuned("n", 16, 10**6)),
+        tuned=(TunedRange("m", 16, 10**6), TunedRange("n", 16, 10**6)),
     )
     plan = LaunchPlan((Expression("64"),), (Expression("ceil_div(m * n, 64)"),))
     features = mvmul_features(program)

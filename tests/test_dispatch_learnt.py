@@ -12,14 +12,14 @@ from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
 from harness.core.records import Config, Value
-from harness.dispatch.distill import DistilledChooser
-from harness.dispatch.ensemble import EnsembleChooser, fit_boosted, fit_models
-from harness.dispatch.learnt import Learnt, expected_costs, splits_of, trees_of
+from harness.dispatch.distill import DistilledLearner
+from harness.dispatch.ensemble import EnsembleLearner, fit_boosted, fit_models
+from harness.dispatch.learnt import LearntSelector, expected_costs, splits_of, trees_of
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import static_order
-from harness.dispatch.program import EnsembleChoice, ForestChoice, Program
-from harness.dispatch.tree import TreeChooser
-from harness.models.columns import Column, Kind, column_values, derive_columns
+from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice
+from harness.dispatch.tree import TreeLearner
+from harness.models.columns import Column, ColumnKind, column_values, derive_columns
 
 Row = dict[str, Value]
 
@@ -46,25 +46,25 @@ def planted(inputs: int, seed: int) -> Matrix:
 
 
 @cache
-def learnt(name: str) -> tuple[Matrix, Learnt]:
+def learnt(name: str) -> tuple[Matrix, LearntSelector]:
     """A dispatcher of the planted inputs."""
     matrix = planted(90 if name == "forest" else 300, seed=0)
-    chooser = {
-        "tree": TreeChooser(),
-        "ensemble": EnsembleChooser(),
-        "forest": EnsembleChooser(),
-        "distilled": DistilledChooser(),
+    learner = {
+        "tree": TreeLearner(),
+        "ensemble": EnsembleLearner(),
+        "forest": EnsembleLearner(),
+        "distilled": DistilledLearner(),
     }[name]
-    return matrix, chooser.fit(matrix, seed=0)
+    return matrix, learner.fit(matrix, seed=0)
 
 
-def on_every_threshold(program: Program, random: np.random.Generator) -> list[Row]:
+def on_every_threshold(program: DispatchProgram, random: np.random.Generator) -> list[Row]:
     """Inputs of which one size is at, and next to, each threshold on a raw size."""
     rows: list[Row] = []
     for tree in trees_of(program.choice):
         for split in splits_of(tree):
             column = program.columns[split.column]
-            if column.kind is not Kind.RAW:
+            if column.kind is not ColumnKind.RAW:
                 continue
             for value in (
                 split.threshold,
@@ -85,9 +85,9 @@ def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     rows += on_every_threshold(program, random)[:300]
     table = pd.DataFrame(rows)
-    places = chosen.places(table, np.ones((len(rows), 3), dtype=bool))
+    indices = chosen.indices(table, np.ones((len(rows), 3), dtype=bool))
     told = [program.portfolio[program.order(row)[0]] for row in rows]
-    assert told == [matrix.candidates[place] for place in places]
+    assert told == [matrix.candidates[index] for index in indices]
 
 
 def test_an_ensemble_predicts_bit_for_bit_what_scikit_learn_predicts() -> None:
@@ -95,9 +95,9 @@ def test_an_ensemble_predicts_bit_for_bit_what_scikit_learn_predicts() -> None:
     values = column_values(derive_columns(matrix.features), matrix.features)
     logs = matrix.log_slowdown
     costs = expected_costs(fit_boosted(values, logs, seed=0), values)
-    for place, model in enumerate(fit_models(values, logs, seed=0)):
+    for index, model in enumerate(fit_models(values, logs, seed=0)):
         with threadpool_limits(1, user_api="openmp"):  # threads would wait for each other
-            np.testing.assert_array_equal(costs[:, place], model.predict(values))
+            np.testing.assert_array_equal(costs[:, index], model.predict(values))
 
 
 def test_columns_are_computed_as_the_program_computes_them() -> None:
@@ -120,7 +120,7 @@ def test_columns_are_computed_as_the_program_computes_them() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 12, -12, 2**53 + 2, 3 * 2.0**60, 12.75, -0.5])
 def test_powers_of_two_that_divide_a_number_are_exact(number: float) -> None:
-    column = Column(Kind.TWOS, ("m",))
+    column = Column(ColumnKind.TWOS, ("m",))
     (value,) = column_values([column], pd.DataFrame({"m": [number]}))[:, 0]
     whole = int(number)
     assert value == column.of({"m": number})
@@ -136,9 +136,9 @@ def test_few_inputs_make_a_forest() -> None:
 def test_what_does_not_apply_is_never_chosen(name: str) -> None:
     _, chosen = learnt(name)
     fresh = planted(500, seed=4)
-    places = chosen.places(fresh.features, fresh.applies)
-    assert fresh.applies[np.arange(500), places].all()
-    assert (places == 2).any()
+    indices = chosen.indices(fresh.features, fresh.applies)
+    assert fresh.applies[np.arange(500), indices].all()
+    assert (indices == 2).any()
 
 
 @pytest.mark.parametrize(
@@ -150,17 +150,17 @@ def test_unseen_inputs_come_near_the_oracle(name: str, most: float) -> None:
     assert mean_slowdown(fresh, chosen) < most < 1.3 < static_slowdown(fresh)
 
 
-def mean_slowdown(matrix: Matrix, chosen: Learnt) -> float:
-    places = chosen.places(matrix.features, matrix.applies)
-    return float(np.exp(taken(matrix, places).mean()))
+def mean_slowdown(matrix: Matrix, chosen: LearntSelector) -> float:
+    indices = chosen.indices(matrix.features, matrix.applies)
+    return float(np.exp(taken(matrix, indices).mean()))
 
 
 def static_slowdown(matrix: Matrix) -> float:
-    return float(np.exp(min(taken(matrix, np.full(500, place)).mean() for place in (0, 1))))
+    return float(np.exp(min(taken(matrix, np.full(500, index)).mean() for index in (0, 1))))
 
 
-def taken(matrix: Matrix, places: Array) -> Array:
-    logs: Array = matrix.log_slowdown[np.arange(len(places)), places]
+def taken(matrix: Matrix, indices: Array) -> Array:
+    logs: Array = matrix.log_slowdown[np.arange(len(indices)), indices]
     return logs
 
 
@@ -168,8 +168,8 @@ def taken(matrix: Matrix, places: Array) -> Array:
 def test_outside_the_tuned_range_the_best_single_one_is_taken(name: str) -> None:
     _, chosen = learnt(name)
     far = pd.DataFrame({"m": [10**7, 100], "n": [10, 100], "kind": ["dense", "sparse"]})
-    places = chosen.places(far, np.ones((2, 3), dtype=bool))
-    assert places.tolist() == [chosen.portfolio[0]] * 2
+    indices = chosen.indices(far, np.ones((2, 3), dtype=bool))
+    assert indices.tolist() == [chosen.portfolio[0]] * 2
 
 
 def test_only_what_is_chosen_is_shipped() -> None:
@@ -177,14 +177,14 @@ def test_only_what_is_chosen_is_shipped() -> None:
     features = pd.DataFrame({"m": [2**e for e in range(16)], "n": [256] * 16})
     time_s = np.array([[1.0, 2.0, 3.0]] * 8 + [[2.0, 1.0, 3.0]] * 8)
     matrix = make_matrix(features, [Config({"BLOCK": b}) for b in (16, 64, 256)], time_s)
-    for chooser in (TreeChooser(), EnsembleChooser()):
-        assert sorted(chooser.fit(matrix, seed=0).portfolio) == [0, 1]
+    for learner in (TreeLearner(), EnsembleLearner()):
+        assert sorted(learner.fit(matrix, seed=0).portfolio) == [0, 1]
 
 
 def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None:
     matrix, chosen = learnt("tree")
-    places = chosen.places(matrix.features[:1], np.zeros((1, 3), dtype=bool))
-    assert places.tolist() == [-1]
+    indices = chosen.indices(matrix.features[:1], np.zeros((1, 3), dtype=bool))
+    assert indices.tolist() == [-1]
 
 
 def test_best_static_candidate_is_shipped_first() -> None:
@@ -194,10 +194,10 @@ def test_best_static_candidate_is_shipped_first() -> None:
 
 def test_equal_seeds_learn_the_same() -> None:
     matrix, chosen = learnt("tree")
-    assert TreeChooser().fit(matrix, seed=0) == chosen
+    assert TreeLearner().fit(matrix, seed=0) == chosen
 
 
 def test_one_input_is_answered_with_its_best() -> None:
     matrix = planted(1, seed=0)
-    chosen = TreeChooser().fit(matrix, seed=0)
-    assert taken(matrix, chosen.places(matrix.features, matrix.applies)).tolist() == [0.0]
+    chosen = TreeLearner().fit(matrix, seed=0)
+    assert taken(matrix, chosen.indices(matrix.features, matrix.applies)).tolist() == [0.0]

@@ -21,10 +21,10 @@ INF, NAN = math.inf, math.nan
 
 
 def table(time_s: list[list[float]], **known: object) -> Matrix:
-    """A matrix of these seconds; the only feature is the input's place."""
+    """A matrix of these seconds; the only feature is the input's index."""
     times = np.array(time_s)
     features = pd.DataFrame({"n": range(1, len(times) + 1)})
-    candidates = [Config({"BLOCK": 32 << place}) for place in range(times.shape[1])]
+    candidates = [Config({"BLOCK": 32 << index}) for index in range(times.shape[1])]
     return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
 
 
@@ -103,9 +103,9 @@ class Peeking:
 
 
 def test_nothing_is_learnt_of_the_inputs_that_judge() -> None:
-    chooser = Peeking([])
-    found = judge(table([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), [chooser])
-    assert sorted(sorted(seen.tolist()) for seen in chooser.seen) == [[1, 2], [1, 3], [2, 3]]
+    learner = Peeking([])
+    found = judge(table([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), [learner])
+    assert sorted(sorted(seen.tolist()) for seen in learner.seen) == [[1, 2], [1, 3], [2, 3]]
     np.testing.assert_allclose(found["peeking"].slowdown, [1.0, 2.0, 1.0])
     assert found["oracle"].worst == 1.0
 
@@ -138,7 +138,7 @@ def test_no_gain_is_seldom_told_as_one(groups: int) -> None:
 
 
 def test_percentile_is_that_of_the_inputs() -> None:
-    logs = [math.log(1 + place / 100) for place in range(100)]
+    logs = [math.log(1 + index / 100) for index in range(100)]
     assert told(logs).percentile_99.value == pytest.approx(1.98)
 
 

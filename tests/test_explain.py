@@ -22,7 +22,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.published import gadapt_judgement
-from harness.models.starchart import Accuracy, Target, cross_validate, importance
+from harness.models.starchart import Accuracy, TreeTarget, cross_validate, importance
 from harness.results.view import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -71,7 +71,7 @@ def test_samples_are_what_worked_with_slowdowns_by_input(results: Results) -> No
 
 
 def test_what_matters_is_important_and_what_does_not_is_not(results: Results) -> None:
-    told = explain(samples(results), Target("slowdown", log=True))
+    told = explain(samples(results), TreeTarget("slowdown", log=True))
     shares = importance(told.tree)
     assert shares["BLOCK"] > 0.3
     assert shares["TILE"] < 0.01
@@ -91,14 +91,14 @@ def test_samples_that_share_a_measurement_are_held_out_together() -> None:
         measurement=code,
     )
     names = tuple(name for name in table.columns if name[0] in "fn")
-    told = explain(Samples(table, names, ()), Target("slowdown", log=True))
+    told = explain(Samples(table, names, ()), TreeTarget("slowdown", log=True))
     assert told.measurements == told.accuracy.error.count == 60
     assert told.accuracy.r2 < 0.1
     assert len(list(told.tree.root.leaves())) < 8
     with pytest.raises(
         UsageError, match=r"^15 measurements .* \(120 samples share .*: 20 and 1 are"
     ):
-        explain(Samples(table[:120], names, ()), Target("slowdown", log=True))
+        explain(Samples(table[:120], names, ()), TreeTarget("slowdown", log=True))
 
 
 def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: Results) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config
-from harness.dispatch.choosers import Chooser
+from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.published import GAdapt, Starchart, candidate_table
 from harness.models import gadapt
@@ -115,12 +115,12 @@ def test_tables_that_do_not_fit_are_refused() -> None:
 def test_nearest_candidate_is_taken_of_those_that_apply() -> None:
     candidates = pd.DataFrame({"BLOCK": [64, 256, 1024], "IMPL": ["a", "a", "b"]})
     predicted = pd.DataFrame({"BLOCK": [256, 512, 64], "IMPL": ["a", "b", "a"]})
-    places, exact = gadapt.nearest(predicted, candidates)
-    assert places.tolist() == [1, 2, 0]
+    indices, exact = gadapt.nearest(predicted, candidates)
+    assert indices.tolist() == [1, 2, 0]
     assert exact.tolist() == [True, False, True]
     applies = np.array([[True, False, False], [True, True, False], [False, False, True]])
-    places, exact = gadapt.nearest(predicted, candidates, applies)
-    assert places.tolist() == [0, 1, 2]
+    indices, exact = gadapt.nearest(predicted, candidates, applies)
+    assert indices.tolist() == [0, 1, 2]
     assert not exact.any()
 
 
@@ -171,7 +171,7 @@ def test_a_choice_that_fails_reaches_nothing() -> None:
         gadapt.judge(features, candidates, np.full((4, 2), np.inf))
 
 
-# --------------------------------------------------------------- as choosers of candidates
+# --------------------------------------------------------------- as learners of candidates
 
 
 def matrix(features: pd.DataFrame, applies: np.ndarray | None = None) -> Matrix:
@@ -190,38 +190,38 @@ def test_choices_that_are_numbers_have_nothing_between_them() -> None:
     planted = make_matrix(features, configs, time_s, choices=["IMPLEMENTATION"])
     unseen = pd.DataFrame({"m": np.unique((2 ** np.linspace(4, 14, 200)).astype(int))})
     applies = np.ones((len(unseen), 3), dtype=bool)
-    assert set(GAdapt().fit(planted, 0).places(unseen, applies)) == {0, 2}
+    assert set(GAdapt().fit(planted, 0).indices(unseen, applies)) == {0, 2}
     judged = gadapt.judge(features, candidate_table(planted), time_s)
     assert set(judged.inputs["chosen"]) == {0, 2}
 
 
-@pytest.mark.parametrize("chooser", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
-def test_published_models_choose_well_and_only_what_applies(chooser: Chooser) -> None:
+@pytest.mark.parametrize("learner", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
+def test_published_models_choose_well_and_only_what_applies(learner: Learner) -> None:
     known, unseen = matrix(inputs()), matrix(inputs(seed=1))
-    chosen = chooser.fit(known, 0)
-    everything = chosen.places(unseen.features, unseen.applies)
+    chosen = learner.fit(known, 0)
+    everything = chosen.indices(unseen.features, unseen.applies)
     rows = np.arange(len(everything))
     static = np.exp(unseen.log_slowdown.mean(axis=0).min())
     assert np.exp(unseen.log_slowdown[rows, everything].mean()) < static
     applies = unseen.applies.copy()
     applies[rows, everything] = False
-    masked = chosen.places(unseen.features, applies)
+    masked = chosen.indices(unseen.features, applies)
     assert applies[rows, masked].all()
-    assert (chooser.fit(known, 0).places(unseen.features, applies) == masked).all()
+    assert (learner.fit(known, 0).indices(unseen.features, applies) == masked).all()
 
 
-@pytest.mark.parametrize("chooser", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
-def test_a_word_that_no_known_input_had_is_chosen_for(chooser: Chooser) -> None:
+@pytest.mark.parametrize("learner", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
+def test_a_word_that_no_known_input_had_is_chosen_for(learner: Learner) -> None:
     features = pd.DataFrame({"n": range(12), "kind": ["dense", "sparse"] * 6})
     time_s = np.where(features[["n"]] < 6, [[1.0, 2.0]], [[20.0, 10.0]])
     configs = [Config({"BLOCK": block}) for block in (16, 64)]
-    chosen = chooser.fit(make_matrix(features, configs, time_s), 0)
+    chosen = learner.fit(make_matrix(features, configs, time_s), 0)
     unseen = pd.DataFrame({"n": [1, 10], "kind": "banded"})
-    assert chosen.places(unseen, np.ones((2, 2), dtype=bool)).tolist() == [0, 1]
+    assert chosen.indices(unseen, np.ones((2, 2), dtype=bool)).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("chooser", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
-def test_failures_and_what_was_not_measured_are_no_hindrance(chooser: Chooser) -> None:
+@pytest.mark.parametrize("learner", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
+def test_failures_and_what_was_not_measured_are_no_hindrance(learner: Learner) -> None:
     features = inputs(12)
     time_s = times(features)
     time_s[::2, 3], time_s[1::2, 5] = np.inf, np.nan
@@ -231,5 +231,5 @@ def test_failures_and_what_was_not_measured_are_no_hindrance(chooser: Chooser) -
         for w in ("a", "b")
     ]
     holed = make_matrix(features, configs, time_s[:, :8], applies=~np.isnan(time_s[:, :8]))
-    chosen = chooser.fit(holed, 0).places(features, holed.applies)
+    chosen = learner.fit(holed, 0).indices(features, holed.applies)
     assert holed.applies[np.arange(12), chosen].all()

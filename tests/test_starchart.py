@@ -11,11 +11,11 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.models.starchart import (
-    Box,
     Growth,
-    Range,
-    Target,
+    Interval,
+    Region,
     Tree,
+    TreeTarget,
     WordColumns,
     axes_of,
     cross_validate,
@@ -172,7 +172,7 @@ def test_a_node_with_too_few_rows_is_left_whole() -> None:
 def test_time_by_input_size_is_predicted_in_seconds() -> None:
     table = pd.DataFrame({"BLOCK": [1, 1, 2, 2], "m": [1, 10, 1, 10], "n": [2, 2, 2, 2]})
     table["time_s"] = table["m"] * table["n"] * table["BLOCK"] * 1e-3
-    target = Target("time_s", per=("m", "n"))
+    target = TreeTarget("time_s", per=("m", "n"))
     tree = grow(table, target, ["BLOCK"], Growth(relative_threshold=1e-3))
     assert [leaf.mean for leaf in tree.root.leaves()] == pytest.approx([1e-3, 2e-3])
     assert tree.predict(table).tolist() == pytest.approx(table["time_s"].tolist())
@@ -181,7 +181,7 @@ def test_time_by_input_size_is_predicted_in_seconds() -> None:
 
 def test_leaves_of_a_logarithm_hold_the_geometric_mean() -> None:
     table = pd.DataFrame({"A": [1, 1, 2, 2], "time_s": [1.0, 100.0, 1e6, 1e6]})
-    tree = grow(table, Target("time_s", log=True), ["A"], Growth(relative_threshold=0.1))
+    tree = grow(table, TreeTarget("time_s", log=True), ["A"], Growth(relative_threshold=0.1))
     assert [leaf.mean for leaf in tree.root.leaves()] == pytest.approx([10, 1e6])
 
 
@@ -223,7 +223,7 @@ def test_shares_have_three_digits_and_no_exponent() -> None:
     ],
 )
 def test_ranges_are_told_by_the_values_they_hold(above: float, upto: float, text: str) -> None:
-    assert Range(above, upto, (1, 2, 4, 8, 16, 32)).told("T") == text
+    assert Interval(above, upto, (1, 2, 4, 8, 16, 32)).told("T") == text
 
 
 def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:
@@ -269,7 +269,7 @@ def test_importance_in_a_part_of_the_space_is_that_of_its_samples_alone() -> Non
     inside = importance(tree, "A <= 2 and B >= 1")
     assert inside.to_dict() == pytest.approx({"B": 1.0, "A": 0.0})
     low = next(tree.root.leaves()).box.parts["A"]
-    assert importance(tree, Box({"A": low})).index[0] == "B"
+    assert importance(tree, Region({"A": low})).index[0] == "B"
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_tables_that_do_not_fit_are_not_pooled() -> None:
         (lambda: grow(samples().assign(n=np.nan), "time_s", ["n"]), "no number in 120 of 120"),
         (lambda: grow(samples().assign(time_s="x"), "time_s", ["n"]), "must hold numbers"),
         (
-            lambda: grow(samples().assign(time_s=0.0), Target("time_s", log=True), ["n"]),
+            lambda: grow(samples().assign(time_s=0.0), TreeTarget("time_s", log=True), ["n"]),
             "time_s must be above 0",
         ),
         (lambda: Growth(1e-3, 1.0), "a relative or an absolute threshold, not both"),

@@ -11,7 +11,7 @@ import pytest
 from harness.constraints.expression import Expression
 from harness.core.records import Input
 from harness.models import transfer_prior
-from harness.models.config_points import Encoder
+from harness.models.config_points import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
 from harness.space import Places, Space
 from harness.space_file import Parameter
@@ -38,7 +38,7 @@ def times_s(places: Places, best: int = 1) -> Array:
 
 
 def learnt(*sources: SourceTask, space: Space = SPACE, given: Input = HERE) -> Prior:
-    encoder = Encoder(space.parameters)
+    encoder = ConfigEncoder(space.parameters)
     return Prior(space, encoder, TransferData(given, sources), np.random.default_rng(3))
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
-from harness.models.pair_columns import PairColumns, prediction_errors
+from harness.models.pair_columns import PairEncoder, prediction_errors
 from harness.models.starchart.regression import summarize
 from harness.space_file import Parameter
 from harness.tuning.validation import (
@@ -151,7 +151,7 @@ LAYOUTS = ("row", "column", "block")
 def test_a_value_in_the_middle_of_an_enumeration_is_split_off_by_itself() -> None:
     layout = Parameter("LAYOUT", "enum", LAYOUTS, "choice", "row")
     pairs = [pair(n, name, 5e-3 if name == "column" else 1e-3) for n in (1, 2) for name in LAYOUTS]
-    columns = PairColumns([layout], [Input({"n": 1}), Input({"n": 2})])
+    columns = PairEncoder([layout], [Input({"n": 1}), Input({"n": 2})])
     assert columns.of(pairs[:3])[:, :3].tolist() == np.eye(3).tolist()
     assert prediction_errors(columns, pairs, pairs).median.value == pytest.approx(0)
 
@@ -160,7 +160,7 @@ def test_sizes_that_float32_cannot_hold_are_told_apart_by_their_ratio() -> None:
     layout = Parameter("LAYOUT", "enum", LAYOUTS, "choice", "row")
     inputs = [Input({"n": 2**40 + step * 2**24}) for step in range(2)]
     pairs = [pair(int(i["n"]), "row", 1e-3 * (1 + place)) for place, i in enumerate(inputs)]  # type: ignore[arg-type]
-    columns = PairColumns([layout], inputs)
+    columns = PairEncoder([layout], inputs)
     assert prediction_errors(columns, pairs, pairs).ninth_decile == pytest.approx(0)
 
 
@@ -172,7 +172,7 @@ def test_the_error_is_relative_and_told_with_its_interval() -> None:
     assert (found.median.low, found.median.high) == (0.41, 0.60)
     assert found.ninth_decile == pytest.approx(0.901)
     layout = Parameter("LAYOUT", "enum", LAYOUTS, "choice", "row")
-    columns = PairColumns([layout], [Input({"n": 1})])
+    columns = PairEncoder([layout], [Input({"n": 1})])
     off = prediction_errors(columns, [pair(1, "row", 3e-3)], [pair(1, "row", 2e-3)])
     assert off.median.value == pytest.approx(0.5)
 
@@ -310,7 +310,7 @@ class Sampled:
 
     def __init__(self, outcome: Outcome = Outcome.OK, configs: int = 100) -> None:
         self._configs = [Config({"A": a}) for a in range(configs)]
-        self.columns = PairColumns([Parameter("A", "integer", range(1000), "source", 0)], INPUTS)
+        self.columns = PairEncoder([Parameter("A", "integer", range(1000), "source", 0)], INPUTS)
         self._outcome = outcome
 
     def begin_samples(self, title: str, samples: int) -> None:

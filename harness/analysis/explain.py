@@ -21,8 +21,8 @@ from harness.models.starchart import (
     Accuracy,
     Growth,
     Predictor,
-    Target,
     Tree,
+    TreeTarget,
     axes_of,
     cross_validate,
     grow,
@@ -162,7 +162,7 @@ class Explanation:
     """How many were really made; the other samples share their machine code with one of these."""
 
 
-def grown(found: Samples, target: Target) -> Tree:
+def grown(found: Samples, target: TreeTarget) -> Tree:
     """The tree, of at most MOST_SAMPLES.
 
     Raises UsageError for an unknown target, and where there is too little to explain.
@@ -171,7 +171,7 @@ def grown(found: Samples, target: Target) -> Tree:
     return grow(usable, target, axes_of(usable, found.parameters), Growth(groups=MEASUREMENT))
 
 
-def explain(found: Samples, target: Target) -> Explanation:
+def explain(found: Samples, target: TreeTarget) -> Explanation:
     """Grow and judge, on at most MOST_SAMPLES.
 
     Raises UsageError for an unknown target, one that is the same for all samples, and where there
@@ -190,12 +190,12 @@ def explain(found: Samples, target: Target) -> Explanation:
 
 
 def _judged(
-    learn: Callable[[pd.DataFrame], Predictor], usable: pd.DataFrame, target: Target
+    learn: Callable[[pd.DataFrame], Predictor], usable: pd.DataFrame, target: TreeTarget
 ) -> Accuracy:
     return cross_validate(learn, usable, target.column, _FOLDS, groups=MEASUREMENT)
 
 
-def _usable(found: Samples, target: Target) -> pd.DataFrame:
+def _usable(found: Samples, target: TreeTarget) -> pd.DataFrame:
     must_have(found.table, [target.column, *target.per])
     drawn = found.pick()
     usable: pd.DataFrame = drawn.table[np.isfinite(numbers(drawn.table[target.column]))]

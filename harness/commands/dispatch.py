@@ -23,8 +23,8 @@ from harness.dispatch.package import (
     earlier_inputs,
     write_dispatcher,
 )
-from harness.dispatch.program import Program
-from harness.dispatch.study import DISPATCHERS, Study, choosers, fits, sentence, study
+from harness.dispatch.program import DispatchProgram
+from harness.dispatch.study import DISPATCHERS, Study, fits, learners, sentence, study
 from harness.dispatch.text import verdict_lines, verdict_table
 from harness.display import ProgressDisplay, make_console
 from harness.display.text import print_line, print_lines
@@ -232,7 +232,7 @@ def _arch(asked: str | None, results: Results) -> str:
 
 def _judged(results: Results, matrix: Matrix, args: argparse.Namespace) -> Study:
     names = tuple(DISPATCHERS) if args.choice == "auto" else (args.choice,)
-    wanted = choosers(names)
+    wanted = learners(names)
     with ProgressDisplay(make_console(stderr=True)) as display:
         display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
         try:
@@ -256,7 +256,9 @@ def _provenance(results: Results, inputs: int, choice: str, verdict: Sequence[st
     )
 
 
-def _kernels(spec: Spec, program: Program, results: Results, arch: str) -> tuple[KernelFile, ...]:
+def _kernels(
+    spec: Spec, program: DispatchProgram, results: Results, arch: str
+) -> tuple[KernelFile, ...]:
     """What the candidates are launched from, on the backend that they were measured by; nothing
     for what was only replayed."""
     backend = results.campaign.environment.backend

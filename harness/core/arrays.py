@@ -7,5 +7,5 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
 Rows = npt.NDArray[np.bool_]

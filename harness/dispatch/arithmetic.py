@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from harness.dispatch.formulas import (
     Formula,
-    Refused,
     Type,
+    Untranslatable,
     bounded,
     check_whole_division,
     corners,
@@ -63,7 +63,7 @@ class Arithmetic:
     def power(self, base: Formula, exponent: int) -> Formula:
         """A whole number to a constant power."""
         if base.type is not Type.WHOLE or base.is_float or not 1 <= exponent <= _MOST_POWER:
-            raise Refused("powers are exact of whole numbers to a constant power from 1")
+            raise Untranslatable("powers are exact of whole numbers to a constant power from 1")
         power = base
         for _ in range(exponent - 1):
             power = self._computed(ast.Mult, power, base)
@@ -104,11 +104,11 @@ class Arithmetic:
             return self._rounded(name, operand)
         if name == "sqrt":
             if operand.low < 0:
-                raise Refused("the operand of sqrt may be negative")
+                raise Untranslatable("the operand of sqrt may be negative")
             bounds = (math.sqrt(operand.low), math.sqrt(operand.high))
             python = f"math.sqrt({operand.python})"
             return bounded(Type.REAL, f"sqrt({real(operand)})", python, bounds)
-        raise Refused(f"{name} of a feature differs between mathematical libraries")
+        raise Untranslatable(f"{name} of a feature differs between mathematical libraries")
 
     def _ceil_divided(self, left: Formula, right: Formula, made: Formula) -> Formula:
         """Readable where nothing is negative: no minus signs."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import KDTree
 
-from harness.core.arrays import Array, Flags, Places
+from harness.core.arrays import Array, Flags, Indices
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import first_applicable, static_order
 from harness.models.columns import is_number
@@ -24,7 +24,7 @@ class Fixed:
 
     order: tuple[int, ...]
 
-    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
+    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
         """The first that applies."""
         return first_applicable(np.array(self.order)[None, :], applies)
 
@@ -54,14 +54,14 @@ class Default:
 
 
 @dataclass(frozen=True)
-class NearestChosen:
+class NearestSelector:
     """Inputs as points, and of each the candidates, the fastest first."""
 
     scale: Scale
     inputs: KDTree
-    orders: Places
+    orders: Indices
 
-    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
+    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
         """The fastest of the nearest input that applies."""
         nearest = self.inputs.query(self.scale.points(features))[1]
         return first_applicable(self.orders[nearest], applies)
@@ -73,12 +73,12 @@ class Nearest:
 
     name: str = "nearest tuned input"
 
-    def fit(self, matrix: Matrix, seed: int) -> NearestChosen:
+    def fit(self, matrix: Matrix, seed: int) -> NearestSelector:
         """Remember all inputs."""
         scale = Scale.of(matrix.features)
         logs = matrix.log_slowdown
         orders = np.argsort(np.where(np.isnan(logs), np.inf, logs), axis=1, kind="stable")
-        return NearestChosen(scale, KDTree(scale.points(matrix.features)), orders)
+        return NearestSelector(scale, KDTree(scale.points(matrix.features)), orders)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from harness.dispatch.formulas import Type
 from harness.dispatch.program import EnsembleChoice, ForestChoice, Node, Split, TreeChoice
 from harness.dispatch.rendering import MAX_NESTED, column_names, counted, nested, rendered, told
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
-from harness.models.columns import Column, Kind
+from harness.models.columns import Column, ColumnKind
 
 _INT32 = range(-(2**31) + 1, 2**31)
 
@@ -41,9 +41,9 @@ _HELPERS = {
 
 def c_header(dispatcher: Dispatcher) -> str:
     """The header; `docs/dispatch.md` tells what is in it."""
-    writer = _Writer(dispatcher)
+    writer = _CWriter(dispatcher)
     program, environment = dispatcher.program, dispatcher.provenance.environment
-    launches = [(place, list(writer.sizes(place))) for place in range(len(dispatcher.sizes))]
+    launches = [(index, list(writer.sizes(index))) for index in range(len(dispatcher.sizes))]
     guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g.c != "1"]
     exact = [*(c for _, c in guarded), *(line for _, lines in launches for line in lines)]
     tables, choice = writer.tables_and_choice()
@@ -89,7 +89,7 @@ def _helpers(name: str, texts: Sequence[str]) -> Iterator[str]:
             yield "static inline " + text.format(name)
 
 
-class _Writer:
+class _CWriter:
     """The parts of a header that depend on the program."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -134,9 +134,9 @@ class _Writer:
         """The configurations, their members in order."""
         names = list(self._dispatcher.program.portfolio[0])
         types = {name: _member_type(self._values(name)) for name in names}
-        for place, config in enumerate(self._dispatcher.program.portfolio):
+        for index, config in enumerate(self._dispatcher.program.portfolio):
             values = [_member(config[name], types[name]) for name in names]
-            yield f"{{{', '.join(values)}}}, /* {place}: {c_comment(str(config))} */"
+            yield f"{{{', '.join(values)}}}, /* {index}: {c_comment(str(config))} */"
 
     def _values(self, name: str) -> list[Value]:
         return [config[name] for config in self._dispatcher.program.portfolio]
@@ -148,26 +148,26 @@ class _Writer:
         columns = self._dispatcher.program.columns
         if not self._is_tabular:
             # Two columns may be the same one, and have the same name.
-            for name, place in {self._names[place]: place for place in self._used}.items():
-                yield f"const double {name} = {self._column(columns[place])};"
+            for name, index in {self._names[index]: index for index in self._used}.items():
+                yield f"const double {name} = {self._column(columns[index])};"
         elif self._used:
             yield "const double numbers[] = {"
-            for place in self._used:
-                comment = c_comment(str(columns[place]))
-                yield f"    {self._column(columns[place])}, /* {comment} */"
+            for index in self._used:
+                comment = c_comment(str(columns[index]))
+                yield f"    {self._column(columns[index])}, /* {comment} */"
             yield "};"
         else:
             yield "const double numbers[] = {0.0};"
 
     def _column(self, column: Column) -> str:
         features = [self._dispatcher.feature(name) for name in column.features]
-        if column.kind is Kind.EQUALS:
+        if column.kind is ColumnKind.EQUALS:
             return f"{self._equals(features[0], column.word)} ? 1.0 : 0.0"
-        if column.kind is Kind.TWOS:
+        if column.kind is ColumnKind.TWOS:
             whole = f"(uint64_t){features[0].variable}"
             return f"(double)({whole} & (0 - {whole}))"
         reals = [f"(double){f.variable}" for f in features]
-        return (" / " if column.kind is Kind.RATIO else " * ").join(reals)
+        return (" / " if column.kind is ColumnKind.RATIO else " * ").join(reals)
 
     def _equals(self, feature: Feature, word: Value) -> str:
         """Whether a feature has a value, by the rules of Python's ==."""
@@ -190,7 +190,7 @@ class _Writer:
         return not isinstance(choice, TreeChoice) or nested(choice.root) > MAX_NESTED
 
     def tables_and_choice(self) -> tuple[list[str], list[str]]:
-        """The tables that the choice needs, and the way from the columns to the place."""
+        """The tables that the choice needs, and the way from the columns to the index."""
         choice = self._dispatcher.program.choice
         if isinstance(choice, EnsembleChoice):
             return c_tables.ensemble(self._dispatcher, choice, self.arguments)
@@ -237,9 +237,9 @@ class _Writer:
         for name, (low, high) in self._dispatcher.box.items():
             yield from _within(self._dispatcher.feature(name), low, high)
 
-    def sizes(self, place: int) -> Iterator[str]:
+    def sizes(self, index: int) -> Iterator[str]:
         """The sizes of a candidate: those of the group, then those of the grid."""
-        group, grid = self._dispatcher.sizes[place]
+        group, grid = self._dispatcher.sizes[index]
         for number, size in enumerate((*group, *grid)):
             is_whole = size.type is Type.WHOLE
             text = bare(size.c) if is_whole else f"{self._dispatcher.name}_size({bare(size.c)})"

@@ -11,7 +11,7 @@ from harness.dispatch.rendering import in_lines
 from harness.dispatch.spelling import c_real
 from harness.dispatch.tables import Flat, Ranked, flat, ranked, renumbered
 
-_ABREAST = 8  # trees that are walked in step: as many places as a processor has registers for
+_ABREAST = 8  # trees that are walked in step: as many indices as a processor has registers for
 
 
 def deep_tree(
@@ -20,13 +20,13 @@ def deep_tree(
     """Tables of one tree, whose leaves name a row of candidates; and how they are used."""
     name = dispatcher.name
     orders: dict[tuple[int, ...], int] = {}
-    root = renumbered(choice.root, _places(dispatcher))
+    root = renumbered(choice.root, _indices(dispatcher))
     table = flat([root], lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)))
     lines = _walk(name, table)
     row = f"const int row = {name}_nodes[{name}_leaf(0, numbers)].high;"
     if not dispatcher.is_guarded:
-        lines += _array("int", f"{name}_places", [str(order[0]) for order in orders])
-        return lines, [row, f"return {name}_places[row];"]
+        lines += _array("int", f"{name}_indices", [str(order[0]) for order in orders])
+        return lines, [row, f"return {name}_indices[row];"]
     most = max(1, *map(len, orders))
     lines += [
         "",
@@ -55,11 +55,11 @@ def ensemble(
         *_array("int", f"{name}_trees", map(str, ends)),
         *_array("double", f"{name}_values", values),
         *_opening(name, upper),
-        f"    for (int place = 0; place < {upper}_COUNT; place++) {{",
-        f"        double cost = {name}_offsets[place];",
-        f"        for (int tree = {name}_trees[place]; tree < {name}_trees[place + 1]; tree++)",
+        f"    for (int index = 0; index < {upper}_COUNT; index++) {{",
+        f"        double cost = {name}_offsets[index];",
+        f"        for (int tree = {name}_trees[index]; tree < {name}_trees[index + 1]; tree++)",
         f"            cost += {name}_values[leaves[tree]];",
-        "        costs[place] = cost;",
+        "        costs[index] = cost;",
         "    }",
         "}",
     ], _least(dispatcher, arguments)
@@ -80,10 +80,10 @@ def forest(
         *_array(_unsigned(rows[-1]), f"{name}_leaf_rows", map(str, rows[:-1])),
         *_rows("double", f"{name}_leaf_costs[][{upper}_COUNT]", costs),
         *_opening(name, upper),
-        f"    for (int place = 0; place < {upper}_COUNT; place++) costs[place] = 0.0;",
+        f"    for (int index = 0; index < {upper}_COUNT; index++) costs[index] = 0.0;",
         f"    for (int tree = 0; tree < {len(choice.trees)}; tree++) {{",
         f"        const double *more = {name}_leaf_costs[{name}_leaf_rows[leaves[tree]]];",
-        f"        for (int place = 0; place < {upper}_COUNT; place++) costs[place] += more[place];",
+        f"        for (int index = 0; index < {upper}_COUNT; index++) costs[index] += more[index];",
         "    }",
         "}",
     ], _least(dispatcher, arguments)
@@ -91,21 +91,21 @@ def forest(
 
 def _least(dispatcher: Dispatcher, arguments: str) -> list[str]:
     name, upper = dispatcher.name, dispatcher.name.upper()
-    skip = [f"    if (!{name}_applies(place, {arguments})) continue;"] * dispatcher.is_guarded
+    skip = [f"    if (!{name}_applies(index, {arguments})) continue;"] * dispatcher.is_guarded
     return [
         f"double costs[{upper}_COUNT];",
         "int best = -1;",
         f"{name}_costs(numbers, costs);",
-        f"for (int place = 0; place < {upper}_COUNT; place++) {{",
+        f"for (int index = 0; index < {upper}_COUNT; index++) {{",
         *skip,
-        "    if (best < 0 || costs[place] < costs[best]) best = place;",
+        "    if (best < 0 || costs[index] < costs[best]) best = index;",
         "}",
         "return best;",
     ]
 
 
-def _places(dispatcher: Dispatcher) -> dict[int, int]:
-    return {column: place for place, column in enumerate(used_columns(dispatcher.program))}
+def _indices(dispatcher: Dispatcher) -> dict[int, int]:
+    return {column: index for index, column in enumerate(used_columns(dispatcher.program))}
 
 
 # ------------------------------------------------------------------------------ one deep tree
@@ -138,9 +138,9 @@ def _walk(name: str, table: Flat) -> list[str]:
 def _ranked(dispatcher: Dispatcher) -> Ranked:
     """All trees over the columns that are used; where none is, over the one number that stands in
     for them."""
-    places = _places(dispatcher)
-    trees = [renumbered(tree, places) for tree in roots(dispatcher.program)]
-    return ranked(trees, max(len(places), 1))
+    indices = _indices(dispatcher)
+    trees = [renumbered(tree, indices) for tree in roots(dispatcher.program)]
+    return ranked(trees, max(len(indices), 1))
 
 
 def _walk_abreast(name: str, upper: str, found: Ranked) -> list[str]:
@@ -195,7 +195,7 @@ def _walk_code(name: str, upper: str, rank_type: str) -> list[str]:
         f"    return node + {name}_nodes[node].step + is_high;",
         "}",
         "",
-        f"/* The leaf of each tree, with place for a multiple of {_ABREAST}. */",
+        f"/* The leaf of each tree, with index for a multiple of {_ABREAST}. */",
         f"static inline void {name}_walk(const double *numbers, int *leaves) {{",
         f"    {rank_type} ranks[{upper}_COLUMNS];",
         f"    for (int column = 0; column < {upper}_COLUMNS; column++) {{",
@@ -205,11 +205,11 @@ def _walk_code(name: str, upper: str, rank_type: str) -> list[str]:
         f"        ranks[column] = ({rank_type}){name}_rank(first, count, numbers[column]);",
         "    }",
         f"    for (int tree = 0; tree < {upper}_TREES; tree += {_ABREAST}) {{",
-        *(f"        int {a} = {name}_roots[tree + {place}];" for place, a in enumerate(at)),
+        *(f"        int {a} = {name}_roots[tree + {index}];" for index, a in enumerate(at)),
         f"        for (int depth = {name}_depths[tree / {_ABREAST}]; depth > 0; depth--) {{",
         *(f"            {a} = {name}_next(ranks, {a});" for a in at),
         "        }",
-        *(f"        leaves[tree + {place}] = {a};" for place, a in enumerate(at)),
+        *(f"        leaves[tree + {index}] = {a};" for index, a in enumerate(at)),
         "    }",
         "}",
     ]

@@ -79,11 +79,11 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
     matrix = _matrix(_searched(known), default, _candidates(known), applies).judgeable()
     if len(matrix.features) == 0:
         return []
-    places = [*greedy_portfolio(matrix, _MOST_MEMBERS), *static_order(matrix)[:_MOST_SINGLE]]
+    indices = [*greedy_portfolio(matrix, _MOST_MEMBERS), *static_order(matrix)[:_MOST_SINGLE]]
     return [
-        matrix.candidates[place]
-        for place in dict.fromkeys([0, *places])
-        if matrix.applies[:, place].any()
+        matrix.candidates[index]
+        for index in dict.fromkeys([0, *indices])
+        if matrix.applies[:, index].any()
     ]
 
 

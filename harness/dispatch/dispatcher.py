@@ -12,11 +12,11 @@ from harness import __version__
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Environment, Value
 from harness.dispatch.features import Feature
-from harness.dispatch.formulas import Bounds, Formula, Named, Type, conjunction
-from harness.dispatch.guards import Scope
-from harness.dispatch.program import EnsembleChoice, ForestChoice, Node, Program, Split
+from harness.dispatch.formulas import Bounds, FeatureVariable, Formula, Type, conjunction
+from harness.dispatch.guards import Translator
+from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice, Node, Split
 from harness.dispatch.spelling import INT64_MAX
-from harness.models.columns import Kind, Tuned
+from harness.models.columns import ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 
 _HIGHEST_BIT = 62
@@ -62,7 +62,7 @@ class Dispatcher:
     title: str
     functions: tuple[str, ...]
     features: tuple[Feature, ...]
-    program: Program
+    program: DispatchProgram
     provenance: Provenance
     launch: LaunchPlan | None = None
     constants: Mapping[str, Value] = field(default_factory=dict)
@@ -105,12 +105,12 @@ class Dispatcher:
 
     def orders(self, order: Sequence[int]) -> tuple[int, ...]:
         """A leaf's candidates as far as they can be needed: up to one that always applies."""
-        places = dict.fromkeys((*self.program.with_static(order), *self._all))
+        indices = dict.fromkeys((*self.program.with_static(order), *self._all))
         kept: list[int] = []
-        for place in places:
-            if self.guards[place].c != "0":
-                kept.append(place)
-            if self.guards[place].c == "1":
+        for index in indices:
+            if self.guards[index].c != "0":
+                kept.append(index)
+            if self.guards[index].c == "1":
                 break
         return tuple(kept)
 
@@ -119,7 +119,7 @@ class Dispatcher:
         """The best single candidate, and who stands in for it where it does not apply."""
         return self.orders(())
 
-    def tuned_of(self, name: str) -> Tuned | None:
+    def tuned_of(self, name: str) -> TunedRange | None:
         """The tuned range of a feature."""
         return next((t for t in self.program.tuned if t.feature == name), None)
 
@@ -141,8 +141,8 @@ class Dispatcher:
 
     def _guards(self, box: Mapping[str, Bounds]) -> tuple[Formula, ...]:
         return tuple(
-            conjunction([self._scope(place, box).condition(text) for text in guards])
-            for place, guards in enumerate(self.program.guards)
+            conjunction([self._scope(index, box).condition(text) for text in guards])
+            for index, guards in enumerate(self.program.guards)
         )
 
     def _sizes(
@@ -151,20 +151,22 @@ class Dispatcher:
         if self.launch is None:
             return ()
         made = []
-        for place in self._all:
-            scope = self._scope(place, box)
+        for index in self._all:
+            scope = self._scope(index, box)
             group = tuple(scope.number(e.text) for e in self.launch.group)
             made.append((group, tuple(scope.number(e.text) for e in self.launch.grid)))
         return tuple(made)
 
-    def _scope(self, place: int, box: Mapping[str, Bounds]) -> Scope:
-        constants = {**self.constants, **self.program.portfolio[place]}
-        return Scope(constants, self._named, box, self.name)
+    def _scope(self, index: int, box: Mapping[str, Bounds]) -> Translator:
+        constants = {**self.constants, **self.program.portfolio[index]}
+        return Translator(constants, self._named, box, self.name)
 
     @cached_property
-    def _named(self) -> Mapping[str, Named]:
+    def _named(self) -> Mapping[str, FeatureVariable]:
         return {
-            f.name: Named(f.variable, f.type, {word: self.c_word(f, word) for word in f.words})
+            f.name: FeatureVariable(
+                f.variable, f.type, {word: self.c_word(f, word) for word in f.words}
+            )
             for f in self.features
         }
 
@@ -172,9 +174,9 @@ class Dispatcher:
         """The C constant of a word of a feature."""
         spelled = [_spelled(other) for other in feature.words]
         own = _spelled(word)
-        # Words that are spelled alike, such as `a-b` and `a+b`, are told apart by their place.
-        place = f"_{feature.words.index(word)}" if spelled.count(own) > 1 or not own else ""
-        return f"{self.name.upper()}_{feature.name.upper()}_IS_{own}{place}"
+        # Words that are spelled alike, such as `a-b` and `a+b`, are told apart by their index.
+        index = f"_{feature.words.index(word)}" if spelled.count(own) > 1 or not own else ""
+        return f"{self.name.upper()}_{feature.name.upper()}_IS_{own}{index}"
 
     def _box(self, bits: int | None) -> Mapping[str, Bounds]:
         """The tuned ranges; with bits, extended up to 2**bits, and down as far as their sign is
@@ -193,7 +195,7 @@ class Dispatcher:
         return lowest, max(high, most)
 
 
-def ends(tuned: Tuned, feature: Feature) -> Bounds:
+def ends(tuned: TunedRange, feature: Feature) -> Bounds:
     """The least and the greatest tuned value."""
     if tuned.words:
         numbers = [word for word in tuned.words if isinstance(word, (int, float))]
@@ -217,12 +219,12 @@ def splits(node: Node) -> Iterator[Split]:
             waiting += [one.high, one.low]
 
 
-def used_columns(program: Program) -> tuple[int, ...]:
-    """The places of the columns that some tree splits on, in order."""
+def used_columns(program: DispatchProgram) -> tuple[int, ...]:
+    """The indices of the columns that some tree splits on, in order."""
     return tuple(sorted({split.column for root in roots(program) for split in splits(root)}))
 
 
-def roots(program: Program) -> tuple[Node, ...]:
+def roots(program: DispatchProgram) -> tuple[Node, ...]:
     """The tree, or all trees of the ensemble, candidate by candidate, or of the forest."""
     if isinstance(program.choice, EnsembleChoice):
         return tuple(itertools.chain.from_iterable(program.choice.trees))
@@ -262,9 +264,9 @@ def _check_untyped(dispatcher: Dispatcher) -> None:
     for column in dispatcher.program.columns:
         for name in column.features:
             is_word = dispatcher.feature(name).type is Type.WORD
-            if is_word and column.kind is not Kind.EQUALS:
+            if is_word and column.kind is not ColumnKind.EQUALS:
                 raise UsageError(f"{name} is a word, but the dispatcher computes {column}")
-            if column.kind is Kind.TWOS and dispatcher.feature(name).type is not Type.WHOLE:
+            if column.kind is ColumnKind.TWOS and dispatcher.feature(name).type is not Type.WHOLE:
                 raise UsageError(f"{name} is no whole number, but the dispatcher computes {column}")
     for tuned in dispatcher.program.tuned:
         feature = dispatcher.feature(tuned.feature)

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import KDTree
 
-from harness.core.arrays import Array, Flags, Places
+from harness.core.arrays import Array, Flags, Indices
 from harness.dispatch.baselines import Scale
 from harness.dispatch.ensemble import fit_ensemble
-from harness.dispatch.learnt import Learnt, expected_costs, make_learnt
+from harness.dispatch.learnt import LearntSelector, expected_costs, make_selector
 from harness.dispatch.matrix import Matrix, make_matrix, stacked
 from harness.dispatch.program import Leaf, Node, TreeChoice
-from harness.dispatch.training_set import Lesson, telling_columns
+from harness.dispatch.training_set import TrainingSet, informative_columns
 from harness.dispatch.tree import MOST_COLUMNS, choose_shape
 from harness.models.columns import Column, column_values, is_number
 
@@ -36,24 +36,24 @@ _ALIKE = 16
 
 
 @dataclass(frozen=True)
-class DistilledChooser:
+class DistilledLearner:
     """Learns a dispatcher of one tree from an ensemble."""
 
     most_leaves: int = 1024
     name: str = "distilled"
 
-    def fit(self, matrix: Matrix, seed: int) -> Learnt:
+    def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
         """The tree for all inputs of a matrix."""
-        columns, values = telling_columns(matrix, MOST_COLUMNS, seed)
-        lesson = Lesson(matrix, values)
+        columns, values = informative_columns(matrix, MOST_COLUMNS, seed)
+        lesson = TrainingSet(matrix, values)
 
-        def taught(part: Lesson) -> Lesson:
+        def taught(part: TrainingSet) -> TrainingSet:
             return with_made_inputs(part, columns, seed)
 
         shape = choose_shape(lesson, self.most_leaves, seed, taught)
         whole = taught(lesson)
         choice = TreeChoice(_counted(whole.root(shape, seed), lesson.values))
-        return make_learnt(whole, columns, whole.members(shape.members), choice)
+        return make_selector(whole, columns, whole.members(shape.members), choice)
 
 
 def _counted(node: Node, values: Array) -> Node:
@@ -66,7 +66,7 @@ def _counted(node: Node, values: Array) -> Node:
     )
 
 
-def with_made_inputs(lesson: Lesson, columns: Sequence[Column], seed: int) -> Lesson:
+def with_made_inputs(lesson: TrainingSet, columns: Sequence[Column], seed: int) -> TrainingSet:
     """The same inputs and made ones, on which the portfolio costs what an ensemble expects that
     has learnt from the same inputs."""
     if not columns or len(lesson.values) < 2:
@@ -89,11 +89,11 @@ def with_made_inputs(lesson: Lesson, columns: Sequence[Column], seed: int) -> Le
         groups=matrix.groups[bases[told]].tolist(),
     )
     both = np.concatenate([lesson.values, values[told]])
-    return Lesson(stacked(matrix, made), both, lesson.static)
+    return TrainingSet(stacked(matrix, made), both, lesson.static)
 
 
-def made_inputs(features: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, Places]:
-    """Inputs between alike ones, and the places of those from which they have their words.
+def made_inputs(features: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, Indices]:
+    """Inputs between alike ones, and the indices of those from which they have their words.
 
     Sizes lie between by their ratio, other numbers by their difference; whole numbers stay whole.
     """

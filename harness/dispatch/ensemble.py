@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
 from harness.dispatch.forest import fit_forest
-from harness.dispatch.learnt import Learnt, make_learnt
+from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import Choice, EnsembleChoice, Leaf, Node, Split, TreeChoice
-from harness.dispatch.training_set import Lesson, centred, telling_columns
+from harness.dispatch.training_set import TrainingSet, centred, informative_columns
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -36,22 +36,22 @@ _VERY_FEW = 100  # inputs; below, a forest does better
 
 
 @dataclass(frozen=True)
-class EnsembleChooser:
+class EnsembleLearner:
     """Learns a dispatcher of many trees."""
 
     name: str = "ensemble"
 
-    def fit(self, matrix: Matrix, seed: int) -> Learnt:
+    def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
         """The trees for all inputs of a matrix."""
-        columns, values = telling_columns(matrix, _MOST_COLUMNS, seed)
-        lesson = Lesson(matrix, values)
+        columns, values = informative_columns(matrix, _MOST_COLUMNS, seed)
+        lesson = TrainingSet(matrix, values)
         members, choice = fit_ensemble(lesson, seed)
-        return make_learnt(lesson, columns, members, choice)
+        return make_selector(lesson, columns, members, choice)
 
 
-def fit_ensemble(lesson: Lesson, seed: int) -> tuple[tuple[int, ...], Choice]:
+def fit_ensemble(lesson: TrainingSet, seed: int) -> tuple[tuple[int, ...], Choice]:
     """A forest of all candidates where inputs are few, else boosted trees of each member of a
-    portfolio; and the places of the candidates that it tells apart."""
+    portfolio; and the indices of the candidates that it tells apart."""
     known, members = lesson.known, lesson.members(len(lesson.portfolio))
     if not lesson.values.shape[1]:  # all inputs look alike: there is nothing to choose by
         leaf = Leaf(order=tuple(range(len(members))), rows=len(lesson.values))
@@ -109,8 +109,8 @@ def as_trees(model: HistGradientBoostingRegressor) -> tuple[Node, ...]:
     return tuple(_node(predictor.nodes, 0) for (predictor,) in model._predictors)
 
 
-def _node(nodes: Any, place: int) -> Node:
-    node = nodes[place]
+def _node(nodes: Any, index: int) -> Node:
+    node = nodes[index]
     if node["is_leaf"]:
         return Leaf(value=float(node["value"]), rows=int(node["count"]))
     return Split(

@@ -11,9 +11,9 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.dispatch.formulas import Type
-from harness.dispatch.program import Program
+from harness.dispatch.program import DispatchProgram
 from harness.dispatch.spelling import variable
-from harness.models.columns import Kind
+from harness.models.columns import ColumnKind
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Feature:
 
 
 def features_of(
-    program: Program, names: Sequence[str], inputs: Sequence[Mapping[str, Value]]
+    program: DispatchProgram, names: Sequence[str], inputs: Sequence[Mapping[str, Value]]
 ) -> tuple[Feature, ...]:
     """What each feature is, by the values that the inputs have; raises UsageError for one that
     is sometimes a number and sometimes a word."""
     return tuple(_feature(program, name, [given[name] for given in inputs]) for name in names)
 
 
-def _feature(program: Program, name: str, values: Sequence[Value]) -> Feature:
+def _feature(program: DispatchProgram, name: str, values: Sequence[Value]) -> Feature:
     texts = [isinstance(value, str) for value in values]
     if any(texts):
         if not all(texts):
@@ -51,10 +51,12 @@ def _feature(program: Program, name: str, values: Sequence[Value]) -> Feature:
     return Feature(name, Type.WHOLE if is_whole else Type.REAL)
 
 
-def _words(program: Program, name: str) -> list[str]:
+def _words(program: DispatchProgram, name: str) -> list[str]:
     """All that code compares a word with, each once: first what was tuned."""
     tuned = [word for t in program.tuned if t.feature == name for word in t.words]
-    split = [c.word for c in program.columns if c.kind is Kind.EQUALS and c.features[0] == name]
+    split = [
+        c.word for c in program.columns if c.kind is ColumnKind.EQUALS and c.features[0] == name
+    ]
     guards = [text for guards in program.guards for text in guards]
     trees = [node for text in guards for node in ast.walk(Expression(text).tree)]
     guarded = [node.value for node in trees if isinstance(node, ast.Constant)]

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from harness.core.arrays import Array
 from harness.dispatch.growing import Grown, grow_forest
 from harness.dispatch.program import ForestChoice, Leaf, Node, Split
-from harness.dispatch.training_set import Lesson, capped, filled
+from harness.dispatch.training_set import TrainingSet, capped, filled
 
 _TREES = 64  # of 30 candidates, learnt from 100 inputs: what is chosen from in 5 us
 _LEAST_IN_LEAF = 3
 _SHARE = 0.5  # of the columns, among which a split is looked for
 
 
-def fit_forest(lesson: Lesson, members: Sequence[int], seed: int) -> ForestChoice:
+def fit_forest(lesson: TrainingSet, members: Sequence[int], seed: int) -> ForestChoice:
     """Trees whose costs are the members' log slowdowns, up to a cap."""
     logs = filled(capped(lesson.logs[:, members]))
     trees = grow_forest(lesson.ranks, logs, _TREES, _LEAST_IN_LEAF, _SHARE, seed)

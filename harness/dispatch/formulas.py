@@ -34,7 +34,7 @@ class Type(Enum):
 
 
 @dataclass(frozen=True)
-class Named:
+class FeatureVariable:
     """A feature as generated code has it: its variable, and its words with their C constants."""
 
     variable: str
@@ -66,7 +66,7 @@ TRUE = Formula(Type.TRUTH, "1", "True", 1, 1)
 FALSE = Formula(Type.TRUTH, "0", "False", 0, 0)
 
 
-class Refused(Exception):
+class Untranslatable(Exception):
     """Why an expression cannot be translated."""
 
 
@@ -108,7 +108,7 @@ def constant(value: Value) -> Formula | str | None:
     if isinstance(value, int):
         return whole_constant(value, is_float=False)
     if not math.isfinite(value):
-        raise Refused(f"a constant in it is {value}")
+        raise Untranslatable(f"a constant in it is {value}")
     if value == int(value) and abs(value) <= MAX_EXACT:
         return whole_constant(int(value), is_float=True)
     return bounded(Type.REAL, c_real(value), _python_literal(value), (value, value))
@@ -116,7 +116,7 @@ def constant(value: Value) -> Formula | str | None:
 
 def whole_constant(value: int, is_float: bool) -> Formula:
     if abs(value) > INT64_MAX:
-        raise Refused(f"{value} does not fit 64 bits")
+        raise Untranslatable(f"{value} does not fit 64 bits")
     text = _python_literal(value)
     return bounded(Type.WHOLE, c_whole(value), text, (value, value), is_float)
 
@@ -131,9 +131,9 @@ def bounded(type_: Type, c: str, python: str, bounds: Bounds, is_float: bool = F
     if type_ is Type.WHOLE:
         most = MAX_EXACT if is_float else INT64_MAX
         if low < -most or high > most:
-            raise Refused(f"{python} may reach {max(-low, high):.3g}, beyond {most}")
+            raise Untranslatable(f"{python} may reach {max(-low, high):.3g}, beyond {most}")
     elif not (low >= -_MOST_REAL and high <= _MOST_REAL):
-        raise Refused(f"{python} may reach {max(-low, high):.3g}")
+        raise Untranslatable(f"{python} may reach {max(-low, high):.3g}")
     return Formula(type_, c, python, low, high, is_float)
 
 
@@ -142,7 +142,7 @@ def real(made: Formula) -> str:
     if made.type is Type.REAL:
         return made.c
     if made.low < -MAX_EXACT or made.high > MAX_EXACT:
-        raise Refused(f"{made.python} may pass 2**53, and is calculated with as a double")
+        raise Untranslatable(f"{made.python} may pass 2**53, and is calculated with as a double")
     return c_real(made.low) if made.low == made.high else f"(double){made.c}"
 
 
@@ -161,13 +161,13 @@ def divided(left: Formula, right: Formula) -> Formula:
 
 def check_whole_division(left: Formula, right: Formula) -> None:
     if left.type is not Type.WHOLE or right.type is not Type.WHOLE:
-        raise Refused("// and % and ceil_div are exact of whole numbers")
+        raise Untranslatable("// and % and ceil_div are exact of whole numbers")
     _check_not_zero(right)
 
 
 def _check_not_zero(divisor: Formula) -> None:
     if divisor.low <= 0 <= divisor.high:
-        raise Refused(f"it may divide by zero, since {divisor.python} may be 0")
+        raise Untranslatable(f"it may divide by zero, since {divisor.python} may be 0")
 
 
 def corners(apply: Callable[[float, float], float], left: Formula, right: Formula) -> Bounds:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.arrays import Array, Places
+from harness.core.arrays import Array, Indices
 
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _NOWHERE = np.iinfo(np.intp).max
@@ -23,14 +23,14 @@ _NOWHERE = np.iinfo(np.intp).max
 @dataclass(frozen=True)
 class Grown:
     """A tree's nodes as arrays, shape (nodes,); `low` is -1 at a leaf. Inputs of which the column
-    is at most the threshold go to `low`, all others to `high`; children have higher places."""
+    is at most the threshold go to `low`, all others to `high`; children have higher indices."""
 
-    low: Places
-    high: Places
-    column: Places
+    low: Indices
+    high: Indices
+    column: Indices
     threshold: Array
 
-    def paths(self, values: Array) -> Places:
+    def paths(self, values: Array) -> Indices:
         """The nodes that each input passes, shape (inputs, depth); rows are filled up with a
         number above that of any node."""
         nodes = np.zeros(len(values), dtype=np.intp)
@@ -44,36 +44,36 @@ class Grown:
             nodes = np.full(len(values), _NOWHERE)
             nodes[rows] = np.where(is_low, self.low[at], self.high[at])
             levels.append(nodes)
-        paths: Places = np.stack(levels, axis=1)
+        paths: Indices = np.stack(levels, axis=1)
         return paths
 
 
-def reached_at(paths: Places, leaves: int) -> Places:
+def reached_at(paths: Indices, leaves: int) -> Indices:
     """The node that each input reaches in the tree of so many leaves, shape (inputs,)."""
     last = (paths < 2 * leaves - 1).sum(axis=1) - 1
-    reached: Places = paths[np.arange(len(paths)), last]
+    reached: Indices = paths[np.arange(len(paths)), last]
     return reached
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The distinct values of each column, in order, and the place of each input's value among
-    them, shape (inputs, columns). Trees are grown on places, so that thresholds are exact:
+    """The distinct values of each column, in order, and the index of each input's value among
+    them, shape (inputs, columns). Trees are grown on indices, so that thresholds are exact:
     scikit-learn would round values to single precision."""
 
     levels: tuple[Array, ...]
-    places: npt.NDArray[np.float32]
+    indices: npt.NDArray[np.float32]
 
 
 def ranked(values: Array) -> Ranks:
     """The ranks of finite values, shape (inputs, columns)."""
-    places = np.empty(values.shape, dtype=np.float32)
+    indices = np.empty(values.shape, dtype=np.float32)
     levels = []
-    for place, column in enumerate(values.T):
+    for index, column in enumerate(values.T):
         level = np.unique(column)
-        places[:, place] = np.searchsorted(level, column)
+        indices[:, index] = np.searchsorted(level, column)
         levels.append(level)
-    return Ranks(tuple(levels), places)
+    return Ranks(tuple(levels), indices)
 
 
 def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Grown:
@@ -87,7 +87,7 @@ def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Gr
         min_impurity_decrease=_TINY,
         random_state=seed,
     )
-    return _grown(model.fit(ranks.places, targets).tree_, ranks)
+    return _grown(model.fit(ranks.indices, targets).tree_, ranks)
 
 
 def grow_forest(
@@ -104,7 +104,7 @@ def grow_forest(
     model = RandomForestRegressor(
         count, min_samples_leaf=least, max_features=share, random_state=seed
     )
-    trees = [one.tree_ for one in model.fit(ranks.places, targets).estimators_]
+    trees = [one.tree_ for one in model.fit(ranks.indices, targets).estimators_]
     return [(_grown(tree, ranks), tree.value[:, :, 0]) for tree in trees]
 
 
@@ -113,8 +113,8 @@ def _grown(tree: Any, ranks: Ranks) -> Grown:
     threshold = np.zeros(tree.node_count)
     for node in np.flatnonzero(tree.children_left >= 0):
         level = ranks.levels[tree.feature[node]]
-        place = math.floor(tree.threshold[node])
-        threshold[node] = between(float(level[place]), float(level[place + 1]))
+        index = math.floor(tree.threshold[node])
+        threshold[node] = between(float(level[index]), float(level[index + 1]))
     return Grown(
         tree.children_left.astype(np.intp),
         tree.children_right.astype(np.intp),
@@ -130,7 +130,7 @@ def between(low: float, high: float) -> float:
     return middle if low <= middle < high else low
 
 
-def sums_by_node(grown: Grown, paths: Places, rows: Array) -> Array:
+def sums_by_node(grown: Grown, paths: Indices, rows: Array) -> Array:
     """For each node the sum over the inputs that pass it, shape (nodes, outputs); `rows` has the
     shape (inputs, outputs)."""
     inputs, levels = np.nonzero(paths != _NOWHERE)
@@ -141,13 +141,13 @@ def sums_by_node(grown: Grown, paths: Places, rows: Array) -> Array:
     return np.stack(sums, axis=1)
 
 
-def passing(grown: Grown, paths: Places) -> Places:
+def passing(grown: Grown, paths: Indices) -> Indices:
     """How many inputs pass each node, shape (nodes,)."""
-    counts: Places = np.bincount(paths[paths != _NOWHERE], minlength=len(grown.low))
+    counts: Indices = np.bincount(paths[paths != _NOWHERE], minlength=len(grown.low))
     return counts
 
 
-def parents(grown: Grown) -> Places:
+def parents(grown: Grown) -> Indices:
     """The parent of each node, shape (nodes,); -1 of the root."""
     parent = np.full(len(grown.low), -1, dtype=np.intp)
     inner = np.flatnonzero(grown.low >= 0)

@@ -23,10 +23,10 @@ from harness.dispatch.formulas import (
     FALSE,
     TRUE,
     Bounds,
+    FeatureVariable,
     Formula,
-    Named,
-    Refused,
     Type,
+    Untranslatable,
     bounded,
     conjunction,
     constant,
@@ -39,7 +39,7 @@ from harness.dispatch.formulas import (
 
 
 @dataclass(frozen=True)
-class Scope:
+class Translator:
     """What an expression is translated with: constants, and features in a box.
 
     `prefix` begins the names of the helpers that the C code calls; Python's are called alike,
@@ -47,7 +47,7 @@ class Scope:
     """
 
     constants: Mapping[str, Value]
-    features: Mapping[str, Named]
+    features: Mapping[str, FeatureVariable]
     box: Mapping[str, Bounds]
     prefix: str
 
@@ -70,7 +70,7 @@ class Scope:
             )
         try:
             return wanted(_Walk(self), parsed.tree)
-        except Refused as reason:
+        except Untranslatable as reason:
             raise ExpressionError(
                 f"`{text}` cannot be written as code that is surely exact: {reason}"
             ) from None
@@ -82,7 +82,7 @@ class Scope:
 class _Walk:
     """One method for each kind of node of an expression's tree."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Translator) -> None:
         self._scope = scope
         self._arithmetic = Arithmetic(scope.prefix)
 
@@ -94,7 +94,7 @@ class _Walk:
                 return Formula(Type.WHOLE, f"(int64_t)({made.c})", made.python, 0, 1)
             if made.type is not Type.WORD:
                 return made
-        raise Refused("a text can be compared, not calculated with")
+        raise Untranslatable("a text can be compared, not calculated with")
 
     def truth(self, node: ast.expr) -> Formula:
         """A node's value as a condition."""
@@ -104,7 +104,7 @@ class _Walk:
         if made.type is Type.TRUTH:
             return made
         if made.type is Type.WORD:
-            raise Refused("a text is no condition")
+            raise Untranslatable("a text is no condition")
         return truth(f"({made.c} != 0)", f"({made.python} != 0)")
 
     def _of(self, node: ast.expr) -> Formula | str | None:
@@ -135,7 +135,7 @@ class _Walk:
         try:
             found: Value = language.evaluate(node, self._scope.constants)
         except ExpressionError as error:
-            raise Refused(str(error)) from None
+            raise Untranslatable(str(error)) from None
         return found
 
     def _feature(self, name: str) -> Formula:
@@ -220,11 +220,13 @@ class _Walk:
     ) -> Formula:
         """Texts and absent flags only equal their own kind."""
         if sign not in ("==", "!="):
-            raise Refused("a text has no order")
+            raise Untranslatable("a text has no order")
         word, text = (one, other) if isinstance(one, Formula) else (other, one)
         if isinstance(word, Formula) and word.type is Type.WORD:
             if isinstance(text, Formula) and text.type is Type.WORD:
-                raise Refused("two features that are words cannot be compared with each other")
+                raise Untranslatable(
+                    "two features that are words cannot be compared with each other"
+                )
             if isinstance(text, str):
                 named = self._scope.features[word.c]
                 c = f"({named.variable} {sign} {named.words[text]})"

@@ -1,4 +1,4 @@
-"""What our choosers learn, computed for many inputs at once as what is shipped computes it."""
+"""What our learners learn, computed for many inputs at once as what is shipped computes it."""
 
 from __future__ import annotations
 
@@ -8,86 +8,86 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.core.arrays import Array, Flags, Places
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
 from harness.dispatch.portfolio import first_applicable
 from harness.dispatch.program import (
     Choice,
+    DispatchProgram,
     EnsembleChoice,
     ForestChoice,
     Leaf,
     Node,
-    Program,
     Split,
     TreeChoice,
 )
-from harness.dispatch.training_set import Lesson
-from harness.models.columns import Column, Tuned, column_values, tuned_range
+from harness.dispatch.training_set import TrainingSet
+from harness.models.columns import Column, TunedRange, column_values, tuned_range
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntSelector:
     """A choice among the candidates of a matrix.
 
-    `portfolio` has the places of those that `choice` tells apart, the best single one first;
+    `portfolio` has the indices of those that `choice` tells apart, the best single one first;
     outside the tuned range the first of them that applies is taken.
     """
 
     columns: tuple[Column, ...]
-    tuned: tuple[Tuned, ...]
+    tuned: tuple[TunedRange, ...]
     portfolio: tuple[int, ...]
     choice: Choice
 
-    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
-        """The chosen candidates, as `Chosen.places` tells; -1 where none of the portfolio applies,
-        as the program has it."""
+    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
+        """Choose as the program does: a candidate's index for each input, -1 where no member of
+        the portfolio applies."""
         members = np.array(self.portfolio)
         orders = choice_orders(self.choice, column_values(self.columns, features))
         chosen = first_applicable(members[orders], applies)
         static = first_applicable(members[None, :], applies)
         is_told = tuned_rows(self.tuned, features) & (chosen >= 0)
-        places: Places = np.where(is_told, chosen, static)
-        return places
+        indices: Indices = np.where(is_told, chosen, static)
+        return indices
 
     def program(
         self,
         candidates: Sequence[Config],
         guards: Mapping[Config, tuple[str, ...]] | None = None,
-    ) -> Program:
+    ) -> DispatchProgram:
         """The library-free program; `guards` has constraints over features by candidate."""
         used = sorted({node.column for tree in trees_of(self.choice) for node in splits_of(tree)})
-        place_of = {column: place for place, column in enumerate(used)}
-        configs = tuple(candidates[place] for place in self.portfolio)
-        return Program(
+        index_of = {column: index for index, column in enumerate(used)}
+        configs = tuple(candidates[index] for index in self.portfolio)
+        return DispatchProgram(
             columns=tuple(self.columns[column] for column in used),
             tuned=self.tuned,
             portfolio=configs,
             static=0,
-            choice=_with_columns(self.choice, place_of),
+            choice=_with_columns(self.choice, index_of),
             guards=tuple((guards or {}).get(config, ()) for config in configs),
         )
 
 
-def make_learnt(
-    lesson: Lesson, columns: Sequence[Column], members: Sequence[int], choice: Choice
-) -> Learnt:
+def make_selector(
+    lesson: TrainingSet, columns: Sequence[Column], members: Sequence[int], choice: Choice
+) -> LearntSelector:
     """What was learnt from a lesson, whose inputs are the tuned range. Members that are chosen on
     none of its inputs are left out, but for those that stand in."""
     orders = np.array(members)[choice_orders(choice, lesson.values)]
     needed = set(first_applicable(orders, lesson.matrix.applies).tolist()) | lesson.stand_ins
-    kept = [place for place, member in enumerate(members) if member in needed]
-    return Learnt(
+    kept = [index for index, member in enumerate(members) if member in needed]
+    return LearntSelector(
         tuple(columns),
         tuned_range(lesson.matrix.features),
-        tuple(members[place] for place in kept),
+        tuple(members[index] for index in kept),
         _among(choice, kept),
     )
 
 
-def tuned_rows(tuned: Sequence[Tuned], features: pd.DataFrame) -> Flags:
+def tuned_rows(tuned: Sequence[TunedRange], features: pd.DataFrame) -> Flags:
     """Which inputs lie in the tuned range, shape (inputs,)."""
     inside = np.ones(len(features), dtype=bool)
     for one in tuned:
@@ -102,14 +102,14 @@ def tuned_rows(tuned: Sequence[Tuned], features: pd.DataFrame) -> Flags:
 # --------------------------------------------------------------------- many inputs at once
 
 
-def choice_orders(choice: Choice, values: Array) -> Places:
+def choice_orders(choice: Choice, values: Array) -> Indices:
     """The members of a portfolio by preference for each input, shape (inputs, members).
 
     `values` are those of the columns, shape (inputs, columns). Leaves of one tree may have
     orders of one length only.
     """
     if not isinstance(choice, TreeChoice):
-        orders: Places = np.argsort(expected_costs(choice, values), axis=1, kind="stable")
+        orders: Indices = np.argsort(expected_costs(choice, values), axis=1, kind="stable")
         return orders
     parts = routed(choice.root, values)
     orders = np.empty((len(values), len(parts[0][0].order)), dtype=np.intp)
@@ -123,12 +123,12 @@ def expected_costs(choice: EnsembleChoice | ForestChoice, values: Array) -> Arra
     if isinstance(choice, ForestChoice):
         return _forest_costs(choice, values)
     costs = np.empty((len(values), len(choice.offsets)))
-    for place, (offset, trees) in enumerate(zip(choice.offsets, choice.trees, strict=True)):
+    for index, (offset, trees) in enumerate(zip(choice.offsets, choice.trees, strict=True)):
         cost = np.full(len(values), offset)
         for tree in trees:
             for leaf, rows in routed(tree, values):
                 cost[rows] += leaf.value
-        costs[:, place] = cost
+        costs[:, index] = cost
     return costs
 
 
@@ -140,10 +140,10 @@ def _forest_costs(choice: ForestChoice, values: Array) -> Array:
     return costs
 
 
-def routed(root: Node, values: Array) -> list[tuple[Leaf, Places]]:
+def routed(root: Node, values: Array) -> list[tuple[Leaf, Indices]]:
     """Each leaf with the rows of the inputs that reach it, shape of `values` (inputs, columns)."""
     found = []
-    waiting: list[tuple[Node, Places]] = [(root, np.arange(len(values)))]
+    waiting: list[tuple[Node, Indices]] = [(root, np.arange(len(values)))]
     while waiting:
         node, rows = waiting.pop()
         if isinstance(node, Leaf):
@@ -191,7 +191,7 @@ def splits_passed(choice: Choice, values: Array) -> float:
 
 def _passed(root: Node, values: Array) -> int:
     passed = 0
-    waiting: list[tuple[Node, Places]] = [(root, np.arange(len(values)))]
+    waiting: list[tuple[Node, Indices]] = [(root, np.arange(len(values)))]
     while waiting:
         node, rows = waiting.pop()
         if isinstance(node, Split):
@@ -202,21 +202,21 @@ def _passed(root: Node, values: Array) -> int:
 
 
 def _among(choice: Choice, kept: Sequence[int]) -> Choice:
-    """The same choice among some of the members, by their places."""
+    """The same choice among some of the members, by their indices."""
     if isinstance(choice, EnsembleChoice):
         return EnsembleChoice(
-            tuple(choice.offsets[place] for place in kept),
-            tuple(choice.trees[place] for place in kept),
+            tuple(choice.offsets[index] for index in kept),
+            tuple(choice.trees[index] for index in kept),
         )
     if isinstance(choice, ForestChoice):
         return ForestChoice(len(kept), tuple(_priced(tree, kept) for tree in choice.trees))
-    new = {place: number for number, place in enumerate(kept)}
+    new = {index: number for number, index in enumerate(kept)}
     return TreeChoice(_ordered(choice.root, new))
 
 
 def _priced(node: Node, kept: Sequence[int]) -> Node:
     if isinstance(node, Leaf):
-        return Leaf(costs=tuple(node.costs[place] for place in kept))
+        return Leaf(costs=tuple(node.costs[index] for index in kept))
     low, high = _priced(node.low, kept), _priced(node.high, kept)
     return Split(node.column, node.threshold, low, high)
 
@@ -230,17 +230,17 @@ def _ordered(node: Node, new: Mapping[int, int]) -> Node:
     return Split(node.column, node.threshold, low, high)
 
 
-def _with_columns(choice: Choice, place_of: Mapping[int, int]) -> Choice:
+def _with_columns(choice: Choice, index_of: Mapping[int, int]) -> Choice:
     if isinstance(choice, TreeChoice):
-        return TreeChoice(_moved(choice.root, place_of))
+        return TreeChoice(_moved(choice.root, index_of))
     if isinstance(choice, ForestChoice):
-        return ForestChoice(choice.count, tuple(_moved(tree, place_of) for tree in choice.trees))
-    trees = tuple(tuple(_moved(tree, place_of) for tree in trees) for trees in choice.trees)
+        return ForestChoice(choice.count, tuple(_moved(tree, index_of) for tree in choice.trees))
+    trees = tuple(tuple(_moved(tree, index_of) for tree in trees) for trees in choice.trees)
     return EnsembleChoice(choice.offsets, trees)
 
 
-def _moved(node: Node, place_of: Mapping[int, int]) -> Node:
+def _moved(node: Node, index_of: Mapping[int, int]) -> Node:
     if isinstance(node, Leaf):
         return node
-    low, high = _moved(node.low, place_of), _moved(node.high, place_of)
-    return Split(place_of[node.column], node.threshold, low, high)
+    low, high = _moved(node.low, index_of), _moved(node.high, index_of)
+    return Split(index_of[node.column], node.threshold, low, high)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.arrays import Array, Flags, Places
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Matrix:
     `groups`: shape (inputs,); inputs of one group are held out together, since what is learnt on
     one tells of the other.
     `tied`: shape (inputs, candidates); where a time differs from the best one by no more than
-    noise: its slowdown is 1. `default` is a candidate's place. `choices` are the parameters whose
+    noise: its slowdown is 1. `default` is a candidate's index. `choices` are the parameters whose
     values have no order, though they may be numbers. `note` is what a reader must know of the
     times.
     """
@@ -88,14 +88,14 @@ class Matrix:
         return failed
 
     @property
-    def best(self) -> Places:
-        """The place of the best candidate that applies, shape (inputs,)."""
+    def best(self) -> Indices:
+        """The index of the best candidate that applies, shape (inputs,)."""
         logs = self.log_slowdown
-        best: Places = np.where(np.isnan(logs), np.inf, logs).argmin(axis=1)
+        best: Indices = np.where(np.isnan(logs), np.inf, logs).argmin(axis=1)
         return best
 
-    def rows(self, rows: Places) -> Matrix:
-        """The matrix of some inputs, by their places; nothing of the others."""
+    def rows(self, rows: Indices) -> Matrix:
+        """The matrix of some inputs, by their indices; nothing of the others."""
         return replace(
             self,
             features=self.features.iloc[rows].reset_index(drop=True),
@@ -166,5 +166,5 @@ def stacked(one: Matrix, other: Matrix) -> Matrix:
 
 
 def _numbered(groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
-    places: dict[Hashable, int] = {}
-    return np.array([places.setdefault(group, len(places)) for group in groups], dtype=np.intp)
+    indices: dict[Hashable, int] = {}
+    return np.array([indices.setdefault(group, len(indices)) for group in groups], dtype=np.intp)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.core.arrays import Array, Flags, Places
+from harness.core.arrays import Array, Flags, Indices
 from harness.dispatch.growing import Grown, parents, sums_by_node
 
 _PRIOR = 2.0  # inputs' worth of the parent's mean in the mean of a node
 _SURE = 1.0  # standard errors by which a node must gain over the best static choice
 
 
-def node_orders(grown: Grown, paths: Places, costs: Array, static: Array, groups: Places) -> Places:
+def node_orders(
+    grown: Grown, paths: Indices, costs: Array, static: Array, groups: Indices
+) -> Indices:
     """The members of a portfolio by preference for each node, shape (nodes, members).
 
     `paths` are those of the inputs learnt from. `costs` are log slowdowns, shape (inputs,
@@ -25,7 +27,7 @@ def node_orders(grown: Grown, paths: Places, costs: Array, static: Array, groups
     applies: Flags = ~np.isnan(costs)
     counts = sums_by_node(grown, paths, applies.astype(np.float64))
     sums = sums_by_node(grown, paths, np.where(applies, costs, 0.0))
-    orders: Places = np.argsort(_drawn_to_parents(grown, sums, counts), axis=1, kind="stable")
+    orders: Indices = np.argsort(_drawn_to_parents(grown, sums, counts), axis=1, kind="stable")
     gains = np.where(applies, static[:, None] - costs, 0.0)
     orders[~_is_sure(orders[:, 0], paths, gains, groups)] = np.arange(costs.shape[1])
     return orders
@@ -41,7 +43,7 @@ def _drawn_to_parents(grown: Grown, sums: Array, counts: Array) -> Array:
     return means
 
 
-def _is_sure(first: Places, paths: Places, gains: Array, groups: Places) -> Flags:
+def _is_sure(first: Indices, paths: Indices, gains: Array, groups: Indices) -> Flags:
     """Whether the mean gain of the first candidate lies above its standard error, shape (nodes,).
 
     Inputs of one group tell the same: the error is that of clustered samples.
@@ -52,8 +54,8 @@ def _is_sure(first: Places, paths: Places, gains: Array, groups: Places) -> Flag
     count = np.bincount(nodes, minlength=len(first))
     mean = np.bincount(nodes, weights=gain, minlength=len(first)) / count
     most = int(groups.max()) + 1
-    pairs, place = np.unique(nodes * most + groups[inputs], return_inverse=True)
-    strayed = np.bincount(place, weights=gain - mean[nodes]) ** 2
+    pairs, index = np.unique(nodes * most + groups[inputs], return_inverse=True)
+    strayed = np.bincount(index, weights=gain - mean[nodes]) ** 2
     clusters = np.bincount(pairs // most, minlength=len(first))
     squares = np.bincount(pairs // most, weights=strayed, minlength=len(first))
     error = np.sqrt(squares * clusters / np.maximum(clusters - 1, 1)) / count

@@ -25,7 +25,7 @@ from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.features import features_of
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import Leaf, Program, TreeChoice
+from harness.dispatch.program import DispatchProgram, Leaf, TreeChoice
 from harness.dispatch.python_code import python_module
 from harness.models.columns import tuned_range
 from harness.space_file import Spec
@@ -39,7 +39,7 @@ _NOWHERE = Provenance(
 
 def write_dispatcher(
     out: Path,
-    program: Program,
+    program: DispatchProgram,
     spec: Spec,
     provenance: Provenance,
     kernels: Sequence[KernelFile] = (),
@@ -66,7 +66,7 @@ def check_candidates(
     refused: list[ExpressionError] = []
     choice, tuned = TreeChoice(Leaf(order=(0,))), tuned_range(matrix.features)
     for config in matrix.candidates if len(matrix.features) else ():
-        program = Program((), tuned, (config,), 0, choice, (tuple(constraints),))
+        program = DispatchProgram((), tuned, (config,), 0, choice, (tuple(constraints),))
         try:
             _ = _dispatcher(program, spec, _NOWHERE, (), limits).box
             return
@@ -77,7 +77,7 @@ def check_candidates(
 
 
 def _dispatcher(
-    program: Program,
+    program: DispatchProgram,
     spec: Spec,
     provenance: Provenance,
     kernels: Sequence[KernelFile],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.core.arrays import Array, Flags, Places
+from harness.core.arrays import Array, Flags, Indices
 from harness.dispatch.matrix import Matrix
 
 MOST_MEMBERS = 16
@@ -25,7 +25,7 @@ def costs(matrix: Matrix) -> Array:
 
 
 def greedy_portfolio(matrix: Matrix, most: int = MOST_MEMBERS) -> list[int]:
-    """The places of candidates in the order of what each adds: the first is the one that is best
+    """The indices of candidates in the order of what each adds: the first is the one that is best
     alone, each next one lowers the mean log slowdown most. It ends at `most`, or where a next one
     would gain nearly nothing."""
     table = costs(matrix)
@@ -33,11 +33,11 @@ def greedy_portfolio(matrix: Matrix, most: int = MOST_MEMBERS) -> list[int]:
     best = np.full(len(table), np.inf)
     while len(chosen) < most:
         means = np.minimum(best[:, None], table).mean(axis=0)
-        place = int(means.argmin())
-        if chosen and best.mean() - means[place] < _WORTH:
+        index = int(means.argmin())
+        if chosen and best.mean() - means[index] < _WORTH:
             break
-        chosen.append(place)
-        best = np.minimum(best, table[:, place])
+        chosen.append(index)
+        best = np.minimum(best, table[:, index])
     return chosen
 
 
@@ -54,13 +54,13 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
         raise ValueError("an input has no candidate that applies")
     counts = applies.sum(axis=0)
     means = np.where(counts, np.where(applies, table, 0.0).sum(axis=0) / np.maximum(counts, 1), 0.0)
-    order = sorted(range(table.shape[1]), key=lambda place: (counts[place] == 0, means[place]))
+    order = sorted(range(table.shape[1]), key=lambda index: (counts[index] == 0, means[index]))
     if applies.all():
         return tuple(order)
     cost = _mean_cost(table, applies, order)
     while True:
         moved = [
-            [place, *(other for other in order if other != place)] for place in order[1:_MOVED]
+            [index, *(other for other in order if other != index)] for index in order[1:_MOVED]
         ]
         trials = [_mean_cost(table, applies, trial) for trial in moved]
         if not trials or min(trials) >= cost:
@@ -70,11 +70,11 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
 
 
 def _mean_cost(table: Array, applies: Flags, order: list[int]) -> float:
-    places = first_applicable(np.array(order)[None, :], applies)
-    return float(table[np.arange(len(table)), places].mean())
+    indices = first_applicable(np.array(order)[None, :], applies)
+    return float(table[np.arange(len(table)), indices].mean())
 
 
-def first_applicable(orders: Places, applies: Flags) -> Places:
+def first_applicable(orders: Indices, applies: Flags) -> Indices:
     """The first candidate of each order that applies, shape (inputs,); -1 where none does.
 
     `orders` has the shape (inputs, members) or (1, members), `applies` (inputs, candidates).
@@ -83,5 +83,5 @@ def first_applicable(orders: Places, applies: Flags) -> Places:
     usable = np.take_along_axis(applies, wide, axis=1)
     rows = np.arange(len(applies))
     first = usable.argmax(axis=1)
-    places: Places = np.where(usable[rows, first], wide[rows, first], -1)
-    return places
+    indices: Indices = np.where(usable[rows, first], wide[rows, first], -1)
+    return indices

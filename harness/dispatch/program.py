@@ -1,7 +1,7 @@
 """What a dispatcher computes, free of the library that learnt it: columns, trees, a choice.
 
 All arithmetic is that of IEEE doubles, in the order given here, so that generated code agrees
-with `Program.order` bit for bit.
+with `DispatchProgram.order` bit for bit.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import lru_cache
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Value
-from harness.models.columns import Column, Tuned
+from harness.models.columns import Column, TunedRange
 
 
 @dataclass(frozen=True)
 class Leaf:
     """Where a tree ends: the number it predicts, or one for each candidate, or the candidates by
-    their places, the best first. `rows` says how many inputs it was learnt from, 0 where that is
+    their indices, the best first. `rows` says how many inputs it was learnt from, 0 where that is
     not told."""
 
     value: float = 0.0
@@ -89,8 +89,8 @@ class ForestChoice:
         """As EnsembleChoice has it."""
         costs = [0.0] * self.count
         for tree in self.trees:
-            for place, cost in enumerate(reached(tree, numbers).costs):
-                costs[place] += cost
+            for index, cost in enumerate(reached(tree, numbers).costs):
+                costs[index] += cost
         return _by_cost(costs)
 
 
@@ -102,17 +102,17 @@ Choice = TreeChoice | EnsembleChoice | ForestChoice
 
 
 @dataclass(frozen=True)
-class Program:
+class DispatchProgram:
     """A dispatcher: input -> configuration.
 
-    `portfolio` are the candidates; `static` is the place of the best single one, which stands in
+    `portfolio` are the candidates; `static` is the index of the best single one, which stands in
     for all that are unsure, and for inputs outside of what was `tuned`. `guards` have of each
     candidate the constraints over features, in words of the spec's expressions, that must hold
     for it to apply; parameters in them have the candidate's values.
     """
 
     columns: tuple[Column, ...]
-    tuned: tuple[Tuned, ...]
+    tuned: tuple[TunedRange, ...]
     portfolio: tuple[Config, ...]
     static: int
     choice: Choice
@@ -133,16 +133,16 @@ class Program:
         """An order of candidates with the best single one behind it, unless it is there."""
         return tuple(dict.fromkeys((*order, self.static)))
 
-    def applies(self, place: int, given: Mapping[str, Value]) -> bool:
+    def applies(self, index: int, given: Mapping[str, Value]) -> bool:
         """Whether the guards of a candidate hold for an input."""
-        values = {**self.portfolio[place], **given}
-        return all(bool(_parsed(guard).holds(values)) for guard in self.guards[place])
+        values = {**self.portfolio[index], **given}
+        return all(bool(_parsed(guard).holds(values)) for guard in self.guards[index])
 
     def select(self, given: Mapping[str, Value]) -> int | None:
-        """The place of the configuration for an input: the first of its order that applies, else
+        """The index of the configuration for an input: the first of its order that applies, else
         the first of the portfolio that does; None where none does."""
-        places = dict.fromkeys((*self.order(given), *range(len(self.portfolio))))
-        return next((place for place in places if self.applies(place, given)), None)
+        indices = dict.fromkeys((*self.order(given), *range(len(self.portfolio))))
+        return next((index for index in indices if self.applies(index, given)), None)
 
 
 @lru_cache(maxsize=1024)

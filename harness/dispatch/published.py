@@ -1,4 +1,4 @@
-"""The published models as choosers, so that the verdict can set ours beside them.
+"""The published models as learners, so that the verdict can set ours beside them.
 
 Both learn from the matrix of all candidates on all inputs, which is more than their authors had.
 """
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.core.arrays import Array, Flags, Places
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import shown
 from harness.dispatch.matrix import Matrix
 from harness.models import gadapt
 from harness.models.columns import FEWEST_INPUTS
-from harness.models.starchart import Axis, Growth, Target, Tree, axes_of, grow
+from harness.models.starchart import Axis, Growth, Tree, TreeTarget, axes_of, grow
 from harness.models.starchart.axes import is_numeric, values_of
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ def candidate_table(matrix: Matrix) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class GAdaptChosen:
+class GAdaptSelector:
     """The candidate nearest to the predicted parameters, of those that apply."""
 
-    model: gadapt.Model
+    model: gadapt.GAdaptModel
     candidates: pd.DataFrame = field(repr=False)
 
-    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
-        """As harness.dispatch.choosers.Chosen has it."""
+    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
+        """As harness.dispatch.learners.Chosen has it."""
         return gadapt.nearest(self.model.predict(features), self.candidates, applies)[0]
 
 
@@ -63,30 +63,30 @@ class GAdapt:
 
     name: str = "G-ADAPT's model"
 
-    def fit(self, matrix: Matrix, seed: int) -> GAdaptChosen:
+    def fit(self, matrix: Matrix, seed: int) -> GAdaptSelector:
         """Learn from the best candidate of each input."""
         candidates = candidate_table(matrix)
         logs = matrix.log_slowdown
         best = np.where(np.isnan(logs), np.inf, logs).argmin(axis=1)
         legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
         model = gadapt.fit(matrix.features, candidates.iloc[best], legal, seed)
-        return GAdaptChosen(model, candidates)
+        return GAdaptSelector(model, candidates)
 
 
 # --------------------------------------------------------------------------------- Starchart
 
 
 @dataclass(frozen=True)
-class StarchartChosen:
+class StarchartSelector:
     """The candidate with the least predicted time. All of a leaf have the same: of these, the
     one with the least mean slowdown where it was learnt; `preference` has them by that."""
 
     tree: Tree
     pairs: Pairs
-    preference: Places
+    preference: Indices
 
-    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
-        """As harness.dispatch.choosers.Chosen has it."""
+    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
+        """As harness.dispatch.learners.Chosen has it."""
         count = len(self.preference)
         table = self.pairs.of(features)
         for axis in self.tree.axes:
@@ -95,8 +95,8 @@ class StarchartChosen:
                 table[axis.name] = table[axis.name].where(known, _UNSEEN)
         predicted = self.tree.predict(table).to_numpy().reshape(-1, count)
         times = np.where(applies, predicted, np.inf)[:, self.preference]
-        places: Places = self.preference[times.argmin(axis=1)]
-        return places
+        indices: Indices = self.preference[times.argmin(axis=1)]
+        return indices
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Starchart:
 
     name: str = "Starchart's best leaf"
 
-    def fit(self, matrix: Matrix, seed: int) -> StarchartChosen:
+    def fit(self, matrix: Matrix, seed: int) -> StarchartSelector:
         """Learn from all pairs that were measured; a failure counts as a long time."""
         logs = matrix.log_slowdown
         pairs = Pairs(candidate_table(matrix))
@@ -115,11 +115,11 @@ class Starchart:
         table[_GROUP] = np.repeat(matrix.groups, len(matrix.candidates))
         tree = grow(
             table,
-            Target(_TIME, log=True),
+            TreeTarget(_TIME, log=True),
             pairs.axes(table),
             Growth(folds=_FOLDS, groups=_GROUP, seed=seed),
         )
-        return StarchartChosen(tree, pairs, _by_mean(logs))
+        return StarchartSelector(tree, pairs, _by_mean(logs))
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,12 @@ class Pairs:
         )
 
 
-def _by_mean(logs: Array) -> Places:
+def _by_mean(logs: Array) -> Indices:
     """Candidates by their mean log slowdown, those last that applied nowhere."""
     known = np.isfinite(logs)
     sums = np.where(known, logs, 0.0).sum(axis=0)
     means = np.where(known.any(axis=0), sums / np.maximum(known.sum(axis=0), 1), np.inf)
-    order: Places = np.argsort(means, kind="stable")
+    order: Indices = np.argsort(means, kind="stable")
     return order
 
 

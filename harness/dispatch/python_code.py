@@ -19,7 +19,7 @@ from harness.dispatch.rendering import (
     told,
 )
 from harness.dispatch.spelling import bare, docstring, wrapped
-from harness.models.columns import Column, Kind, Tuned
+from harness.models.columns import Column, ColumnKind, TunedRange
 
 _RATIO = '''
 
@@ -35,7 +35,7 @@ def _ratio(dividend, divisor):
 
 def python_module(dispatcher: Dispatcher) -> str:
     """The module; `docs/dispatch.md` tells what is in it."""
-    writer = _Writer(dispatcher)
+    writer = _PythonWriter(dispatcher)
     provenance, program = dispatcher.provenance, dispatcher.program
     environment = provenance.environment
     tables, choice = writer.tables_and_choice()
@@ -79,8 +79,8 @@ def python_module(dispatcher: Dispatcher) -> str:
         is_tuned=" and ".join(writer.tuned()) or "True",
         fallback=writer.first(dispatcher.fallback),
         guarded=[
-            (place, guard.python)
-            for place, guard in enumerate(dispatcher.guards)
+            (index, guard.python)
+            for index, guard in enumerate(dispatcher.guards)
             if guard.python != "True"
         ],
         launches=list(writer.launches()),
@@ -90,7 +90,7 @@ def python_module(dispatcher: Dispatcher) -> str:
     )
 
 
-class _Writer:
+class _PythonWriter:
     """The parts of a module that depend on the program."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -112,26 +112,26 @@ class _Writer:
 
     def columns(self) -> Iterator[str]:
         """A variable for each feature that is computed with, and for each column that is used."""
-        computed = [self._computed(place) for place in self._used]
+        computed = [self._computed(index) for index in self._used]
         yield from dict.fromkeys(itertools.chain.from_iterable(computed))
 
-    def _computed(self, place: int) -> Iterator[str]:
+    def _computed(self, index: int) -> Iterator[str]:
         """What computes one column."""
-        column = self._dispatcher.program.columns[place]
-        if column.kind not in (Kind.EQUALS, Kind.TWOS):
+        column = self._dispatcher.program.columns[index]
+        if column.kind not in (ColumnKind.EQUALS, ColumnKind.TWOS):
             for name in dict.fromkeys(column.features):
                 yield f"{self._reals[name]} = float({self._dispatcher.feature(name).variable})"
-        if column.kind is not Kind.RAW:
-            yield f"{self._names[place]} = {self._column(column)}"
+        if column.kind is not ColumnKind.RAW:
+            yield f"{self._names[index]} = {self._column(column)}"
 
     def _column(self, column: Column) -> str:
-        if column.kind is Kind.EQUALS:
+        if column.kind is ColumnKind.EQUALS:
             return f"{self._dispatcher.feature(column.features[0]).variable} == {column.word!a}"
-        if column.kind is Kind.TWOS:
+        if column.kind is ColumnKind.TWOS:
             whole = f"int({self._dispatcher.feature(column.features[0]).variable})"
             return f"float({whole} & -{whole})"
         reals = [self._reals[name] for name in column.features]
-        if column.kind is not Kind.RATIO:
+        if column.kind is not ColumnKind.RATIO:
             return " * ".join(reals)
         divisor = self._dispatcher.tuned_of(column.features[1])
         is_safe = divisor is not None and not divisor.words and not divisor.holds(0)
@@ -140,7 +140,7 @@ class _Writer:
     # ----------------------------------------------------------------------------- choice
 
     def tables_and_choice(self) -> tuple[list[str], list[str]]:
-        """The tables that the choice needs, and the way from the columns to the place."""
+        """The tables that the choice needs, and the way from the columns to the index."""
         dispatcher = self._dispatcher
         choice = dispatcher.program.choice
         if isinstance(choice, EnsembleChoice):
@@ -151,7 +151,7 @@ class _Writer:
             tables, lines = python_tables.deep_tree(dispatcher, choice, self.arguments)
         else:
             return [], list(self._tree(choice.root))
-        numbers = "".join(f"{self._names[place]}, " for place in self._used)
+        numbers = "".join(f"{self._names[index]}, " for index in self._used)
         first = list(self.columns()) if isinstance(choice, TreeChoice) else []
         return tables, [*first, f"numbers = ({numbers})", *lines]
 
@@ -195,8 +195,8 @@ class _Writer:
 
     def launches(self) -> Iterator[str]:
         """The sizes of each candidate."""
-        for place, (group, grid) in enumerate(self._dispatcher.sizes):
-            yield f"{'elif' if place else 'if'} index == {place}:"
+        for index, (group, grid) in enumerate(self._dispatcher.sizes):
+            yield f"{'elif' if index else 'if'} index == {index}:"
             yield f"    group = ({_bare_list(group)})"
             yield f"    grid = ({_bare_list(grid)})"
         if self._dispatcher.sizes:
@@ -228,7 +228,7 @@ def _bare_list(sizes: Sequence[Formula]) -> str:
     return f"{listed}," if len(sizes) == 1 else listed
 
 
-def _tuned_value(tuned: Tuned) -> str:
+def _tuned_value(tuned: TunedRange) -> str:
     return ascii(tuned.words) if tuned.words else f"({_number(tuned.low)}, {_number(tuned.high)})"
 
 

@@ -79,11 +79,11 @@ def forest(
 
     table = flat(_renumbered(dispatcher, choice.trees), row)
     applying = [
-        "places = range(len(PORTFOLIO))",
-        f"places = [index for index in places if applies(index, {arguments})]",
-        "if not places:",
+        "indices = range(len(PORTFOLIO))",
+        f"indices = [index for index in indices if applies(index, {arguments})]",
+        "if not indices:",
         _REFUSAL,
-        "return min(places, key=costs.__getitem__)",
+        "return min(indices, key=costs.__getitem__)",
     ]
     return [
         *_walk(table),
@@ -100,8 +100,8 @@ def forest(
 
 
 def _renumbered(dispatcher: Dispatcher, trees: Iterable[Node]) -> list[Node]:
-    places = {column: place for place, column in enumerate(used_columns(dispatcher.program))}
-    return [renumbered(tree, places) for tree in trees]
+    indices = {column: index for index, column in enumerate(used_columns(dispatcher.program))}
+    return [renumbered(tree, indices) for tree in trees]
 
 
 def _walk(table: Flat) -> Iterator[str]:

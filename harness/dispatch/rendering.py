@@ -10,7 +10,7 @@ import jinja2
 from harness.core.records import shown
 from harness.dispatch.dispatcher import Dispatcher, used_columns
 from harness.dispatch.program import Node, Split
-from harness.models.columns import Column, Kind, Tuned
+from harness.models.columns import Column, ColumnKind, TunedRange
 
 MAX_NESTED = 40
 """Conditions inside each other; beyond, a tree becomes a table. C promises 127 blocks, Python
@@ -49,7 +49,7 @@ def told(dispatcher: Dispatcher) -> Iterator[str]:
     yield from provenance.verdict
 
 
-def _range(tuned: Tuned) -> str:
+def _range(tuned: TunedRange) -> str:
     if tuned.words:
         return f"{tuned.feature} in {{{', '.join(map(shown, tuned.words))}}}"
     return f"{tuned.feature} from {tuned.low:g} to {tuned.high:g}"
@@ -86,28 +86,28 @@ def real_names(dispatcher: Dispatcher) -> dict[str, str]:
 
 
 def column_names(dispatcher: Dispatcher) -> dict[int, str]:
-    """A variable for each column that a tree splits on, by the column's place."""
+    """A variable for each column that a tree splits on, by the column's index."""
     reals = real_names(dispatcher)
     taken = {feature.variable for feature in dispatcher.features} | set(reals.values())
     names: dict[int, str] = {}
-    for place in used_columns(dispatcher.program):
-        column = dispatcher.program.columns[place]
-        if column.kind is Kind.RAW:
-            names[place] = reals[column.features[0]]
+    for index in used_columns(dispatcher.program):
+        column = dispatcher.program.columns[index]
+        if column.kind is ColumnKind.RAW:
+            names[index] = reals[column.features[0]]
             continue
         name = _column_name(column)
-        names[place] = f"{name}_{place}" if name in taken else name
-        taken.add(names[place])
+        names[index] = f"{name}_{index}" if name in taken else name
+        taken.add(names[index])
     return names
 
 
 def _column_name(column: Column) -> str:
-    if column.kind is Kind.EQUALS:
+    if column.kind is ColumnKind.EQUALS:
         word = "".join(c if c.isascii() and c.isalnum() else "_" for c in shown(column.word))
         return f"{column.features[0]}_is_{word}"
-    if column.kind is Kind.TWOS:
+    if column.kind is ColumnKind.TWOS:
         return f"twos_of_{column.features[0]}"
-    return ("_over_" if column.kind is Kind.RATIO else "_times_").join(column.features)
+    return ("_over_" if column.kind is ColumnKind.RATIO else "_times_").join(column.features)
 
 
 def in_lines(items: Sequence[str], width: int = 96) -> list[str]:

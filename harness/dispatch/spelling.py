@@ -30,7 +30,7 @@ _C_WORDS = """
 _OWN_WORDS = """
     INT64_C LookupError NAME PORTFOLIO ValueError abs any applies best cost costs count dict
     enumerate fallback_index functools grid group i index is_tuned least len map math max min more
-    numbers operator order own place places range root row select_index sizes sqrt tuple zip
+    numbers operator order own index indices range root row select_index sizes sqrt tuple zip
 """
 _RESERVED_IN_C = frozenset(_C_WORDS.split())
 _RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split(), *keyword.kwlist}
@@ -123,8 +123,8 @@ def bare(code: str) -> str:
     if "'" in code or '"' in code or not (code.startswith("(") and code.endswith(")")):
         return code
     depth = 0
-    for place, character in enumerate(code):
+    for index, character in enumerate(code):
         depth += (character == "(") - (character == ")")
         if depth == 0:
-            return code[1:-1] if place == len(code) - 1 else code
+            return code[1:-1] if index == len(code) - 1 else code
     return code

@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.dispatch.baselines import Default, Nearest, Static
-from harness.dispatch.choosers import Chooser
-from harness.dispatch.distill import DistilledChooser
-from harness.dispatch.ensemble import EnsembleChooser
-from harness.dispatch.learnt import Learnt
+from harness.dispatch.distill import DistilledLearner
+from harness.dispatch.ensemble import EnsembleLearner
+from harness.dispatch.learners import Learner
+from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
-from harness.dispatch.tree import TreeChooser
-from harness.dispatch.verdict import ORACLE, Comparison, Judged, compare, judge
+from harness.dispatch.tree import TreeLearner
+from harness.dispatch.verdict import ORACLE, Judged, PairedComparison, compare, judge
 from harness.models.columns import FEWEST_INPUTS
 from harness.models.folds import fold_count
 
 STATIC = Static()
-_TREE, _DISTILLED, _ENSEMBLE = TreeChooser(), DistilledChooser(), EnsembleChooser()
-DISPATCHERS: Mapping[str, TreeChooser | DistilledChooser | EnsembleChooser] = {
-    chooser.name: chooser for chooser in (_TREE, _DISTILLED, _ENSEMBLE)
+_TREE, _DISTILLED, _ENSEMBLE = TreeLearner(), DistilledLearner(), EnsembleLearner()
+DISPATCHERS: Mapping[str, TreeLearner | DistilledLearner | EnsembleLearner] = {
+    learner.name: learner for learner in (_TREE, _DISTILLED, _ENSEMBLE)
 }
 """Ours, those that are cheaper to run first."""
 
 
-def choosers(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Chooser]:
+def learners(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Learner]:
     """Whom the verdict's table is about, with these dispatchers."""
     return [Default(), STATIC, Nearest(), GAdapt(), Starchart(), *(DISPATCHERS[n] for n in names)]
 
 
-QUICK: Sequence[Chooser] = (Default(), STATIC, *DISPATCHERS.values())
+QUICK: Sequence[Learner] = (Default(), STATIC, *DISPATCHERS.values())
 """What tells whether choosing by input is worth it, without the published models."""
 
 
@@ -60,7 +60,7 @@ class Study:
 
     @property
     def _of_static(self) -> str:
-        default, static = (self.judged.get(chooser.name) for chooser in (Default(), STATIC))
+        default, static = (self.judged.get(learner.name) for learner in (Default(), STATIC))
         if default is None or static is None:
             return ""
         ratio = compare(static, default).ratio
@@ -74,9 +74,9 @@ class Study:
 
     @property
     def _of_default(self) -> str:
-        place, count = self.matrix.default, len(self.matrix.features)
-        applies = 0 if place is None else int(self.matrix.applies[:, place].sum())
-        if place is None or applies == count:
+        index, count = self.matrix.default, len(self.matrix.features)
+        applies = 0 if index is None else int(self.matrix.applies[:, index].sum())
+        if index is None or applies == count:
             return ""
         if not applies:
             return "The default has no row: it was not measured on every input."
@@ -85,11 +85,11 @@ class Study:
             "the best static one."
         )
 
-    def gain(self, name: str) -> Comparison:
+    def gain(self, name: str) -> PairedComparison:
         """A dispatcher beside the best static configuration."""
         return compare(self.judged[name], self.judged[STATIC.name])
 
-    def learnt(self, name: str) -> Learnt:
+    def learnt(self, name: str) -> LearntSelector:
         """A dispatcher that has learnt from all inputs."""
         return DISPATCHERS[name].fit(self.matrix, self.seed)
 
@@ -116,7 +116,7 @@ def to_ship(judged: Mapping[str, Judged], dispatchers: Sequence[str]) -> str:
 
 def study(
     matrix: Matrix,
-    wanted: Sequence[Chooser],
+    wanted: Sequence[Learner],
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
 ) -> Study:
@@ -136,33 +136,33 @@ def study(
     found = judge(matrix, first, seed, step)
     if late and _is_ensemble_better(found):
         found |= judge(matrix, late, seed, step)
-    names = [chooser.name for chooser in wanted if chooser.name in found]
+    names = [learner.name for learner in wanted if learner.name in found]
     return Study(matrix, {name: found[name] for name in (*names, ORACLE)}, seed)
 
 
-def fits(matrix: Matrix, wanted: Sequence[Chooser]) -> int:
+def fits(matrix: Matrix, wanted: Sequence[Learner]) -> int:
     """How many times `step` of `study` is called at most."""
     matrix = matrix.judgeable()
     return len(_judged_of(matrix, wanted)) * fold_count(matrix.groups)
 
 
-def _judged_of(matrix: Matrix, wanted: Sequence[Chooser]) -> list[Chooser]:
+def _judged_of(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
     """Without the default where it was not measured on every input."""
-    place = matrix.default
-    has_default = place is not None and bool(matrix.applies[:, place].any())
-    return [chooser for chooser in wanted if has_default or not isinstance(chooser, Default)]
+    index = matrix.default
+    has_default = index is not None and bool(matrix.applies[:, index].any())
+    return [learner for learner in wanted if has_default or not isinstance(learner, Default)]
 
 
 def _is_ensemble_better(found: Mapping[str, Judged]) -> bool:
     return compare(found[_ENSEMBLE.name], found[_TREE.name]).ratio.value < 1
 
 
-def _in_turn(wanted: Sequence[Chooser]) -> tuple[list[Chooser], list[Chooser]]:
+def _in_turn(wanted: Sequence[Learner]) -> tuple[list[Learner], list[Learner]]:
     """What is judged first, and what only if the ensemble is better than the tree."""
-    names = {chooser.name for chooser in wanted}
+    names = {learner.name for learner in wanted}
     waits = {_DISTILLED.name} if {_TREE.name, _ENSEMBLE.name} <= names else set()
-    first = [chooser for chooser in wanted if chooser.name not in waits]
-    return first, [chooser for chooser in wanted if chooser.name in waits]
+    first = [learner for learner in wanted if learner.name not in waits]
+    return first, [learner for learner in wanted if learner.name in waits]
 
 
 def sentence(study: Study, name: str) -> str:

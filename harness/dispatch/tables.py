@@ -44,8 +44,8 @@ def flat(trees: Sequence[Node], result: Callable[[Leaf], int]) -> Flat:
     return found
 
 
-def renumbered(tree: Node, places: Mapping[int, int]) -> Node:
-    """A tree over the columns that are used alone, which have new places."""
+def renumbered(tree: Node, indices: Mapping[int, int]) -> Node:
+    """A tree over the columns that are used alone, which have new indices."""
     done: list[Node] = []
     waiting: list[tuple[Node, bool]] = [(tree, False)]
     while waiting:
@@ -54,7 +54,7 @@ def renumbered(tree: Node, places: Mapping[int, int]) -> Node:
             done.append(node)
         elif is_ready:
             high, low = done.pop(), done.pop()
-            done.append(Split(places[node.column], node.threshold, low, high))
+            done.append(Split(indices[node.column], node.threshold, low, high))
         else:
             waiting += [(node, True), (node.high, False), (node.low, False)]
     return done[0]
@@ -93,9 +93,9 @@ def ranked(trees: Sequence[Node], columns: int) -> Ranked:
         level, depth = [tree], -1
         while level:
             below: list[Node] = []
-            for place, node in enumerate(level):
+            for index, node in enumerate(level):
                 if isinstance(node, Split):
-                    step = len(level) - place + len(below)
+                    step = len(level) - index + len(below)
                     nodes.append((node.column, ranks[node.column][node.threshold], step))
                     below += [node.low, node.high]
                 else:

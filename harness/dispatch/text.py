@@ -11,9 +11,9 @@ from rich.table import Table
 
 from harness.core.config_diff import difference
 from harness.core.records import Config
-from harness.dispatch.learnt import Learnt, leaf_count, splits_passed
+from harness.dispatch.learnt import LearntSelector, leaf_count, splits_passed
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import Leaf, Node, Program, Split, TreeChoice
+from harness.dispatch.program import DispatchProgram, Leaf, Node, Split, TreeChoice
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.verdict import Judged
 from harness.models.columns import FEWEST_INPUTS, column_values
@@ -75,7 +75,7 @@ def learnt_across(found: Study) -> Iterator[str | Table]:
     yield sentence(found, found.best)
 
 
-def shown_tree(found: Study, learnt: Mapping[str, Learnt]) -> tuple[str, str]:
+def shown_tree(found: Study, learnt: Mapping[str, LearntSelector]) -> tuple[str, str]:
     """Which dispatcher is shown as a tree, the one to ship if it is a small one; the heading."""
     heading, choice = "Which configuration for which input", learnt[found.best].choice
     if isinstance(choice, TreeChoice) and leaf_count(choice) <= _MOST_SHOWN:
@@ -84,10 +84,10 @@ def shown_tree(found: Study, learnt: Mapping[str, Learnt]) -> tuple[str, str]:
     return name, f"{heading}, by the {name}, which is easier to read than the {found.best}"
 
 
-def _slowest(matrix: Matrix, learnt: Learnt) -> Iterator[str]:
+def _slowest(matrix: Matrix, learnt: LearntSelector) -> Iterator[str]:
     """The input on which the one configuration that is chosen for all loses most."""
-    places = learnt.places(matrix.features, matrix.applies)
-    slowdown = np.where(places < 0, 1.0, matrix.slowdown[np.arange(len(places)), places])
+    indices = learnt.indices(matrix.features, matrix.applies)
+    slowdown = np.where(indices < 0, 1.0, matrix.slowdown[np.arange(len(indices)), indices])
     row = int(slowdown.argmax())
     if 1.05 < slowdown[row] < np.inf:
         given = ", ".join(f"{name}={value}" for name, value in matrix.features.iloc[row].items())
@@ -100,7 +100,7 @@ def _default(matrix: Matrix) -> Config:
     return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
 
 
-def tree_lines(program: Program, default: Config) -> Iterator[str]:
+def tree_lines(program: DispatchProgram, default: Config) -> Iterator[str]:
     """The one tree of a program as lines of text: of each configuration what differs from the
     default."""
     assert isinstance(program.choice, TreeChoice)
@@ -108,7 +108,7 @@ def tree_lines(program: Program, default: Config) -> Iterator[str]:
     yield from _lines(program, told, program.choice.root, "")
 
 
-def _lines(program: Program, told: Sequence[str], node: Node, indent: str) -> Iterator[str]:
+def _lines(program: DispatchProgram, told: Sequence[str], node: Node, indent: str) -> Iterator[str]:
     ends = list(_leaves(node))
     if not isinstance(node, Split) or len({leaf.order[0] for leaf in ends}) == 1:
         count = sum(leaf.rows for leaf in ends)
@@ -130,7 +130,9 @@ def _leaves(node: Node) -> Iterator[Leaf]:
         yield from (*_leaves(node.low), *_leaves(node.high))
 
 
-def verdict_table(study: Study, learnt: Mapping[str, Learnt] = MappingProxyType({})) -> Table:
+def verdict_table(
+    study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({})
+) -> Table:
     """A row a way to choose; of what was learnt from all inputs, what it costs: leaves to store,
     and the splits that a choice passes."""
     table = Table(title=TITLE, title_justify="left", box=box.HORIZONTALS, show_edge=False)
@@ -145,7 +147,7 @@ def verdict_table(study: Study, learnt: Mapping[str, Learnt] = MappingProxyType(
     return table
 
 
-def _costs(study: Study, known: Learnt) -> tuple[str, str]:
+def _costs(study: Study, known: LearntSelector) -> tuple[str, str]:
     values = column_values(known.columns, study.matrix.features)
     splits = splits_passed(known.choice, values)
     return f"{leaf_count(known.choice):,}", f"{splits:,.1f}"

@@ -8,13 +8,19 @@ from functools import cached_property
 
 import numpy as np
 
-from harness.core.arrays import Array, Places
+from harness.core.arrays import Array, Indices
 from harness.dispatch.growing import Grown, Ranks, grow, passing, ranked, reached_at
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.orders import node_orders
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
 from harness.dispatch.program import Leaf, Node, Split
-from harness.models.columns import Column, Kind, column_values, derive_columns, telling
+from harness.models.columns import (
+    Column,
+    ColumnKind,
+    column_values,
+    derive_columns,
+    most_informative,
+)
 
 _SAMPLE = 2000  # inputs; enough to tell which columns matter
 _CAP = 4.0  # of a slowdown that is learnt: how bad a bad candidate is tells nothing of the good
@@ -30,15 +36,15 @@ class Shape:
     least: int
 
 
-def telling_columns(matrix: Matrix, most: int, seed: int) -> tuple[list[Column], Array]:
+def informative_columns(matrix: Matrix, most: int, seed: int) -> tuple[list[Column], Array]:
     """The derived columns that tell most of the log slowdowns, at most so many, and besides all of
     alignment, which tells much of few inputs; and their values, shape (inputs, columns)."""
     columns = derive_columns(matrix.features, alignment=True)
     rows = np.random.default_rng(seed).permutation(len(matrix.features))[:_SAMPLE]
     sample = column_values(columns, matrix.features.iloc[rows])
-    places = telling(sample, filled(capped(matrix.log_slowdown[rows])), most, seed)
-    aligned = [place for place, column in enumerate(columns) if column.kind is Kind.TWOS]
-    kept = [columns[place] for place in sorted({*places.tolist(), *aligned})]
+    indices = most_informative(sample, filled(capped(matrix.log_slowdown[rows])), most, seed)
+    aligned = [index for index, column in enumerate(columns) if column.kind is ColumnKind.TWOS]
+    kept = [columns[index] for index in sorted({*indices.tolist(), *aligned})]
     return kept, column_values(kept, matrix.features)
 
 
@@ -72,7 +78,7 @@ def filled(logs: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingSet:
     """Inputs with the numbers of their columns, shape (inputs, columns); `order` is that of the
     best static choice where it is known already."""
 
@@ -80,9 +86,9 @@ class Lesson:
     values: Array
     order: tuple[int, ...] = ()
 
-    def part(self, rows: Places) -> Lesson:
-        """Some of the inputs, by their places."""
-        return Lesson(self.matrix.rows(rows), self.values[rows])
+    def part(self, rows: Indices) -> TrainingSet:
+        """Some of the inputs, by their indices."""
+        return TrainingSet(self.matrix.rows(rows), self.values[rows])
 
     @cached_property
     def static(self) -> tuple[int, ...]:
@@ -93,7 +99,7 @@ class Lesson:
     def known(self) -> tuple[int, ...]:
         """All candidates that apply to some input, in the order of the best static choice."""
         applies = set(np.flatnonzero(self.matrix.applies.any(axis=0)).tolist())
-        return tuple(place for place in self.static if place in applies)
+        return tuple(index for index in self.static if index in applies)
 
     @cached_property
     def stand_ins(self) -> frozenset[int]:
@@ -126,9 +132,9 @@ class Lesson:
         """The first so many of the portfolio, and those that stand in for them, in the order of
         the best static choice."""
         chosen = self.stand_ins | set(self.portfolio[:size])
-        return tuple(place for place in self.static if place in chosen)
+        return tuple(index for index in self.static if index in chosen)
 
-    def grown(self, shape: Shape, seed: int) -> tuple[Grown, Places]:
+    def grown(self, shape: Shape, seed: int) -> tuple[Grown, Indices]:
         """A tree, and the members by preference for each of its nodes."""
         logs = self.logs[:, self.members(shape.members)]
         tree = grow(self.ranks, filled(capped(logs)), shape.leaves, shape.least, seed)
@@ -145,13 +151,13 @@ class Lesson:
         rows = passing(tree, tree.paths(self.values))
         return _node(tree, told.tolist(), rows.tolist(), 0, 2 * shape.leaves - 1)
 
-    def least_costs(self, members: int, test: Lesson) -> float:
+    def least_costs(self, members: int, test: TrainingSet) -> float:
         """The sum of log slowdowns on other inputs if the best of so many candidates were known."""
         logs = np.where(test.matrix.applies, test.logs, np.inf)
         best = logs[:, self.members(members)].min(axis=1)
         return float(np.where(np.isinf(best), test.logs_of(self.static), best).sum())
 
-    def trial(self, shape: Shape, counts: Sequence[int], seed: int, test: Lesson) -> Array:
+    def trial(self, shape: Shape, counts: Sequence[int], seed: int, test: TrainingSet) -> Array:
         """The log slowdowns on other inputs for each number of leaves, shape (counts, inputs)."""
         tree, orders = self.grown(shape, seed)
         members = np.array(self.members(shape.members))

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.core.arrays import Array, Places
-from harness.dispatch.learnt import Learnt, make_learnt
+from harness.core.arrays import Array, Indices
+from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import TreeChoice
-from harness.dispatch.training_set import Lesson, Shape, telling_columns
+from harness.dispatch.training_set import Shape, TrainingSet, informative_columns
 from harness.models.folds import fold_count, grouped_folds
 
 MOST_COLUMNS = 48
@@ -26,27 +26,27 @@ _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
 _TAUGHT_FOLDS = 3  # each has an ensemble of its own to fit
 
-Teacher = Callable[[Lesson], Lesson]
+Teacher = Callable[[TrainingSet], TrainingSet]
 
 
 @dataclass(frozen=True)
-class TreeChooser:
+class TreeLearner:
     """Learns a dispatcher of one tree with at most so many leaves."""
 
     most_leaves: int = 1024
     name: str = "tree"
 
-    def fit(self, matrix: Matrix, seed: int) -> Learnt:
+    def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
         """The tree for all inputs of a matrix."""
-        columns, values = telling_columns(matrix, MOST_COLUMNS, seed)
-        lesson = Lesson(matrix, values)
+        columns, values = informative_columns(matrix, MOST_COLUMNS, seed)
+        lesson = TrainingSet(matrix, values)
         shape = choose_shape(lesson, self.most_leaves, seed)
         choice = TreeChoice(lesson.root(shape, seed))
-        return make_learnt(lesson, columns, lesson.members(shape.members), choice)
+        return make_selector(lesson, columns, lesson.members(shape.members), choice)
 
 
 def choose_shape(
-    lesson: Lesson, most_leaves: int, seed: int, taught: Teacher | None = None
+    lesson: TrainingSet, most_leaves: int, seed: int, taught: Teacher | None = None
 ) -> Shape:
     """The smallest shape whose cost on held-out inputs is within a standard error of the least
     (Breiman et al., Classification and Regression Trees, 1984).
@@ -70,19 +70,19 @@ def choose_shape(
     return min(near, key=lambda shape: (shape.leaves, shape.members, -shape.least))
 
 
-def _is_near(losses: Array, groups: Places) -> bool:
+def _is_near(losses: Array, groups: Indices) -> bool:
     """Whether a mean loss is within its standard error, inputs of one group being one sample."""
     number = np.unique(groups, return_inverse=True)[1]
     sums = np.bincount(number, weights=losses)
     return bool(sums.sum() <= np.sqrt(len(sums)) * sums.std())
 
 
-def _untaught(lesson: Lesson) -> Lesson:
+def _untaught(lesson: TrainingSet) -> TrainingSet:
     return lesson
 
 
 def _tried(
-    pairs: list[tuple[Lesson, Lesson]], portfolio: int, most_leaves: int, seed: int
+    pairs: list[tuple[TrainingSet, TrainingSet]], portfolio: int, most_leaves: int, seed: int
 ) -> Iterator[tuple[Shape, Array]]:
     """Shapes with the log slowdowns on the second of each pair, learnt on the first, shape
     (inputs,)."""

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from harness.core.arrays import Array, Flags, Places
-from harness.dispatch.choosers import Chooser
+from harness.core.arrays import Array, Flags, Indices
+from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
 from harness.models.folds import Fold, fold_count, grouped_folds
 from harness.stats import Estimate
@@ -41,8 +41,8 @@ class Judged:
     groups: npt.NDArray[np.intp]
     failed: Flags
 
-    def rows(self, rows: Places) -> Judged:
-        """The same of some inputs, by their places."""
+    def rows(self, rows: Indices) -> Judged:
+        """The same of some inputs, by their indices."""
         return Judged(self.name, self.logs[rows], self.groups[rows], self.failed[rows])
 
     @property
@@ -79,7 +79,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """One way to choose beside another on the same inputs: the geometric mean of the ratios of
     their times, with its interval, and on how many inputs each is faster."""
 
@@ -95,11 +95,11 @@ class Comparison:
 
 def judge(
     matrix: Matrix,
-    choosers: Sequence[Chooser],
+    learners: Sequence[Learner],
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Judged]:
-    """Each chooser on all inputs, held out by groups, in the choosers' order, and the oracle.
+    """Each learner on all inputs, held out by groups, in the learners' order, and the oracle.
 
     `step` is told of each fit that is done. Raises ValueError where there is but one group: then
     nothing can be held out.
@@ -108,14 +108,14 @@ def judge(
     folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
     if not folds:
         raise ValueError("inputs of two groups or more are needed to hold some out")
-    chosen = {chooser.name: np.empty(len(matrix.features), dtype=np.intp) for chooser in choosers}
+    chosen = {learner.name: np.empty(len(matrix.features), dtype=np.intp) for learner in learners}
     for fold in folds:
         fit, test = held_out(matrix, fold)
-        for chooser in choosers:
-            learnt = chooser.fit(fit, seed)
-            chosen[chooser.name][fold.test] = learnt.places(test.features, test.applies)
-            step(chooser.name)
-    found = {name: judged(name, matrix, places) for name, places in chosen.items()}
+        for learner in learners:
+            learnt = learner.fit(fit, seed)
+            chosen[learner.name][fold.test] = learnt.indices(test.features, test.applies)
+            step(learner.name)
+    found = {name: judged(name, matrix, indices) for name, indices in chosen.items()}
     return found | {ORACLE: judged(ORACLE, matrix, matrix.best)}
 
 
@@ -127,32 +127,32 @@ def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
     """
     fit, test = matrix.rows(fold.fit), matrix.rows(fold.test)
     known = set(fit.best.tolist()) | {matrix.default}
-    unknown = [place for place in set(test.best.tolist()) if place not in known]
+    unknown = [index for index in set(test.best.tolist()) if index not in known]
     applies = fit.applies.copy()
     applies[:, unknown] = False
     return replace(fit, applies=applies), test
 
 
-def judged(name: str, matrix: Matrix, places: Places) -> Judged:
+def judged(name: str, matrix: Matrix, indices: Indices) -> Judged:
     """What the choices of a candidate for each input come to; -1, no choice, is one that failed.
 
     Raises ValueError where one does not apply or was not measured.
     """
-    rows = np.arange(len(places))
-    logs = matrix.log_slowdown[rows, places]
-    lacks: Flags = places < 0
+    rows = np.arange(len(indices))
+    logs = matrix.log_slowdown[rows, indices]
+    lacks: Flags = indices < 0
     logs[lacks] = matrix.failed_log[lacks]
     if np.isnan(logs).any():
         row = int(np.isnan(logs).argmax())
-        raise ValueError(f"{name} chose {matrix.candidates[places[row]]}, which does not apply")
-    failed: Flags = lacks | np.isinf(matrix.slowdown[rows, places])
+        raise ValueError(f"{name} chose {matrix.candidates[indices[row]]}, which does not apply")
+    failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
     return Judged(name, logs, matrix.groups, failed)
 
 
-def compare(one: Judged, other: Judged) -> Comparison:
+def compare(one: Judged, other: Judged) -> PairedComparison:
     """The one over the other, paired by inputs: below 1 the one is faster."""
     differences = one.logs - other.logs
-    return Comparison(
+    return PairedComparison(
         geometric_mean(differences, one.groups),
         wins=int((differences < -_TIE).sum()),
         losses=int((differences > _TIE).sum()),
@@ -193,7 +193,7 @@ def percentile_99(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:
     )
 
 
-def _percentile_99(logs: Array, drawn: Places) -> float:
+def _percentile_99(logs: Array, drawn: Indices) -> float:
     """Of sorted logs, each of which was drawn so often."""
     counts = drawn.cumsum()
     return math.exp(float(logs[(counts < 0.99 * counts[-1]).sum()]))

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from harness.dispatch.choosers import Chooser
+from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import study
 from harness.dispatch.text import learnt_across, why_nothing
 from harness.display.text import print_line
 
 
-def print_across(console: Console, matrix: Matrix, wanted: Sequence[Chooser]) -> bool:
+def print_across(console: Console, matrix: Matrix, wanted: Sequence[Learner]) -> bool:
     """Print which configuration suits which input and the verdict on held-out inputs, or why
     nothing can be learnt. Return whether choosing by input is significantly better than the best
     single configuration.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.core.arrays import Array, Places
+from harness.core.arrays import Array, Indices
 from harness.core.records import Value
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ def column_values(columns: Sequence[Column], features: pd.DataFrame) -> Array:
     """The numbers of each column for each input, shape (inputs, columns); bit for bit those of
     `Column.of`."""
     values = np.empty((len(features), len(columns)))
-    for place, column in enumerate(columns):
-        values[:, place] = _values(column, features)
+    for index, column in enumerate(columns):
+        values[:, index] = _values(column, features)
     return values
 
 
 def _values(column: Column, features: pd.DataFrame) -> Array:
-    if column.kind is Kind.EQUALS:
+    if column.kind is ColumnKind.EQUALS:
         return (features[column.features[0]] == column.word).to_numpy(dtype=np.float64)
-    if column.kind is Kind.TWOS:
+    if column.kind is ColumnKind.TWOS:
         return _twos(features[column.features[0]])
     first, *others = (features[name].to_numpy(dtype=np.float64) for name in column.features)
     result: Array = first
     for other in others:
-        result = result / other if column.kind is Kind.RATIO else result * other
+        result = result / other if column.kind is ColumnKind.RATIO else result * other
     return result
 
 
@@ -88,20 +88,22 @@ def _candidates(features: pd.DataFrame) -> Iterator[Column]:
     for name in map(str, features.columns):
         series = features[name]
         if is_number(series):
-            yield Column(Kind.RAW, (name,))
+            yield Column(ColumnKind.RAW, (name,))
             if (series > 0).all() and series.nunique() > 1:
                 sizes.append(name)
         else:
-            yield from (Column(Kind.EQUALS, (name,), word) for word in sorted(set(series), key=str))
+            yield from (
+                Column(ColumnKind.EQUALS, (name,), word) for word in sorted(set(series), key=str)
+            )
     for pair in itertools.combinations(sizes, 2):
-        yield Column(Kind.PRODUCT, pair)
-        yield Column(Kind.RATIO, pair)
+        yield Column(ColumnKind.PRODUCT, pair)
+        yield Column(ColumnKind.RATIO, pair)
 
 
 def _alignment(features: pd.DataFrame) -> Iterator[Column]:
     for name in map(str, features.columns):
         if is_number(features[name]) and features[name].dtype.kind in "iu":
-            yield Column(Kind.TWOS, (name,))
+            yield Column(ColumnKind.TWOS, (name,))
 
 
 def is_number(series: pd.Series) -> bool:
@@ -111,18 +113,18 @@ def is_number(series: pd.Series) -> bool:
     return is_numeric_dtype(series) and not is_bool_dtype(series)
 
 
-def tuned_range(features: pd.DataFrame) -> tuple[Tuned, ...]:
+def tuned_range(features: pd.DataFrame) -> tuple[TunedRange, ...]:
     """What values each feature has among the inputs."""
     return tuple(
-        Tuned(name, float(series.min()), float(series.max()))
+        TunedRange(name, float(series.min()), float(series.max()))
         if is_number(series)
-        else Tuned(name, words=tuple(sorted(set(series), key=str)))
+        else TunedRange(name, words=tuple(sorted(set(series), key=str)))
         for name, series in ((str(name), features[name]) for name in features.columns)
     )
 
 
-def telling(values: Array, targets: Array, most: int, seed: int) -> Places:
-    """The places of the columns that tell most of the targets, by a small forest's importance;
+def most_informative(values: Array, targets: Array, most: int, seed: int) -> Indices:
+    """The indices of the columns that tell most of the targets, by a small forest's importance;
     in their own order.
 
     `values` has the shape (inputs, columns), `targets` (inputs, outputs), all finite.
@@ -134,7 +136,7 @@ def telling(values: Array, targets: Array, most: int, seed: int) -> Places:
     random = np.random.default_rng(seed)
     rows = random.permutation(len(values))[:_SAMPLE]
     forest = RandomForestRegressor(random_state=seed, **_FOREST).fit(values[rows], targets[rows])
-    ranked: Places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:most])
+    ranked: Indices = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:most])
     return ranked
 
 
@@ -142,7 +144,7 @@ FEWEST_INPUTS = 4
 """That anything is learnt across."""
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """How a column is computed from features."""
 
     RAW = "raw"
@@ -156,18 +158,18 @@ class Kind(Enum):
 class Column:
     """A number that trees split on, computed from an input's features."""
 
-    kind: Kind
+    kind: ColumnKind
     features: tuple[str, ...]
     word: Value = None
 
     def of(self, given: Mapping[str, Value]) -> float:
         """The number for an input."""
-        if self.kind is Kind.EQUALS:
+        if self.kind is ColumnKind.EQUALS:
             return float(given[self.features[0]] == self.word)
-        if self.kind is Kind.TWOS:
+        if self.kind is ColumnKind.TWOS:
             return twos(given[self.features[0]])
         numbers = [_number(given[name]) for name in self.features]
-        if self.kind is Kind.RATIO:
+        if self.kind is ColumnKind.RATIO:
             return ratio(*numbers)
         product = numbers[0]
         for number in numbers[1:]:
@@ -175,15 +177,15 @@ class Column:
         return product
 
     def __str__(self) -> str:
-        if self.kind is Kind.EQUALS:
+        if self.kind is ColumnKind.EQUALS:
             return f"{self.features[0]} == {self.word}"
-        if self.kind is Kind.TWOS:
+        if self.kind is ColumnKind.TWOS:
             return f"{self.features[0]} & -{self.features[0]}"
-        return (" / " if self.kind is Kind.RATIO else " * ").join(self.features)
+        return (" / " if self.kind is ColumnKind.RATIO else " * ").join(self.features)
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedRange:
     """What values a feature had where it was tuned: numbers from `low` to `high`, or `words`."""
 
     feature: str

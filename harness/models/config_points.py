@@ -34,7 +34,7 @@ _RELATIVE_LENGTH_OF_PAIRS = math.e
 nothing that the parameters do not."""
 
 
-class Encoder:
+class ConfigEncoder:
     """Places of values (harness.space.Places) as points of [0, 1]^axes.
 
     A scale stands by the position of its value, a logarithmic one by its logarithm; the values of

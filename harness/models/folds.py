@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.arrays import Places
+from harness.core.arrays import Indices
 
 _FOLDS = 5
 _MORE_FOLDS = 16  # of 48 inputs: with 5 folds the draw of the folds decided some verdicts
@@ -17,10 +17,10 @@ _SOME_GROUPS = 64
 
 @dataclass(frozen=True)
 class Fold:
-    """Inputs by their places: those that are learnt from, and those that are held out."""
+    """Inputs by their indices: those that are learnt from, and those that are held out."""
 
-    fit: Places
-    test: Places
+    fit: Indices
+    test: Indices
 
 
 def fold_count(groups: npt.NDArray[np.intp]) -> int:

@@ -41,7 +41,7 @@ class InputTable:
         features = [feature.with_first(given[name]) for name, feature in self._features.items()]
         rows = _rows(len(self._inputs) + 1, features)
         apart = np.square(rows[1:] - rows[0]).sum(axis=1)
-        return [self._inputs[place] for place in np.argsort(apart, kind="stable").tolist()]
+        return [self._inputs[index] for index in np.argsort(apart, kind="stable").tolist()]
 
 
 @dataclass(frozen=True)

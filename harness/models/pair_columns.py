@@ -28,7 +28,7 @@ Array = npt.NDArray[np.float64]
 _LEAST_GAIN = 1e-4  # of the root's squared error; with less, splits follow the noise
 
 
-class PairColumns:
+class PairEncoder:
     """A configuration on an input as the numbers that a tree splits on.
 
     Scales stand by the position of their value, which float32 holds exactly up to 2^24, and
@@ -70,7 +70,7 @@ def _table(inputs: Sequence[Input]) -> pd.DataFrame:
 
 
 def prediction_errors(
-    columns: PairColumns,
+    columns: PairEncoder,
     training: Sequence[Measurement],
     reserved: Sequence[Measurement],
     seed: int = 0,

@@ -176,7 +176,7 @@ def _design(terms: Sequence[Term], table: pd.DataFrame) -> Array:
 
 
 @dataclass(eq=False)
-class _Trial:
+class _Candidate:
     """A term that may be added. `columns` are what the first `seen` blocks of the model leave of
     it, so that each further step takes but the newest blocks away."""
 
@@ -201,13 +201,13 @@ class _Steps:
         """The R2 so far."""
         return self.r2[-1] if self.r2 else 0.0
 
-    def start(self, term: Term, table: pd.DataFrame) -> _Trial:
+    def start(self, term: Term, table: pd.DataFrame) -> _Candidate:
         """A term to try, its columns scaled to length 1."""
         columns = term.columns(table)
         length = np.linalg.norm(columns, axis=0)
-        return _Trial(term, columns[:, length > 0] / length[length > 0])
+        return _Candidate(term, columns[:, length > 0] / length[length > 0])
 
-    def r2_with(self, trial: _Trial) -> tuple[float, float]:
+    def r2_with(self, trial: _Candidate) -> tuple[float, float]:
         """The R2 with a term added, and the adjusted one; minus infinity where it adds nothing, or
         where as many columns as samples are used up."""
         for block in self._blocks[trial.seen :]:
@@ -222,7 +222,7 @@ class _Steps:
             return -np.inf, -np.inf
         return r2, 1 - (1 - r2) * (count - 1) / free
 
-    def add(self, trial: _Trial, r2: float) -> None:
+    def add(self, trial: _Candidate, r2: float) -> None:
         """Make a term that was tried a part of the model."""
         block = trial.columns @ _orthonormal(trial.columns)
         # Once more: the differences that were taken so far have left rounding errors.
@@ -260,7 +260,7 @@ def _add_all(
         used.append(chosen)
 
 
-def _add_best(steps: _Steps, trials: Sequence[_Trial], least: float) -> _Trial | None:
+def _add_best(steps: _Steps, trials: Sequence[_Candidate], least: float) -> _Candidate | None:
     """Add the term with the largest adjusted R2, of equal ones the first, where that exceeds the
     R2 so far by the share `least`. The very first is added in any case, for its plain R2."""
     is_first = not steps.terms

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.records import Input
-from harness.models.config_points import Encoder
+from harness.models.config_points import ConfigEncoder
 from harness.models.input_features import feature_rows
 from harness.space import Places, Space
 
@@ -64,7 +64,7 @@ class Prior:
     """Predicts the logarithms of configurations' slowdowns on an input."""
 
     def __init__(
-        self, space: Space, encoder: Encoder, data: TransferData, rng: np.random.Generator
+        self, space: Space, encoder: ConfigEncoder, data: TransferData, rng: np.random.Generator
     ) -> None:
         """Fit the forest; `encoder` is the space's."""
         from sklearn.ensemble import ExtraTreesRegressor  # here: it takes a second to load

@@ -12,8 +12,8 @@ from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
-from harness.dispatch.study import Study, choosers, study
-from harness.models.starchart import Target
+from harness.dispatch.study import Study, learners, study
+from harness.models.starchart import TreeTarget
 from harness.report.reproducing import Origin
 from harness.results.view import Results
 
@@ -39,7 +39,7 @@ class Findings:
     def across(self) -> Study | None:
         """What was learnt across inputs; None where there are too few."""
         try:
-            return study(matrix_of(self.results), choosers())
+            return study(matrix_of(self.results), learners())
         except ValueError:
             return None
 
@@ -57,6 +57,6 @@ class Findings:
     def explanation(self) -> Explanation | None:
         """What slowdowns depend on; None where there is too little to tell."""
         try:
-            return explain(samples(self.results), Target("slowdown", log=True))
+            return explain(samples(self.results), TreeTarget("slowdown", log=True))
         except UsageError:
             return None

@@ -176,7 +176,7 @@ def _across(findings: Findings) -> Iterator[Section]:
     if found is None:
         return
     learnt = found.learnt(found.best)
-    chosen = learnt.places(found.matrix.features, found.matrix.applies)
+    chosen = learnt.indices(found.matrix.features, found.matrix.applies)
     shown = figures.heat_map(found.matrix, chosen, findings.default)
     text = (
         "Slowdown of each candidate on each input. A ring is what the dispatcher chooses, a "

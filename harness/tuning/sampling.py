@@ -7,7 +7,7 @@ import random
 from functools import cached_property
 
 from harness.core.records import Config, Input, Measurement
-from harness.models.pair_columns import PairColumns
+from harness.models.pair_columns import PairEncoder
 from harness.search import Progress, search_input
 from harness.tuning.state import State
 from harness.tuning.validation import Goal, Part, Validation, validate
@@ -32,10 +32,10 @@ class Sampling:
         return validate(self, counts, Goal(target, limit, state.options.seed))
 
     @cached_property
-    def columns(self) -> PairColumns:
+    def columns(self) -> PairEncoder:
         """What a tree over configurations and inputs sees."""
         inputs = self._state.spec.inputs
-        return PairColumns(self._state.space(inputs[0]).parameters, inputs)
+        return PairEncoder(self._state.space(inputs[0]).parameters, inputs)
 
     def is_time_up(self) -> bool:
         """Whether nothing more may be measured."""

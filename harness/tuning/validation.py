@@ -18,7 +18,7 @@ from typing import Protocol
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.models.pair_columns import PairColumns, prediction_errors
+from harness.models.pair_columns import PairEncoder, prediction_errors
 from harness.models.starchart.regression import ErrorSummary
 from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
 
@@ -38,7 +38,7 @@ class Sampler(Protocol):
     """What a validation needs of a campaign."""
 
     @property
-    def columns(self) -> PairColumns:
+    def columns(self) -> PairEncoder:
         """What a tree sees of a pair."""
 
     def begin_samples(self, title: str, samples: int) -> None:

@@ -15,7 +15,7 @@ from harness.analysis.inputs import describe_failures
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.dispatch.candidates import matrix_of
-from harness.dispatch.study import choosers
+from harness.dispatch.study import learners
 from harness.display import make_console, print_inputs
 from harness.display.across import print_across
 from harness.display.text import print_line, print_lines
@@ -172,6 +172,6 @@ def _print(
         is_told = explained.print_explained(console, results, args, picture)
     console.print()
     with console.status("which configuration for which input, judged on inputs held out"):
-        print_across(console, matrix_of(results), choosers())
+        print_across(console, matrix_of(results), learners())
     console.print()
     return is_told

@@ -32,8 +32,8 @@ from harness.dispatch.published import gadapt_judgement
 from harness.display.text import print_line, print_lines
 from harness.models.starchart import (
     Accuracy,
-    Target,
     Tree,
+    TreeTarget,
     count_below,
     describe,
     draw,
@@ -173,7 +173,7 @@ def _is_told(console: Console, part: Callable[[], None]) -> bool:
     return True
 
 
-def _target(name: str, per: Sequence[str], found: Samples) -> Target:
+def _target(name: str, per: Sequence[str], found: Samples) -> TreeTarget:
     """A slowdown is a ratio, so that its logarithm is explained."""
     if name not in found.targets:
         raise UsageError(f"no target `{name}`; there are {', '.join(found.targets)}")
@@ -183,10 +183,10 @@ def _target(name: str, per: Sequence[str], found: Samples) -> Target:
                 f"--per divides by a feature of the input, and `{feature}` is none; "
                 f"there are {', '.join(found.features)}"
             )
-    return Target(name, tuple(per), log=name == SLOWDOWN)
+    return TreeTarget(name, tuple(per), log=name == SLOWDOWN)
 
 
-def _limited(name: str, found: Samples) -> Target:
+def _limited(name: str, found: Samples) -> TreeTarget:
     """A target with a limit. Of one that is above 0 everywhere the logarithm is explained: with
     the plain numbers only the largest would count, and the limits are on the least."""
     target = _target(name, (), found)

@@ -43,7 +43,7 @@ class Kernel:
             )
 
     def index(self, **features: Any) -> int:
-        """The place of the configuration for an input; raises LookupError where none applies."""
+        """The index of the configuration for an input; raises LookupError where none applies."""
         if self._falls_back:
             return int(self._dispatcher.fallback_index(**features))
         return int(self._dispatcher.select_index(**features))

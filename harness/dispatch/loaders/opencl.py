@@ -42,7 +42,7 @@ class Kernel:
         return tuned["device"] in names and tuned["platform"] == device.platform.name.strip()
 
     def index(self, **features: Any) -> int:
-        """The place of the configuration for an input; raises LookupError where none applies."""
+        """The index of the configuration for an input; raises LookupError where none applies."""
         if self._falls_back:
             return int(self._dispatcher.fallback_index(**features))
         return int(self._dispatcher.select_index(**features))

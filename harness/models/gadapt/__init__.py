@@ -12,6 +12,6 @@ inputs out, by how often it hits the very best configuration.
 """
 
 from harness.models.gadapt.judging import Judgement, judge, nearest
-from harness.models.gadapt.model import Model, fit
+from harness.models.gadapt.model import GAdaptModel, fit
 
-__all__ = ["Judgement", "Model", "fit", "judge", "nearest"]
+__all__ = ["GAdaptModel", "Judgement", "fit", "judge", "nearest"]

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.core.arrays import Array
-from harness.models.columns import Column, Kind, column_values, derive_columns, telling
+from harness.models.columns import (
+    Column,
+    ColumnKind,
+    column_values,
+    derive_columns,
+    most_informative,
+)
 from harness.models.starchart.axes import must_have
 
 if TYPE_CHECKING:
@@ -45,7 +51,7 @@ class Features:
     def sizes(self, features: pd.DataFrame) -> Array:
         """What linear models are made of, shape (inputs, numbers): the features that are numbers,
         and the logarithms of the positive ones."""
-        raw = [place for place, column in enumerate(self.columns) if column.kind is Kind.RAW]
+        raw = [index for index, column in enumerate(self.columns) if column.kind is ColumnKind.RAW]
         own = Features(tuple(self.columns[p] for p in raw), self.low[raw], self.high[raw])
         logs = own.values(features)
         positive = own.low > 0
@@ -57,6 +63,6 @@ def learn_features(features: pd.DataFrame, targets: Array, seed: int) -> Feature
     shape (inputs,) or (inputs, targets)."""
     columns = derive_columns(features)
     values = column_values(columns, features)
-    kept = telling(values, targets, _MOST_COLUMNS, seed)
+    kept = most_informative(values, targets, _MOST_COLUMNS, seed)
     values = values[:, kept]
     return Features(tuple(columns[p] for p in kept), values.min(axis=0), values.max(axis=0))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.core.arrays import Array, Flags, Places
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.models.gadapt.model import fit
@@ -24,8 +24,8 @@ _NEAR = 1.05
 
 def nearest(
     predicted: pd.DataFrame, candidates: pd.DataFrame, applies: Flags | None = None
-) -> tuple[Places, Flags]:
-    """Of each prediction the place of the nearest candidate that applies, the first of equally
+) -> tuple[Indices, Flags]:
+    """Of each prediction the index of the nearest candidate that applies, the first of equally
     near ones, and whether that is the prediction itself. Each parameter counts by how many of its
     values, in order, lie between, as a share of all; a word that differs counts 1."""
     must_have(predicted, [str(name) for name in candidates.columns])
@@ -34,8 +34,8 @@ def nearest(
         distance += _distance(predicted[name], candidates[name])
     if applies is not None:
         distance = np.where(applies, distance, np.inf)
-    places: Places = distance.argmin(axis=1)
-    return places, distance[np.arange(len(distance)), places] == 0
+    indices: Indices = distance.argmin(axis=1)
+    return indices, distance[np.arange(len(distance)), indices] == 0
 
 
 def _distance(predicted: pd.Series[Any], candidates: pd.Series[Any]) -> Array:
@@ -58,7 +58,7 @@ def _distance(predicted: pd.Series[Any], candidates: pd.Series[Any]) -> Array:
 class Judgement:
     """How well the model chose for inputs it had not seen.
 
-    `inputs` has a row an input: the places of the `chosen` and of the `best` candidate, whether
+    `inputs` has a row an input: the indices of the `chosen` and of the `best` candidate, whether
     the prediction was a `candidate` itself or only near to the chosen one, and the `fraction` of
     the best performance that is reached, from 0, where the chosen one failed, to 1.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Model:
+class GAdaptModel:
     """A tree for each parameter."""
 
     features: Features
@@ -48,7 +48,7 @@ def fit(
     best: pd.DataFrame,
     legal: Mapping[str, Sequence[Value]] | None = None,
     seed: int = 0,
-) -> Model:
+) -> GAdaptModel:
     """Learn from inputs (a row an input, a column a feature) and the best configuration of each
     (the same rows, a column a parameter). `legal` are the values that a parameter may take, by
     default those among the best.
@@ -73,7 +73,7 @@ def fit(
             )
         else:
             trees[name] = fit_words(columns, found, values, seed)
-    return Model(learnt, trees)
+    return GAdaptModel(learnt, trees)
 
 
 def _targets(best: pd.DataFrame) -> Array:

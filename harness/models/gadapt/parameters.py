@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.core.arrays import Array, Places
+from harness.core.arrays import Array, Indices
 from harness.core.records import Value
 from harness.models.starchart.regression import Regression, fit, folds_of
 
@@ -62,10 +62,10 @@ class NumberTree:
 
     def predict(self, derived: Array, sizes: Array) -> list[Value]:
         """The legal value nearest to what the leaf's model has, of each input."""
-        return [self.legal[place] for place in self.places(derived, sizes)]
+        return [self.legal[index] for index in self.indices(derived, sizes)]
 
-    def places(self, derived: Array, sizes: Array) -> Places:
-        """The same by their places among the legal ones."""
+    def indices(self, derived: Array, sizes: Array) -> Indices:
+        """The same by their indices among the legal ones."""
         reached = self.tree.model.apply(derived)
         found = np.empty(len(derived))
         for leaf in np.unique(reached):
@@ -75,7 +75,7 @@ class NumberTree:
         above = np.searchsorted(legal, found).clip(1, max(1, len(legal) - 1))
         above = np.minimum(above, len(legal) - 1)
         below = np.maximum(above - 1, 0)
-        nearest: Places = np.where(found - legal[below] <= legal[above] - found, below, above)
+        nearest: Indices = np.where(found - legal[below] <= legal[above] - found, below, above)
         return nearest
 
 
@@ -88,7 +88,7 @@ class WordTree:
 
     def predict(self, derived: Array, sizes: Array) -> list[Value]:
         """The class of each input."""
-        return [self.legal[place] for place in self.tree.predict(derived)]
+        return [self.legal[index] for index in self.tree.predict(derived)]
 
 
 def fit_numbers(
@@ -101,7 +101,7 @@ def fit_numbers(
     for gain in _LEAST_GAINS:
         for learn, held_out in ((chooses[known], chooses[unseen]) for known, unseen in folds):
             tree = _grow(derived[learn], sizes[learn], values[learn], legal, gain, seed)
-            predicted = np.array(legal)[tree.places(derived[held_out], sizes[held_out])]
+            predicted = np.array(legal)[tree.indices(derived[held_out], sizes[held_out])]
             mistakes[gain] += int((predicted != values[held_out]).sum())
     gain = min(_LEAST_GAINS[::-1], key=mistakes.__getitem__)
     return _grow(derived, sizes, values, legal, gain, seed)
@@ -124,8 +124,8 @@ def fit_words(
 ) -> WordTree:
     from sklearn.tree import DecisionTreeClassifier  # here: it takes a second to load
 
-    places = {word: place for place, word in enumerate(legal)}
+    indices = {word: index for index, word in enumerate(legal)}
     tree = DecisionTreeClassifier(
         criterion="entropy", min_samples_split=_FEWEST_TO_SPLIT, random_state=seed
     )
-    return WordTree(tree.fit(derived, [places[word] for word in found]), legal)
+    return WordTree(tree.fit(derived, [indices[word] for word in found]), legal)

@@ -12,10 +12,18 @@ Regression Trees", PACT 2013. All take and give pandas tables with a row a sampl
 """
 
 from harness.models.starchart.axes import Axis, axes_of, pool
-from harness.models.starchart.boxes import Box, Range, Words
+from harness.models.starchart.boxes import Interval, Region, WordSet
 from harness.models.starchart.columns import WordColumns
-from harness.models.starchart.drawing import Placed, draw, lay_out
-from harness.models.starchart.growing import Growth, Node, Split, Target, Tree, grow, usable
+from harness.models.starchart.drawing import DrawnNode, draw, lay_out
+from harness.models.starchart.growing import (
+    Growth,
+    NodeSplit,
+    Tree,
+    TreeNode,
+    TreeTarget,
+    grow,
+    usable,
+)
 from harness.models.starchart.importance import importance, rows_inside
 from harness.models.starchart.intersection import count_below, settings_below
 from harness.models.starchart.judging import Accuracy, Predictor, cross_validate
@@ -25,18 +33,18 @@ from harness.models.starchart.text import describe, leaves
 __all__ = [
     "Accuracy",
     "Axis",
-    "Box",
+    "DrawnNode",
     "ErrorSummary",
     "Growth",
-    "Node",
-    "Placed",
+    "Interval",
+    "NodeSplit",
     "Predictor",
-    "Range",
-    "Split",
-    "Target",
+    "Region",
     "Tree",
+    "TreeNode",
+    "TreeTarget",
     "WordColumns",
-    "Words",
+    "WordSet",
     "axes_of",
     "count_below",
     "cross_validate",

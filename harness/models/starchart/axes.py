@@ -38,15 +38,15 @@ class Axis:
         column = table[self.name]
         if self.is_number:
             return np.interp(numbers(column), self.numbers, np.arange(len(self.values)))
-        places = {word: float(place) for place, word in enumerate(self.values)}
+        indices = {word: float(index) for index, word in enumerate(self.values)}
         found = values_of(column)
         for word in found:
-            if word not in places:
+            if word not in indices:
                 raise UsageError(
                     f"column {self.name}: `{shown(word)}` was not among the samples; known are "
                     f"{', '.join(map(shown, self.values))}"
                 )
-        return np.array([places[word] for word in found])
+        return np.array([indices[word] for word in found])
 
     @property
     def numbers(self) -> Array:

@@ -23,7 +23,7 @@ _LISTED = 3  # so many values are told one by one
 
 
 @dataclass(frozen=True)
-class Range:
+class Interval:
     """Numbers v with above < v <= upto. `known` are the parameter's values in the samples, in
     ascending order: a range is told, and counts as empty, by those of them that it holds."""
 
@@ -44,12 +44,12 @@ class Range:
         mask: Mask = (found > self.above) & (found <= self.upto)
         return mask
 
-    def both(self, other: Range) -> Range:
+    def both(self, other: Interval) -> Interval:
         """What lies in both."""
         known = self.known
         if other.known is not known and other.known != known:
             known = tuple(sorted({*known, *other.known}))
-        return Range(max(self.above, other.above), min(self.upto, other.upto), known)
+        return Interval(max(self.above, other.above), min(self.upto, other.upto), known)
 
     def told(self, name: str) -> str:
         """As a person reads it: `tpp <= 4`, `tpp = 1`, `tpp in {1, 2, 4}`, `tpp in {4..8}`."""
@@ -66,7 +66,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Words:
+class WordSet:
     """Some of a parameter's words, in their order in `known`."""
 
     values: tuple[Value, ...]
@@ -78,10 +78,10 @@ class Words:
             np.asarray(column.isna()) & (None in self.values)
         )
 
-    def both(self, other: Words) -> Words:
+    def both(self, other: WordSet) -> WordSet:
         """The words of both."""
         known = self.known + tuple(word for word in other.known if word not in self.known)
-        return Words(tuple(word for word in self.values if word in other.values), known)
+        return WordSet(tuple(word for word in self.values if word in other.values), known)
 
     def told(self, name: str) -> str:
         """As a person reads it: `layout = row`, `layout in {row, column}`."""
@@ -90,11 +90,11 @@ class Words:
         return f"{name} in {{{', '.join(map(shown, self.values))}}}"
 
 
-Part = Range | Words
+Part = Interval | WordSet
 
 
 @dataclass(frozen=True)
-class Box:
+class Region:
     """The settings of which each parameter lies in its part; parameters that are not named are
     free. In text, the parameter that was split on first comes first."""
 
@@ -105,16 +105,16 @@ class Box:
         """Whether a parameter has no known value left."""
         return any(not part.values for part in self.parts.values())
 
-    def within(self, name: str, part: Part) -> Box:
+    def within(self, name: str, part: Part) -> Region:
         """The box with one more bound on a parameter."""
-        return self.both(Box({name: part}))
+        return self.both(Region({name: part}))
 
-    def both(self, other: Box) -> Box:
+    def both(self, other: Region) -> Region:
         """What lies in both boxes; it may be empty."""
         parts = dict(self.parts)
         for name, part in other.parts.items():
             parts[name] = _both(parts[name], part) if name in parts else part
-        return Box(parts)
+        return Region(parts)
 
     def holds(self, table: pd.DataFrame) -> Mask:
         """Of each row whether its setting lies in the box."""
@@ -128,18 +128,18 @@ class Box:
 
 
 def _both(one: Part, other: Part) -> Part:
-    if isinstance(one, Range) and isinstance(other, Range):
+    if isinstance(one, Interval) and isinstance(other, Interval):
         return one.both(other)
-    if isinstance(one, Words) and isinstance(other, Words):
+    if isinstance(one, WordSet) and isinstance(other, WordSet):
         return one.both(other)
     raise TypeError("a parameter has numbers in one box and words in another")
 
 
-def below(known: tuple[Any, ...], threshold: float) -> Range:
+def below(known: tuple[Any, ...], threshold: float) -> Interval:
     """Numbers up to a threshold."""
-    return Range(-math.inf, threshold, known)
+    return Interval(-math.inf, threshold, known)
 
 
-def beyond(known: tuple[Any, ...], threshold: float) -> Range:
+def beyond(known: tuple[Any, ...], threshold: float) -> Interval:
     """Numbers above a threshold."""
-    return Range(threshold, math.inf, known)
+    return Interval(threshold, math.inf, known)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.models.starchart.axes import Array, Axis
-from harness.models.starchart.boxes import Part, Words, below, beyond
+from harness.models.starchart.boxes import Part, WordSet, below, beyond
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ class WordColumns(str, Enum):
 
 
 @dataclass(frozen=True)
-class Column:
+class AxisColumn:
     """One number of an axis. `ranks` has for words the number of each; None for numbers."""
 
     axis: Axis
@@ -43,24 +43,24 @@ class Column:
         known = self.axis.values
         if self.ranks is None:
             # Halfway between two positions lies halfway between their values.
-            place = int(threshold)
-            value = float(known[place] + (threshold - place) * (known[place + 1] - known[place]))
+            index = int(threshold)
+            value = float(known[index] + (threshold - index) * (known[index + 1] - known[index]))
             return below(known, value), beyond(known, value)
         low = self.ranks <= threshold
         return (
-            Words(tuple(word for word, is_low in zip(known, low, strict=True) if is_low), known),
-            Words(
+            WordSet(tuple(word for word, is_low in zip(known, low, strict=True) if is_low), known),
+            WordSet(
                 tuple(word for word, is_low in zip(known, low, strict=True) if not is_low), known
             ),
         )
 
 
 @dataclass(frozen=True)
-class Encoder:
+class SampleEncoder:
     """The columns of some axes, made for the samples that a tree is grown on."""
 
     axes: tuple[Axis, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[AxisColumn, ...]
 
     def encode(self, codes: Array) -> Array:
         """Shape (rows, columns), from positions of shape (rows, axes)."""
@@ -71,7 +71,7 @@ class Encoder:
             ]
         )
 
-    def _encoded(self, column: Column, codes: Array) -> Array:
+    def _encoded(self, column: AxisColumn, codes: Array) -> Array:
         return codes if column.ranks is None else column.ranks[codes.astype(np.intp)]
 
 
@@ -82,9 +82,9 @@ def positions(axes: Sequence[Axis], table: pd.DataFrame) -> Array:
 
 def make_encoder(
     axes: tuple[Axis, ...], codes: Array, values: Array, words: WordColumns
-) -> Encoder:
+) -> SampleEncoder:
     """The encoder for samples of these positions and targets."""
-    return Encoder(
+    return SampleEncoder(
         axes,
         tuple(
             column
@@ -94,14 +94,14 @@ def make_encoder(
     )
 
 
-def _columns(axis: Axis, codes: Array, values: Array, words: WordColumns) -> Iterator[Column]:
+def _columns(axis: Axis, codes: Array, values: Array, words: WordColumns) -> Iterator[AxisColumn]:
     if axis.is_number:
-        yield Column(axis)
+        yield AxisColumn(axis)
     elif words == WordColumns.MEAN:
-        yield Column(axis, _ranks_by_mean(codes.astype(np.intp), values, len(axis.values)))
+        yield AxisColumn(axis, _ranks_by_mean(codes.astype(np.intp), values, len(axis.values)))
     else:
-        for place in range(len(axis.values)):
-            yield Column(axis, (np.arange(len(axis.values)) == place).astype(np.float64))
+        for index in range(len(axis.values)):
+            yield AxisColumn(axis, (np.arange(len(axis.values)) == index).astype(np.float64))
 
 
 def _ranks_by_mean(codes: npt.NDArray[np.intp], values: Array, count: int) -> Array:

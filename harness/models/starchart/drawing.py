@@ -1,11 +1,11 @@
-"""A tree as a picture: the places of its nodes first, then a figure of them."""
+"""A tree as a picture: the indices of its nodes first, then a figure of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.models.starchart.growing import Node, Tree
+from harness.models.starchart.growing import Tree, TreeNode
 from harness.models.starchart.text import percent
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ _LETTER = 0.08  # inches that each letter of a condition needs beside the other 
 
 
 @dataclass(frozen=True)
-class Placed:
+class DrawnNode:
     """A node in the picture. `x` counts leaves from the left, `depth` splits from the root;
-    `condition` is what leads here from the node at the place `parent` of the list, which the root
+    `condition` is what leads here from the node at the index `parent` of the list, which the root
     does not have. `text` has mean and count, and below them the parameter of the split."""
 
     x: float
@@ -30,25 +30,25 @@ class Placed:
     count: int
 
 
-def lay_out(tree: Tree, depth: int = 4) -> list[Placed]:
+def lay_out(tree: Tree, depth: int = 4) -> list[DrawnNode]:
     """Where the nodes of the tree's first `depth` levels of splits stand, the root first."""
-    placed: list[Placed] = []
-    _place(tree.root, 0, depth, "", None, placed, [0])
+    placed: list[DrawnNode] = []
+    _place_node(tree.root, 0, depth, "", None, placed, [0])
     return placed
 
 
-def _place(
-    node: Node,
+def _place_node(
+    node: TreeNode,
     here: int,
     depth: int,
     condition: str,
     parent: int | None,
-    placed: list[Placed],
+    placed: list[DrawnNode],
     taken: list[int],
 ) -> float:
     """Add a node after its parent and before its children; `taken` has the leaves so far. Gives
     its x, halfway between those of its children."""
-    place = len(placed)
+    index = len(placed)
     placed.append(_PENDING)
     split = node.split if here < depth else None
     text = f"{node.mean:.3g}\n({node.count})"
@@ -58,23 +58,23 @@ def _place(
     else:
         text += f"\n{split.parameter}: {percent(split.gain)}"
         ends = [
-            _place(
+            _place_node(
                 side,
                 here + 1,
                 depth,
                 side.box.parts[split.parameter].told(split.parameter),
-                place,
+                index,
                 placed,
                 taken,
             )
             for side in (split.low, split.high)
         ]
         x = sum(ends) / 2
-    placed[place] = Placed(x, here, text, condition, parent, node.mean, node.count)
+    placed[index] = DrawnNode(x, here, text, condition, parent, node.mean, node.count)
     return x
 
 
-_PENDING = Placed(0.0, 0, "", "", None, 0.0, 0)
+_PENDING = DrawnNode(0.0, 0, "", "", None, 0.0, 0)
 
 
 def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:

@@ -10,8 +10,8 @@ import numpy as np
 
 from harness.core.errors import UsageError
 from harness.models.starchart.axes import Array, Axis, axis_of, is_numeric, must_have, numbers
-from harness.models.starchart.boxes import Box
-from harness.models.starchart.columns import Encoder, WordColumns, make_encoder, positions
+from harness.models.starchart.boxes import Region
+from harness.models.starchart.columns import SampleEncoder, WordColumns, make_encoder, positions
 from harness.models.starchart.regression import Fold, Regression, fit, folds_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FEWEST_ROWS = 2
 
 
 @dataclass(frozen=True)
-class Target:
+class TreeTarget:
     """What a tree predicts: a column of seconds, joules or watts, divided by the product of the
     columns `per` where inputs of several sizes shall be compared. With `log`, a tree is grown on
     its logarithm, a leaf predicts the geometric mean, and errors count by their ratio.
@@ -92,28 +92,28 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Split:
+class NodeSplit:
     """Where a node is parted: `gain` is the share of the root's squared error that this takes
     away."""
 
     parameter: str
     gain: float
-    low: Node
-    high: Node
+    low: TreeNode
+    high: TreeNode
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """A part of the space with its samples: their number, the mean of the target (with `log`,
     the geometric one) and the sum of squared errors around it."""
 
-    box: Box
+    box: Region
     count: int
     mean: float
     sse: float
-    split: Split | None = None
+    split: NodeSplit | None = None
 
-    def leaves(self) -> Iterator[Node]:
+    def leaves(self) -> Iterator[TreeNode]:
         """The parts that are not split."""
         left = [self]
         while left:
@@ -129,14 +129,14 @@ class Tree:
     """A partition of the space of parameters and inputs. `samples` are the rows it was grown
     on; `left_out` counts those without a target, as failures are."""
 
-    target: Target
+    target: TreeTarget
     axes: tuple[Axis, ...]
     growth: Growth
     threshold: float  # relative, as it was given or chosen
-    root: Node
+    root: TreeNode
     samples: pd.DataFrame = field(repr=False)
     left_out: int
-    encoder: Encoder = field(repr=False)
+    encoder: SampleEncoder = field(repr=False)
     regression: Regression = field(repr=False)
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
@@ -154,7 +154,7 @@ class Tree:
 
 def grow(
     table: pd.DataFrame,
-    target: Target | str,
+    target: TreeTarget | str,
     parameters: Sequence[str | Axis],
     growth: Growth | None = None,
 ) -> Tree:
@@ -166,7 +166,7 @@ def grow(
     Raises UsageError for columns that are missing or cannot be used, and for too few rows.
     """
     growth = growth or Growth()
-    target = Target(target) if isinstance(target, str) else target
+    target = TreeTarget(target) if isinstance(target, str) else target
     must_have(table, [growth.groups] if growth.groups else [])
     kept = usable(table, target, [_name(parameter) for parameter in parameters])
     axes = tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
@@ -192,7 +192,7 @@ def _name(parameter: str | Axis) -> str:
     return parameter.name if isinstance(parameter, Axis) else parameter
 
 
-def usable(table: pd.DataFrame, target: Target, parameters: Sequence[str]) -> pd.DataFrame:
+def usable(table: pd.DataFrame, target: TreeTarget, parameters: Sequence[str]) -> pd.DataFrame:
     """The rows that have a target.
 
     Raises UsageError for columns that are missing or cannot be used, and for too few rows.
@@ -250,13 +250,13 @@ def _squared_errors(
     return errors
 
 
-def _root(regression: Regression, encoder: Encoder, target: Target) -> Node:
+def _root(regression: Regression, encoder: SampleEncoder, target: TreeTarget) -> TreeNode:
     """The nodes as parts of the space, from scikit-learn's, of which children come after their
     parents."""
     tree = regression.model.tree_
     means, sse, gains = target.shown(regression.means), regression.sse, regression.gains
     boxes = _boxes(regression, encoder)
-    nodes: list[Node] = []
+    nodes: list[TreeNode] = []
     for index in reversed(range(tree.node_count)):
         split = None
         if tree.children_left[index] >= 0:
@@ -265,9 +265,9 @@ def _root(regression: Regression, encoder: Encoder, target: Target) -> Node:
                 for child in (tree.children_left[index], tree.children_right[index])
             )
             name = encoder.columns[tree.feature[index]].axis.name
-            split = Split(name, float(gains[index]), low, high)
+            split = NodeSplit(name, float(gains[index]), low, high)
         nodes.append(
-            Node(
+            TreeNode(
                 boxes[index],
                 int(tree.n_node_samples[index]),
                 float(means[index]),
@@ -278,9 +278,9 @@ def _root(regression: Regression, encoder: Encoder, target: Target) -> Node:
     return nodes[-1]
 
 
-def _boxes(regression: Regression, encoder: Encoder) -> list[Box]:
+def _boxes(regression: Regression, encoder: SampleEncoder) -> list[Region]:
     tree = regression.model.tree_
-    boxes = [Box()] * tree.node_count
+    boxes = [Region()] * tree.node_count
     for index in range(tree.node_count):
         if tree.children_left[index] >= 0:
             column = encoder.columns[tree.feature[index]]

@@ -10,8 +10,8 @@ import numpy as np
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.models.starchart.axes import must_have
-from harness.models.starchart.boxes import Box, Mask
-from harness.models.starchart.growing import Node, Tree, grow
+from harness.models.starchart.boxes import Mask, Region
+from harness.models.starchart.growing import Tree, TreeNode, grow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FEWEST_SAMPLES = 2
 
 
-def importance(tree: Tree, inside: Box | str | None = None) -> pd.Series[float]:
+def importance(tree: Tree, inside: Region | str | None = None) -> pd.Series[float]:
     """Of each parameter the share of the squared error that the splits on it take away, the
     largest first; what is missing from 1 the tree leaves.
 
@@ -34,7 +34,7 @@ def importance(tree: Tree, inside: Box | str | None = None) -> pd.Series[float]:
     if inside is not None:
         tree = _grown_inside(tree, inside)
     shares = {axis.name: 0.0 for axis in tree.axes}
-    left: list[Node] = [tree.root]
+    left: list[TreeNode] = [tree.root]
     while left:
         split = left.pop().split
         if split is not None:
@@ -46,7 +46,7 @@ def importance(tree: Tree, inside: Box | str | None = None) -> pd.Series[float]:
     return found
 
 
-def _grown_inside(tree: Tree, inside: Box | str) -> Tree:
+def _grown_inside(tree: Tree, inside: Region | str) -> Tree:
     mask = rows_inside(tree.samples, inside)
     growth = dataclasses.replace(
         tree.growth, relative_threshold=tree.threshold, absolute_threshold=None
@@ -55,12 +55,12 @@ def _grown_inside(tree: Tree, inside: Box | str) -> Tree:
     return grow(tree.samples[mask], tree.target, names, growth)
 
 
-def rows_inside(table: pd.DataFrame, inside: Box | str) -> Mask:
+def rows_inside(table: pd.DataFrame, inside: Region | str) -> Mask:
     """Of each sample whether it lies in a part of the space.
 
     Raises UsageError for a condition that cannot be computed or holds for too few samples.
     """
-    mask = inside.holds(table) if isinstance(inside, Box) else _where(table, inside)
+    mask = inside.holds(table) if isinstance(inside, Region) else _where(table, inside)
     if mask.sum() < _FEWEST_SAMPLES:
         raise UsageError(
             f"`{inside}` holds for {mask.sum()} of {len(mask)} samples; {_FEWEST_SAMPLES} or more "

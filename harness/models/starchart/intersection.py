@@ -9,8 +9,8 @@ import numpy as np
 
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.models.starchart.boxes import Box, Mask
-from harness.models.starchart.growing import Node, Tree
+from harness.models.starchart.boxes import Mask, Region
+from harness.models.starchart.growing import Tree, TreeNode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,12 +58,12 @@ def count_below(limits: Sequence[tuple[Tree, float]]) -> int | None:
     return None if kept is None else int(kept.sum())
 
 
-def _met(limits: Sequence[tuple[Tree, float]]) -> list[tuple[Box, tuple[Node, ...]]]:
+def _met(limits: Sequence[tuple[Tree, float]]) -> list[tuple[Region, tuple[TreeNode, ...]]]:
     """The boxes, each with the leaf of every tree that it lies in."""
     known: dict[str, dict[Value, None]] = {}
     for axis in (axis for tree, _ in limits for axis in tree.axes):
         known.setdefault(axis.name, {}).update(dict.fromkeys(axis.values))
-    found: list[tuple[Box, tuple[Node, ...]]] = [(Box(), ())]
+    found: list[tuple[Region, tuple[TreeNode, ...]]] = [(Region(), ())]
     for tree, limit in limits:
         allowed = [leaf for leaf in tree.root.leaves() if leaf.mean <= limit]
         pairs = _overlapping([box for box, _ in found], [leaf.box for leaf in allowed], known)
@@ -76,9 +76,9 @@ def _met(limits: Sequence[tuple[Tree, float]]) -> list[tuple[Box, tuple[Node, ..
 
 
 def _overlapping(
-    boxes: Sequence[Box], others: Sequence[Box], known: Mapping[str, Iterable[Value]]
+    boxes: Sequence[Region], others: Sequence[Region], known: Mapping[str, Iterable[Value]]
 ) -> Iterable[tuple[int, int]]:
-    """The places of those that hold a known value of each parameter in common, of which there
+    """The indices of those that hold a known value of each parameter in common, of which there
     are far fewer than pairs."""
     import pandas as pd
 
@@ -94,7 +94,7 @@ def _overlapping(
     return zip(first.tolist(), second.tolist(), strict=True)
 
 
-def _part_holds(box: Box, name: str, column: pd.Series[Any]) -> Mask:
+def _part_holds(box: Region, name: str, column: pd.Series[Any]) -> Mask:
     part = box.parts.get(name)
     return np.ones(len(column), dtype=bool) if part is None else part.holds(column)
 

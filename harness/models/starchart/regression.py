@@ -77,8 +77,8 @@ class Regression:
             here = node[moving]
             gain = np.minimum(least[moving], gains[here])
             stops = (thresholds[:, None] > gain) & (thresholds[:, None] <= least[moving])
-            place, row = np.nonzero(stops)
-            predicted[place, moving[row]] = means[here[row]]
+            index, row = np.nonzero(stops)
+            predicted[index, moving[row]] = means[here[row]]
             least[moving] = gain
             # A split may gain all of the root's SSE but for rounding, a leaf gains nothing.
             going = (tree.children_left[here] >= 0) & (gain >= thresholds.min())

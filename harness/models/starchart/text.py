@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from harness.models.starchart.growing import Node, Tree
+from harness.models.starchart.growing import Tree, TreeNode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ def describe(tree: Tree, depth: int | None = None) -> Iterator[str]:
     yield from _lines(tree.root, "    ", math.inf if depth is None else depth)
 
 
-def _lines(node: Node, indent: str, depth: float) -> Iterator[str]:
+def _lines(node: TreeNode, indent: str, depth: float) -> Iterator[str]:
     split = node.split
     if split is None:
         return
@@ -67,7 +67,7 @@ def percent(share: float) -> str:
     return f"{rounded:f}%"
 
 
-def _part(node: Node) -> str:
+def _part(node: TreeNode) -> str:
     split = node.split
     told = f", split on {split.parameter}: {percent(split.gain)}" if split else ""
     return f"{node.mean:.4g} ({node.count}{told})"

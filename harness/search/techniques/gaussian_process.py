@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.models.config_points import Encoder
+from harness.models.config_points import ConfigEncoder
 from harness.models.gaussian_process import Surrogate
 from harness.search.techniques.model_guided import Model, ModelGuided
 
@@ -10,6 +10,6 @@ from harness.search.techniques.model_guided import Model, ModelGuided
 class GaussianProcess(ModelGuided):
     """`ModelGuided` by the model of `harness.models.gaussian_process`."""
 
-    def make_model(self, encoder: Encoder) -> Model:
+    def make_model(self, encoder: ConfigEncoder) -> Model:
         """A Gaussian process that knows nothing yet."""
         return Surrogate(encoder.groups, encoder.relative_lengths)

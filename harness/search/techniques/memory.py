@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from harness.core.records import Config
-from harness.models.config_points import Encoder
+from harness.models.config_points import ConfigEncoder
 from harness.models.gaussian_process import logs_of
 from harness.models.transfer_prior import Prior, TransferData
 from harness.space import Places, Space
@@ -45,7 +45,7 @@ class Memory:
         self, space: Space, rng: np.random.Generator, transfer: TransferData | None
     ) -> None:
         self.space, self.rng = space, rng
-        self.encoder = Encoder(space.parameters)
+        self.encoder = ConfigEncoder(space.parameters)
         self.prior = None
         if transfer is not None and len(self.encoder.groups):  # there is something to learn
             self.prior = Prior(space, self.encoder, transfer, rng)

@@ -12,7 +12,7 @@ from opentuner.search.technique import SearchTechnique
 from threadpoolctl import ThreadpoolController
 
 from harness.core.records import Config
-from harness.models.config_points import Encoder
+from harness.models.config_points import ConfigEncoder
 from harness.models.gaussian_process import expected_improvement, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
@@ -39,7 +39,7 @@ _RELEARN = 1.1  # growth of the number of results after which hyper-parameters a
 
 
 class Model(Protocol):
-    """What predicts standardised outputs at points of an Encoder."""
+    """What predicts standardised outputs at points of an ConfigEncoder."""
 
     evidence: float
     """The logarithm of how well what was last learnt explains the outputs."""
@@ -77,7 +77,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         self._relearn_at = 0.0
         self._drew = False  # the last proposal is a uniform draw
 
-    def make_model(self, encoder: Encoder) -> Model:
+    def make_model(self, encoder: ConfigEncoder) -> Model:
         """A model of points of this encoder."""
         raise NotImplementedError
 

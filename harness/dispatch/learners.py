@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from harness.core.arrays import Flags, Places
+from harness.core.arrays import Flags, Indices
 from harness.dispatch.matrix import Matrix
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Chosen(Protocol):
-    """What a chooser has learnt."""
+class Selector(Protocol):
+    """What a learner has learnt."""
 
-    def places(self, features: pd.DataFrame, applies: Flags) -> Places:
-        """The place of the chosen candidate for each input, shape (inputs,).
+    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
+        """The index of the chosen candidate for each input, shape (inputs,).
 
         `features` has the columns of the matrix that was learnt from, `applies` the shape
         (inputs, candidates); one candidate or more applies to each input, and one of these is
-        chosen, or -1 where the chooser knows none of them.
+        chosen, or -1 where the learner knows none of them.
         """
         ...
 
 
-class Chooser(Protocol):
+class Learner(Protocol):
     """Learns from some inputs what to choose on others."""
 
     @property
@@ -32,6 +32,6 @@ class Chooser(Protocol):
         """As the verdict's table has it."""
         ...
 
-    def fit(self, matrix: Matrix, seed: int) -> Chosen:
+    def fit(self, matrix: Matrix, seed: int) -> Selector:
         """Learn from the inputs of a matrix; equal seeds learn the same."""
         ...
