@@ -18,7 +18,7 @@ from harness.models.transfer_prior import SourceTask, TransferData
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import GaussianProcess
 from harness.search.techniques.memory import MOST_POINTS, Memory
-from harness.search.techniques.model_guided import TURNS_FROM, ModelGuided
+from harness.search.techniques.model_guided import ALTERNATE_FROM, ModelGuided
 from harness.space import Space
 from harness.space_file import Parameter
 from tests.replays import FormulaMeasurer, Tests, make_spec, opened
@@ -273,8 +273,8 @@ def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Sp
 
 def test_once_there_are_many_results_the_models_are_asked_in_turn(space: Space) -> None:
     guided = Guided(space, other_device(space, inverse_s), make=FlatlyGuided)
-    found = list(guided.search(inverse_s, TURNS_FROM))
-    assert found == sorted(map(inverse_s, space))[:TURNS_FROM]
+    found = list(guided.search(inverse_s, ALTERNATE_FROM))
+    assert found == sorted(map(inverse_s, space))[:ALTERNATE_FROM]
     asked = [[model.asked for model in guided.technique.models]]
     for _ in guided.search(inverse_s, 4):
         asked.append([model.asked for model in guided.technique.models])

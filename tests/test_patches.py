@@ -1,4 +1,4 @@
-"""Every mend of OpenTuner 0.8.8, by a test that fails without it."""
+"""Each patch of OpenTuner 0.8.8, by a test that fails without it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.search import patches
 
 patches.apply()
 
-# Imported after the mends, as the search package does it.
+# Imported after the patches, as the search package does it.
 opentuner: Any = importlib.import_module("opentuner")
 m = opentuner.search.manipulator
 technique = opentuner.search.technique
@@ -186,7 +186,7 @@ def test_technique_registered_by_others_is_not_listed(monkeypatch: pytest.Monkey
 # The process
 
 
-def test_apply_twice_mends_once() -> None:
+def test_apply_twice_patches_once() -> None:
     move = opentuner.search.pso.HybridParticle.move
     patches.apply()
     assert opentuner.search.pso.HybridParticle.move is move

@@ -196,7 +196,7 @@ _KEPT = (
 def test_a_technique_that_fails_ends_the_run_with_its_own_error(
     is_replay: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opentuner.search.technique import PureRandom  # mended, since harness.search is here
+    from opentuner.search.technique import PureRandom  # patched, since harness.search is here
 
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
     propose = PureRandom.desired_configuration

@@ -13,7 +13,8 @@ from sqlalchemy import select
 from harness.core.records import Config, Input
 from harness.results import RunPlan, Store, schema, writing
 from harness.search import (
-    Ended,
+    EndReason,
+    InputSearch,
     SearchOptions,
     make_opentuner_tables,
     search_input,
@@ -104,7 +105,7 @@ class Found:
 
     configs: list[Config]
     best: Config | None
-    ended: Ended
+    ended: EndReason
     counted: int
     requestors: set[str]
 
@@ -138,7 +139,8 @@ class Searches:
         )
         seeds = [] if options.is_self_contained else [space.default]
         tests = Tests()
-        found = search_input(self._store, measurer, space, plan, options, seeds, {}, tests.test)
+        search = InputSearch(plan, space, measurer, self._store, {}, tests.test, seeds)
+        found = search_input(search, options)
         who = select(schema.tests.c.requestor).where(schema.tests.c.run_id == found.run_id)
         requestors = set(self._store.session.execute(who).scalars())
         best = tests[-1].best and tests[-1].best.config
@@ -177,7 +179,7 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Spec]:
 
 @pytest.fixture(params=techniques())
 def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    from opentuner.search.technique import the_registry  # mended, since harness.search is here
+    from opentuner.search.technique import the_registry  # patched, since harness.search is here
 
     name: str = request.param
     registered = next((t for t in the_registry if t.name == name), None)
@@ -211,7 +213,7 @@ def test_what_is_measured_is_legal_and_new_and_repeats_with_the_seed(
     space = searches.space("formula")
     one, other = (searches.search("formula", 25) for _ in range(2))
     assert one.configs == other.configs
-    assert one.ended is Ended.LIMIT
+    assert one.ended is EndReason.LIMIT
     assert one.counted == 25
     assert len(one.configs) == len(set(one.configs))
     given = Input({"m": 64, "n": 4096})
@@ -243,16 +245,16 @@ def test_a_small_space_is_measured_whole_and_then_the_run_ends(
     assert len(found.configs) == len(set(found.configs))
     if technique == WALK:
         assert set(found.configs) < set(space)
-        assert found.ended is Ended.TECHNIQUE
+        assert found.ended is EndReason.TECHNIQUE
     else:
         assert set(found.configs) == set(space)
-        assert found.ended is Ended.EXHAUSTED
+        assert found.ended is EndReason.EXHAUSTED
 
 
 def test_a_space_of_one_point_is_done_after_one_test(searches: Searches) -> None:
     found = searches.search("one", 10, smooth_s)
     assert found.configs == list(searches.space("one"))
-    assert found.ended is Ended.EXHAUSTED
+    assert found.ended is EndReason.EXHAUSTED
 
 
 def test_a_hundred_parameters_are_no_burden(searches: Searches) -> None:

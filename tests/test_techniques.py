@@ -13,7 +13,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.search import Ended, techniques
+from harness.search import EndReason, techniques
 from harness.search.interface import MAX_FREE_IN_A_ROW
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import UniformRandom, own_techniques
@@ -97,7 +97,7 @@ def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
     counts = Counter(test.plan.given for test in tests)
     assert set(counts.values()) == {published}
     assert told.startswith(f"HillClimb tested {published} configurations an input")
-    assert [found.ended for found in campaign.searched.values()] == [Ended.EXHAUSTED] * 3
+    assert [found.ended for found in campaign.searched.values()] == [EndReason.EXHAUSTED] * 3
     with sqlite3.connect(tmp_path / "r.db") as database:
         rows = database.execute(
             "select count(*), requestor from tests group by run_id, requestor"
@@ -123,7 +123,7 @@ def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path: Path
         *((4, 3), (2, 4)),
         (4, 4),
     ]
-    assert campaign.searched[campaign.spec.inputs[0]].ended is Ended.TECHNIQUE
+    assert campaign.searched[campaign.spec.inputs[0]].ended is EndReason.TECHNIQUE
 
 
 def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_device_that_refuses_everything_ends_the_sampling(tmp_path: Path) -> N
     ):
         campaign.run()
     found = campaign.searched[spec.inputs[0]]
-    assert (found.ended, found.tests) == (Ended.REFUSED, 0)
+    assert (found.ended, found.tests) == (EndReason.REFUSED, 0)
     assert len(tests) == 2 * MAX_FREE_IN_A_ROW
     assert campaign.has_ended
 
@@ -303,7 +303,7 @@ def test_uniform_sampling_draws_without_replacement_until_the_space_is_exhausted
         (report,) = campaign.run()
     assert sorted(points(tests)) == [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)]
     assert report.is_exhausted
-    assert campaign.searched[spec.inputs[0]].ended is Ended.EXHAUSTED
+    assert campaign.searched[spec.inputs[0]].ended is EndReason.EXHAUSTED
 
 
 def test_a_larger_budget_goes_on_from_the_samples_that_were_drawn(tmp_path: Path) -> None:

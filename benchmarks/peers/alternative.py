@@ -23,7 +23,7 @@ from benchmarks.peers.ours import Ours
 from harness.core.records import Config
 from harness.models.config_points import ConfigEncoder
 from harness.search.techniques import GaussianProcess
-from harness.search.techniques.model_guided import Model, ModelGuided
+from harness.search.techniques.model_guided import ModelGuided, SurrogateModel
 
 Array = npt.NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class _Boosted(_Ensemble):
 class ExtraTrees(ModelGuided):
     """GaussianProcess with a forest for its model."""
 
-    def make_model(self, encoder: ConfigEncoder) -> Model:
+    def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
         """A forest that knows nothing yet."""
         return _Forest()
 
@@ -79,7 +79,7 @@ class ExtraTrees(ModelGuided):
 class GradientBoosting(ModelGuided):
     """GaussianProcess with boosted trees for its model."""
 
-    def make_model(self, encoder: ConfigEncoder) -> Model:
+    def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
         """Boosted trees that know nothing yet."""
         return _Boosted()
 

@@ -22,6 +22,7 @@ from harness.recordings.space import ListedSpace
 from harness.recordings.stand_in import recorded_spec, recording_of
 from harness.results import RunPlan, Store, writing
 from harness.search import (
+    InputSearch,
     Progress,
     SearchOptions,
     make_opentuner_tables,
@@ -65,7 +66,7 @@ class Ours:
         """
         names = self.names(technique)
         options = SearchOptions(names, budget, seed, "benchmark", _PARALLELISM, counts_all=True)
-        known = self._transfer if technique == "auto" else None
+        transfer = self._transfer if technique == "auto" else None
         course = Course(budget)
 
         def note(progress: Progress) -> None:
@@ -77,7 +78,10 @@ class Ours:
             store = Store(engine)
             make_opentuner_tables(store)
             plan = self._plan(options)
-            search_input(store, self._measurer, self._space, plan, options, (), {}, note, known)
+            search = InputSearch(
+                plan, self._space, self._measurer, store, {}, note, transfer=transfer
+            )
+            search_input(search, options)
             store.sessions.remove()
         return course
 

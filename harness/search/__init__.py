@@ -1,14 +1,19 @@
-"""The one door to OpenTuner: it proposes, a Measurer measures, its database remembers."""
+"""The door to OpenTuner: it proposes configurations, a Measurer measures, a database remembers."""
 
 from harness.search import patches
 
 patches.apply()
 
-# OpenTuner is mended before anything of it is used.
-from harness.search.interface import MAX_FREE_IN_A_ROW, Ended, Progress  # noqa: E402
-from harness.search.run import (  # noqa: E402
+# OpenTuner must be patched before anything of it is used.
+from harness.search.interface import MAX_FREE_IN_A_ROW  # noqa: E402
+from harness.search.records import (  # noqa: E402
+    EndReason,
+    InputSearch,
+    Progress,
     Searched,
     SearchOptions,
+)
+from harness.search.run import (  # noqa: E402
     make_opentuner_tables,
     resolve_techniques,
     search_input,
@@ -19,7 +24,8 @@ from harness.search.techniques import REFUSALS, sole_technique, transfer_techniq
 __all__ = [
     "MAX_FREE_IN_A_ROW",
     "REFUSALS",
-    "Ended",
+    "EndReason",
+    "InputSearch",
     "Progress",
     "SearchOptions",
     "Searched",

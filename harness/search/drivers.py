@@ -1,11 +1,11 @@
 """OpenTuner's drivers with their bookkeeping in memory.
 
-Stock OpenTuner asks its database about every proposal, which costs 5 to 8 ms a test and grows
-with the results. Here a dictionary answers; the database is only written to, with one commit
-a test, so that a finished test is on disk before the next one starts. OpenTuner's objects
-stay outside its session, whose bookkeeping would grow; `harness.search.rows` writes them.
+Stock OpenTuner queries its database for every proposal, which costs 5 to 8 ms a test and grows
+with the results. Here a dictionary answers. The database is only written, with one commit a
+test, so that a finished test is on disk before the next one starts. OpenTuner's objects stay
+outside its session, whose bookkeeping would grow; `harness.search.rows` writes them.
 
-Only distinct configurations count as tests, and a technique that asks for a known one gets
+Only distinct configurations count as tests. A technique that asks for a known configuration gets
 its result.
 """
 
@@ -27,13 +27,13 @@ from harness.search.rows import TestRows
 from harness.search.techniques import SelfContained
 
 _IDLE_GENERATIONS = 3
-_WRITE_EVERY_S = 0.25  # of what a file holds already
+_WRITE_EVERY_S = 0.25  # for replayed measurements
 UNMEASURED = "unmeasured"
-"""Who asked, where a technique repeats itself: a uniform draw among what is not measured."""
+"""The requestor of a uniform draw, made where a technique only repeats itself."""
 
 
-class _Found(list[Any]):
-    """Results in memory, with the few verbs of a query that techniques use."""
+class _ResultList(list[Any]):
+    """Results in memory, with the few methods of a query that techniques call."""
 
     def one(self) -> Any:
         (result,) = self
@@ -50,7 +50,7 @@ class _Found(list[Any]):
 
 
 class _Plugins:
-    """Calls a method of each plug-in."""
+    """All plug-ins: a method that is called is called on each."""
 
     def __init__(self, plugins: Sequence[Any]) -> None:
         self._plugins = plugins
@@ -64,35 +64,35 @@ class _Plugins:
 
 
 class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
-    """Proposals in, results out; knows every configuration of its run by its digest."""
+    """Asks techniques for proposals and gives them the results."""
 
     def __init__(self, **kwargs: Any) -> None:
         self._configurations: dict[str, Any] = {}
         self._results: dict[str, Any] = {}
         self._requests: dict[str, Any] = {}
-        self.taken: set[Config] = set()  # asked for, or not to be: what is left may be drawn
-        self.has_ended = False  # a self-contained technique has nothing more to ask
+        self.taken: set[Config] = set()  # asked for, or held out; the others may be drawn
+        self.has_ended = False  # a self-contained technique asks for nothing more
         self._repeated: list[tuple[Any, Any]] = []
         self._idle = 0
         self.pending: list[Any] = []
         self.arrived: list[Any] = []
         super().__init__(**kwargs)
-        # Techniques tie their requests to this; tied to a stored run, each would join its
-        # session and be looked at again at every commit.
+        # Techniques tie their requests to this. Tied to a stored run, each would join its session,
+        # which examines all its objects at every commit.
         self.tuning_run = None
 
     @property
     def plugin_proxy(self) -> _Plugins:
-        """Every plug-in at once; OpenTuner makes a class for each call."""
+        """All plug-ins; OpenTuner itself makes a class for each call."""
         return _Plugins(self.plugins)
 
-    # -------------------------------------------------------------- what techniques ask
+    # -------------------------------------------------------------- methods for techniques
 
     def get_configuration(self, cfg: Cfg) -> Any:
-        """The one object of a configuration, with a copy, since techniques go on changing theirs.
+        """Return the one object of a configuration, with a copy, since techniques change theirs.
 
-        What is given becomes legal in place: a technique that asks again for what it proposed
-        has to meet the same configuration, and a legal one near it may be chosen by chance.
+        `cfg` is made legal in place. The legal configuration near it may be chosen by chance, and
+        a technique that asks for its proposal again must get the same one.
         """
         key = self.manipulator.hash_config(cfg)
         if key not in self._configurations:
@@ -109,11 +109,11 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
 
     def results_query(
         self, generation: int | None = None, objective_ordered: bool = False, config: Any = None
-    ) -> _Found:
-        """The results of this run, or of one configuration; best first if asked."""
+    ) -> _ResultList:
+        """Return the results of this run, or of one configuration."""
         if config is not None:
-            return _Found([self._results[config.hash]] if config.hash in self._results else [])
-        found = _Found(self._results.values())
+            return _ResultList([self._results[config.hash]] if config.hash in self._results else [])
+        found = _ResultList(self._results.values())
         if objective_ordered:
             found.sort(key=lambda result: result.time)
         return found
@@ -121,7 +121,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
     # ---------------------------------------------------------------------- a generation
 
     def run_generation_techniques(self) -> int:
-        """Ask for up to `parallelism` tests; returns how many requests came, new or not."""
+        """Ask for up to `parallelism` tests; return how many requests came, new or not."""
         self.plugin_proxy.before_techniques()
         asked = new = 0
         for _ in range(self.args.parallelism):
@@ -157,7 +157,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         )
 
     def _queue(self, desired: Any) -> bool:
-        """Queue a request for a new configuration; one for a known one waits for its result."""
+        """Queue a request for a new configuration; another waits for the first one's result."""
         first = self._requests.setdefault(desired.configuration.hash, desired)
         if first is not desired:
             self._repeated.append((desired, first))
@@ -168,7 +168,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         return True
 
     def run_generation_results(self, offset: int = 0) -> None:
-        """Have the pending requests measured; each is committed by itself."""
+        """Have the pending requests measured."""
         self.plugin_proxy.before_results_wait()
         self.wait_for_results(self.generation + offset)
         self.plugin_proxy.after_results_wait()
@@ -192,10 +192,10 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
 
 
 class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
-    """Measures what the search driver queued; commits each result with its measurement.
+    """Measures the requests that the search driver queued, and commits each result.
 
-    Of a recording results are written and committed together, a few times a second: were they
-    lost, they would be read again, and one by one that takes longer than all else about them.
+    Replayed results are committed together, a few times a second: if lost, they are read again,
+    and a commit takes longer than everything else about them.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -236,7 +236,7 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
         return result
 
     def write(self) -> None:
-        """Commit the tests that have ended since the last time."""
+        """Commit the tests that have ended since the last call."""
         if self._unwritten:
             ids = self.rows.add(self._unwritten, self._input.id, self.machine.id)
             self.interface.write(ids)

@@ -14,8 +14,8 @@ from harness.search.drivers import DurableMeasurementDriver, InMemorySearchDrive
 
 
 class DurableRun(TuningRunMain):  # type: ignore[misc]
-    """OpenTuner's main object on a session of ours: no logging set-up, no folder of its own,
-    real commits, and a run that can be continued."""
+    """OpenTuner's main object on a session of ours: it sets up no logging, makes no folder, commits
+    for real, and can continue a run."""
 
     def __init__(self, interface: Any, args: Any, session: Any, tuning_run: Any = None) -> None:
         self.args = args
@@ -31,7 +31,7 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
         self.search_driver: Any = None
 
     def init(self) -> None:
-        """Make OpenTuner's rows and drivers; a run that is continued keeps its own."""
+        """Make the drivers, and OpenTuner's rows unless a run is continued."""
         if self.search_driver is not None:
             return
         version = self.measurement_interface.db_program_version(self.session)
@@ -75,7 +75,7 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
         return run
 
     def _drop_second_bandit(self) -> None:
-        """The search driver has described its bandit; of a continued run that is on record."""
+        """Drop the search driver's rows of its bandit, which a continued run has already."""
         for made in list(self.session.new):
             if isinstance(made, BanditInfo):
                 made.tuning_run = None
@@ -83,7 +83,7 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
                 self.session.expunge(made)
 
     def main(self) -> None:
-        """Search to the end; the run's state tells how it ended."""
+        """Search to the end; the run's state records how it ended."""
         self.init()
         self.tuning_run.state = "RUNNING"
         self.commit()

@@ -1,8 +1,8 @@
-"""A Space as OpenTuner's techniques see it: a manipulator that only ever hands out legal points.
+"""A Space as an OpenTuner manipulator, which hands out legal configurations only.
 
-OpenTuner calls `normalize` on whatever a technique proposes. Here that maps an illegal
-proposal to a legal neighbour, so that no test is wasted and no illegal configuration gets
-anywhere near a compiler, while the technique goes on from where it really was measured.
+OpenTuner calls `normalize` on each proposal. Here this replaces an illegal proposal by a legal
+neighbour, so no test is wasted and no illegal configuration is compiled. The technique goes on
+from the configuration that was measured.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from harness.space import Space, position_of
 from harness.space_file import Parameter
 
 Cfg = dict[str, Any]
-"""A configuration as OpenTuner holds it: a plain dict of the values themselves."""
+"""A configuration as OpenTuner holds it: a plain dict of values."""
 
 
 class OrderedParameter(IntegerParameter):  # type: ignore[misc]
-    """A list of ascending numbers, searched by index: OpenTuner's enumerations are categorical,
-    so that its techniques could only randomise them."""
+    """A list of ascending numbers, searched by index. As one of OpenTuner's enumerations it would
+    be categorical, and techniques could only randomise it."""
 
     def __init__(self, parameter: Parameter) -> None:
         self._parameter = parameter
@@ -62,22 +62,22 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         self._names = [parameter.name for parameter in space.parameters]
 
     def seed_config(self) -> Cfg:
-        """The baseline."""
+        """Return the default configuration."""
         return dict(self.space.default)
 
     def random(self) -> Cfg:
-        """A legal configuration, uniformly."""
+        """Draw a legal configuration uniformly."""
         drawn = self.space.sample(self.rng)
-        # In a large space whose legal share is tiny no draw may hit it; the baseline is legal.
+        # In a large space with a tiny share of legal points no draw may be legal; the default is.
         return dict(drawn[0]) if drawn else self.seed_config()
 
     def draw_unmeasured(self, taken: Collection[Config]) -> Cfg | None:
-        """A legal configuration that is not among these, uniformly; None where there is none."""
+        """Draw a legal configuration outside `taken` uniformly; None where there is none."""
         drawn = self.space.sample(self.rng, 1, taken)
         return dict(drawn[0]) if drawn else None
 
     def copy(self, config: Cfg) -> Cfg:
-        """A copy; values are plain, so that it need not go deep."""
+        """Copy a configuration; its values are plain, so a shallow copy is enough."""
         return dict(config)
 
     def normalize(self, config: Cfg) -> None:
@@ -88,17 +88,17 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         config.update(self.space.nearest_legal(Config(config), self.rng))
 
     def hash_config(self, config: Cfg) -> str:
-        """What tells configurations apart, in a fifth of the time that a digest takes: techniques
-        ask ten times a test."""
+        """Return a key of a configuration. Techniques ask for it ten times a test, and this takes
+        a fifth of the time of a digest."""
         return repr([config[name] for name in self._names])
 
     def search_space_size(self) -> int:
-        """The number of legal configurations, or of all points where it is not affordable."""
+        """Return the number of legal configurations; of all points if it is unknown."""
         return self.space.raw_count if self.space.count is None else self.space.count
 
 
 def opentuner_parameter(parameter: Parameter) -> Any:
-    """OpenTuner's parameter for one of ours."""
+    """Make OpenTuner's parameter for one of ours."""
     values = parameter.values
     if parameter.kind == "boolean":
         return BooleanParameter(parameter.name)

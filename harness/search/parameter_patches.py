@@ -1,4 +1,4 @@
-"""Mends for the parameters of OpenTuner 0.8.8; see `harness.search.patches`, which applies them."""
+"""Patches for the parameters of OpenTuner 0.8.8, which `harness.search.patches` applies."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def clamp_on_search_scale() -> None:
 
 
 def _exponent(power: int) -> int:
-    """log2 of a power of two, exactly."""
+    """Return log2 of a power of two, exactly."""
     return int(power).bit_length() - 1
 
 

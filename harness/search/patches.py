@@ -1,9 +1,9 @@
-"""Mends for OpenTuner 0.8.8, which predates Python 3.11, SQLAlchemy 2 and numpy 2.
+"""Patches for OpenTuner 0.8.8, which predates Python 3.11, SQLAlchemy 2 and numpy 2.
 
-`apply` patches the installed package at run time, once. Each function of `MENDS` mends one defect
-and says the symptom and the place (file:line in opentuner 0.8.8); `tests/test_mends.py` fails
-without it. A mend that shadows a builtin does so in one OpenTuner module's namespace only. What
-`harness.search.drivers` and `durable_run` replace is not mended.
+`apply` patches the installed package at run time, once. Each function of `PATCHES` fixes one
+defect and gives its symptom and location (file:line in opentuner 0.8.8); `tests/test_patches.py`
+fails without it. A patch that shadows a builtin does so in one OpenTuner module only. Code that
+`harness.search.drivers` and `durable_run` replace is not patched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.search import parameter_patches
 
 OPENTUNER_VERSION = "0.8.8"
 
-# Techniques of OpenTuner's registry that are kept from users: name -> reason. All 43 work.
+# Techniques of OpenTuner's registry that users do not see: name -> reason. All 43 work.
 NOT_OFFERED: Mapping[str, str] = MappingProxyType(
     {
         "test": "a bandit of OpenTuner's own tests (search/bandittechniques.py:306)",
@@ -39,20 +39,20 @@ NOT_OFFERED: Mapping[str, str] = MappingProxyType(
 
 @functools.cache
 def apply() -> None:
-    """Mend the installed OpenTuner; call it before anything else of OpenTuner is used.
+    """Patch the installed OpenTuner, once; call this before anything of OpenTuner is used.
 
-    Calling it again does nothing. Raises HarnessError for any other version than 0.8.8.
+    Raises HarnessError for another version than 0.8.8.
     """
     require_version()
     import_quietly()
-    for mend in MENDS:
-        mend()
+    for patch in PATCHES:
+        patch()
 
 
 def offered_techniques() -> tuple[str, ...]:
-    """The sorted names of OpenTuner's own techniques that are known to work.
+    """Return the sorted names of OpenTuner's own techniques that are known to work.
 
-    Techniques that others have registered are not judged here, and so not listed.
+    Techniques that others have registered are not listed.
     """
     apply()
     from opentuner.search import technique
@@ -63,15 +63,15 @@ def offered_techniques() -> tuple[str, ...]:
 
 
 def require_version() -> None:
-    """Raise HarnessError unless the installed OpenTuner is the one these mends were written for."""
+    """Raise HarnessError unless the installed OpenTuner is the version that is patched here."""
     try:
         found = importlib.metadata.version("opentuner")
     except importlib.metadata.PackageNotFoundError:
         found = "none"
     if found != OPENTUNER_VERSION:
         raise HarnessError(
-            f"OpenTuner {OPENTUNER_VERSION} is needed, found {found}: its defects are mended by "
-            f"patching that very version; run: pip install opentuner=={OPENTUNER_VERSION}"
+            f"OpenTuner {OPENTUNER_VERSION} is needed, found {found}: harness patches defects of "
+            f"this version; run: pip install opentuner=={OPENTUNER_VERSION}"
         )
 
 
@@ -84,7 +84,7 @@ def import_quietly() -> None:
         technique.all_techniques()
 
 
-# What OpenTuner does to the process that imports it
+# Side effects of importing OpenTuner
 
 
 def leave_logging_alone() -> None:
@@ -137,7 +137,7 @@ def keep_parameter_order() -> None:
         composable.RandomThreeParentsComposableTechnique,
         composable.GreedyComposableTechnique,
     ):
-        owner.select_parameters = _given_a_copy(owner.select_parameters)
+        owner.select_parameters = _with_copied_list(owner.select_parameters)
 
 
 # Python 3
@@ -188,8 +188,8 @@ def order_populations() -> None:
 
 
 def start_pattern_search() -> None:
-    """PatternSearch compares with a centre that it never had measured, if it is asked first:
-    ValueError from min() of nothing (search/patternsearch.py:18)."""
+    """PatternSearch compares with a centre that was never measured, if it is asked first:
+    ValueError from min() of an empty list (search/patternsearch.py:18)."""
     from opentuner.search.patternsearch import PatternSearch
 
     original = PatternSearch.main_generator
@@ -203,7 +203,7 @@ def start_pattern_search() -> None:
 
 
 def mutate_few_parameters() -> None:
-    """BinaryGA mutates two parameters and dies of a ValueError where there is one
+    """BinaryGA mutates two parameters: ValueError in a space of one
     (search/binaryga.py:49)."""
     from opentuner.search.binaryga import BinaryGA
 
@@ -217,8 +217,8 @@ def mutate_few_parameters() -> None:
 
 
 def make_plain_requests() -> None:
-    """A request is an object of SQLAlchemy's even where no session holds it: a tenth of a search's
-    time (search/technique.py:103)."""
+    """A request is an SQLAlchemy object even where no session holds it, a tenth of a search's time
+    (search/technique.py:103)."""
     from opentuner.search import technique
 
     from harness.search.request import Request
@@ -226,7 +226,7 @@ def make_plain_requests() -> None:
     technique.DesiredResult = Request
 
 
-MENDS: tuple[Callable[[], None], ...] = (
+PATCHES: tuple[Callable[[], None], ...] = (
     leave_logging_alone,
     close_cpuinfo,
     parameter_patches.mix_into_child,
@@ -246,7 +246,7 @@ MENDS: tuple[Callable[[], None], ...] = (
 )
 
 
-# What the mends put in place
+# Replacements
 
 
 class _CmpList(list[Any]):
@@ -261,7 +261,7 @@ def _cmp_sorted(items: Iterable[Any], cmp: Any = None) -> list[Any]:
 
 
 class _OrderedSet(dict[Any, None]):
-    """A set that is iterated in the order of insertion; it can do what OpenTuner asks of one."""
+    """A set in the order of insertion, with the methods that OpenTuner calls."""
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
         super().__init__(dict.fromkeys(items))
@@ -273,12 +273,12 @@ class _OrderedSet(dict[Any, None]):
         return _OrderedSet(item for item in self if item not in other)
 
 
-def _given_a_copy(select: Callable[[Any, list[Any]], list[Any]]) -> Callable[..., list[Any]]:
+def _with_copied_list(select: Callable[[Any, list[Any]], list[Any]]) -> Callable[..., list[Any]]:
     return lambda self, params: select(self, list(params))
 
 
 def _required_arguments(function: Any) -> int:
-    """The number of arguments after self that have neither default nor star."""
+    """Count the arguments after self that have neither default nor star."""
     parameters = inspect.signature(function).parameters.values()
     return sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters) - 1
 

@@ -1,4 +1,4 @@
-"""What a technique asks for, as a plain object."""
+"""A technique's request for a test, as a plain object."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass(eq=False)
 class Request:
-    """OpenTuner's DesiredResult without SQLAlchemy, under which to make and to answer one costs
-    as much as to propose it; `harness.search.rows` writes its row."""
+    """OpenTuner's DesiredResult without SQLAlchemy, whose cost for each is that of a proposal.
+    `harness.search.rows` writes its row."""
 
     configuration: Any
     requestor: str

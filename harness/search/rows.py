@@ -1,4 +1,4 @@
-"""OpenTuner's rows of tests, written as plain inserts into its own tables."""
+"""OpenTuner's rows of tests, written by plain inserts into its own tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from harness.results import insert_keyed, insert_rows
 
 
 class TestRows:
-    """Configurations, requests and results of one run; reads back those of a continued one.
+    """Writes the configurations, requests and results of one run; reads those of a continued run.
 
-    OpenTuner's own unit of work costs some 3 ms a test more, growing with the results.
+    OpenTuner's own writes cost some 3 ms a test more, growing with the results.
     """
 
-    __test__ = False  # not a test case, whatever its name looks like
+    __test__ = False  # for pytest: not a test case
 
     def __init__(self, session: Session, tuning_run: Any) -> None:
         self._session = session
@@ -34,7 +34,7 @@ class TestRows:
         return {row.hash: row.id for row in self._session.execute(query)}
 
     def _read_results(self) -> dict[str, Any]:
-        """The run's results by their configuration's digest; no pickle is read."""
+        """Read the run's results by their configuration's digest, without unpickling."""
         query = (
             select(Configuration.hash, Result.id, Result.state, Result.time, Result.collection_date)
             .join(Result, Result.configuration_id == Configuration.id)
@@ -46,11 +46,11 @@ class TestRows:
         }
 
     def id_of(self, configuration: Any) -> int:
-        """The row of a configuration that was tested."""
+        """Return the row id of a configuration that was tested."""
         return self._configuration_ids[configuration.hash]
 
     def add(self, tests: Sequence[tuple[Any, Any]], input_id: int, machine_id: int) -> list[int]:
-        """Add requests with the results that answer them; returns the results' ids, in order."""
+        """Add requests with their results; return the results' ids, in order."""
         self._add_configurations([desired.configuration for desired, _ in tests])
         results = [
             {
@@ -86,9 +86,9 @@ class TestRows:
 
     def _add_configurations(self, configurations: Sequence[Any]) -> None:
         rows = [
-            {"program_id": self._program_id, "hash": told.hash, "data": told.data}
-            for told in configurations
-            if told.hash not in self._configuration_ids
+            {"program_id": self._program_id, "hash": found.hash, "data": found.data}
+            for found in configurations
+            if found.hash not in self._configuration_ids
         ]
         key = ("program_id", "hash")
         ids = insert_keyed(self._session.connection(), Configuration.__table__, rows, key)

@@ -12,7 +12,7 @@ from harness.measure.kernels import Measurer
 from harness.recordings.recorded import Recorded
 from harness.results import LIMITS, RunPlan, Store
 from harness.results.ablation import Reduction
-from harness.search import Ended, Searched, SearchOptions
+from harness.search import EndReason, Searched, SearchOptions
 from harness.space import Space
 from harness.space_file import Spec
 from harness.tuning.crossing import cross_measure, measure_candidates
@@ -148,7 +148,7 @@ class Campaign:
         if self.validation is not None:
             return not self.validation.may_go_on
         ends = [found.ended for found in self.searched.values()]
-        return self._options.is_self_contained and not {Ended.LIMIT, Ended.TIME} & set(ends)
+        return self._options.is_self_contained and not {EndReason.LIMIT, EndReason.TIME} & set(ends)
 
     def describe_tests(self) -> Iterator[str]:
         """What a technique that has the run to itself came to, in lines; nothing of others."""

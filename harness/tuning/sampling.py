@@ -8,7 +8,7 @@ from functools import cached_property
 
 from harness.core.records import Config, Input, Measurement
 from harness.models.pair_columns import PairEncoder
-from harness.search import Progress, search_input
+from harness.search import InputSearch, Progress, search_input
 from harness.tuning.state import State
 from harness.tuning.validation import Goal, Part, Validation, validate
 
@@ -75,15 +75,9 @@ class Sampling:
             test_limit=draws,
         )
         with state.telling(given):
-            state.runs[given] = search_input(
-                state.store,
-                state.measurer,
-                state.space(given),
-                plan,
-                options,
-                (),
-                state.known(given),
-                note,
-            ).run_id
+            search = InputSearch(
+                plan, state.space(given), state.measurer, state.store, state.known(given), note
+            )
+            state.runs[given] = search_input(search, options).run_id
         self._drawn[part, given] = len(found)
         return found

@@ -10,7 +10,8 @@ from harness.models.input_features import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
     MAX_FREE_IN_A_ROW,
-    Ended,
+    EndReason,
+    InputSearch,
     Progress,
     Searched,
     search_input,
@@ -63,19 +64,19 @@ class Searching:
         state.display.begin_stage(f"[{number}/{count}] {given}", steps)
         if state.is_empty(given):
             return
-        found = search_input(
-            state.store,
-            state.measurer,
-            space,
+        search = InputSearch(
             state.plan(given),
-            state.options.numbered(number, count),
-            self.seeds(given, before),
+            space,
+            state.measurer,
+            state.store,
             state.known(given),
             self.note,
-            self.transfer_data(given, before),
+            seeds=self.seeds(given, before),
+            transfer=self.transfer_data(given, before),
         )
+        found = search_input(search, state.options.numbered(number, count))
         state.runs[given], self.searched[given] = found.run_id, found
-        if found.ended is Ended.REFUSED:
+        if found.ended is EndReason.REFUSED:
             state.display.warn(
                 f"({given}) has {found.tests} of {limit} samples: after them "
                 f"{MAX_FREE_IN_A_ROW} configurations in a row were refused"

@@ -21,7 +21,7 @@ from harness.display.text import print_line
 from harness.measure.kernels import Measurer
 from harness.results import Campaign as TunedCampaign
 from harness.results import Store, campaigns, shown_place, sqlite_path
-from harness.search import Ended
+from harness.search import EndReason
 from harness.tuning import Campaign
 from harness.tuning.replayed import RecordedCampaign
 
@@ -132,7 +132,7 @@ def next_step(
 def _is_time_up(campaign: Campaign, args: argparse.Namespace) -> bool:
     """Whether the time ran out before the tests did; of a sampling, whether it was bounded."""
     ends = [found.ended for found in campaign.searched.values()]
-    return Ended.TIME in ends if ends else args.stop_after is not None
+    return EndReason.TIME in ends if ends else args.stop_after is not None
 
 
 def _longer(args: argparse.Namespace) -> str:

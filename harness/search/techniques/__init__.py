@@ -19,24 +19,24 @@ OWN: tuple[technique.SearchTechnique, ...] = (
     HillClimb(),
     UniformRandom(),
 )
-"""Each is copied at the start of a run."""
+"""OpenTuner copies each at the start of a run."""
 
 for _technique in OWN:
     technique.register(_technique)
 
 
 def own_techniques() -> tuple[str, ...]:
-    """Their names."""
+    """Return the names of the project's own techniques."""
     return tuple(own.name for own in OWN)
 
 
 def transfer_techniques() -> tuple[str, ...]:
-    """Name the techniques that learn from other inputs and devices."""
+    """Return the names of the techniques that learn from other inputs and devices."""
     return tuple(own.name for own in OWN if isinstance(own, ModelGuided))
 
 
 def sole_technique(names: Sequence[str]) -> SelfContained | None:
-    """The technique that these names give a run to by itself; None where there is none."""
+    """Return the self-contained technique that has a run to itself, if there is one."""
     if len(set(names)) != 1:
         return None
     alone = (own for own in OWN if isinstance(own, SelfContained))

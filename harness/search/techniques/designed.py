@@ -1,4 +1,4 @@
-"""A designed experiment: samples that tell most of what each value of each parameter does."""
+"""A designed experiment: the samples that determine the effect of each value best."""
 
 from __future__ import annotations
 
@@ -16,52 +16,53 @@ from harness.space import Places, Space
 
 Array = npt.NDArray[np.float64]
 
-_MOST_LEVELS = 8  # of a parameter; places beyond are taken together
+_MOST_LEVELS = 8  # of a parameter; neighbouring values share a level
 _DRAWN = 64  # candidates beside those of the two-level design
 _UNKNOWN = 1e-6  # information about each effect before there are samples
 _TIE = 1e-9
 
 
 class Designed(SelfContained):
-    """Legal configurations that make the effects of all levels known best, until there are no more.
+    """Proposes the legal configurations that determine the effects of all levels best.
 
-    The next one is that of which a linear model of all levels, fitted to those so far, knows the
-    least: it raises the determinant of the information most (Dykstra, "The Augmentation of
-    Experimental Data to Maximize |X'X|", Technometrics 1971). Candidates are a two-level design of
-    Plackett and Burman (1946) from a Hadamard matrix with its mirror image, which frees first-order
-    effects of pairwise ones (Box and Wilson, 1951), with two values of each parameter drawn by
-    lot, each row mapped to a legal configuration near it; and uniform draws. Where all parameters
-    have two values and all is legal, the two-level design is the optimum, and comes first.
+    The next configuration is the one that a linear model of all levels knows least about: it
+    raises the determinant of the information matrix most (Dykstra, "The Augmentation of
+    Experimental Data to Maximize |X'X|", Technometrics 1971). Candidates are uniform draws and a
+    two-level design of Plackett and Burman (1946): a Hadamard matrix with its mirror image, which
+    separates first-order effects from pairwise ones (Box and Wilson, 1951). Each parameter's two
+    values are drawn at random, and each row is mapped to a legal configuration near it. Where all
+    parameters have two values and everything is legal, the two-level design is the optimum, and
+    comes first.
 
-    What failed counts as known: its times are missing for good, and a design that made up for
-    them would ask for little else. Refusals (REFUSALS) do not count against the test limit.
+    A failure counts as known. Its time stays missing, and a design that made up for it would ask
+    for little else. Refusals (REFUSALS) do not count against the test limit.
     """
 
     free_outcomes = REFUSALS
 
     def __init__(self) -> None:
         super().__init__()
-        self._design: _Design | None = None
+        self._design: _OptimalDesign | None = None
 
     @property
-    def _known(self) -> _Design:
+    def _known(self) -> _OptimalDesign:
         if self._design is None:
-            self._design = _Design(self.manipulator.space, self.manipulator.rng)
+            self._design = _OptimalDesign(self.manipulator.space, self.manipulator.rng)
         return self._design
 
     def on_result(self, result: Any) -> None:
-        """Count a result, whoever asked for it."""
+        """Note a result, whichever technique asked for it."""
         self._known.add(Config(result.configuration.data))
 
     def desired_configuration(self) -> Any:
-        """The next sample; None when all are drawn."""
+        """Return the next sample; None when all are drawn."""
         space: Space = self.manipulator.space
         pending = [Config(asked.configuration.data) for asked in self.driver.pending]
         return self._known.propose(space, self.driver.taken, pending)
 
 
-class _Design:
-    """The information of the samples so far, and what is left of the two-level design."""
+class _OptimalDesign:
+    """The information matrix of the samples so far, and the rows of the two-level design."""
 
     def __init__(self, space: Space, rng: Any) -> None:
         self._space, self._rng = space, rng
@@ -72,11 +73,11 @@ class _Design:
         self._rows = dict.fromkeys(space.nearest_legal(row, rng) for row in rows)
 
     def add(self, config: Config) -> None:
-        """A sample was taken."""
+        """Add a sample to the information."""
         self._information += _products(self._coded([config]))
 
     def propose(self, space: Space, taken: set[Config], pending: list[Config]) -> Any:
-        """The most telling of the candidates; None where there is none."""
+        """Return the candidate that adds most information; None where there is none."""
         drawn = space.sample(self._rng, _DRAWN, taken)
         planned = [config for config in self._rows if config not in taken]
         candidates = [*planned, *drawn]
@@ -85,14 +86,16 @@ class _Design:
         coded = self._coded(candidates)
         inverse = np.linalg.inv(self._information + _products(self._coded(pending)))
         unknown = ((coded @ inverse) * coded).sum(axis=1)
-        # Of those that tell as much the first: the planned ones are balanced.
+        # Among equals the first: the planned rows are balanced.
         first = int(np.argmax(unknown >= unknown.max() * (1 - _TIE)))
         return dict(candidates[first])
 
     def _two_level(self) -> Iterator[dict[str, Any]]:
-        """The rows of a folded-over two-level design, over two values of each parameter."""
+        """Yield the rows of a folded-over two-level design, over two values of each parameter."""
         varying = [p for p in self._space.parameters if len(p.values) > 1]
-        order = 1 << len(varying).bit_length()  # above their number: the first column is constant
+        order = (
+            1 << len(varying).bit_length()
+        )  # more than parameters, since the first column is constant
         columns = hadamard(order)[:, self._rng.sample(range(1, order), len(varying))]
         pairs = [self._rng.sample(range(len(p.values)), 2) for p in varying]
         for row in np.vstack([columns, -columns]).tolist():
@@ -103,8 +106,8 @@ class _Design:
             yield {**self._space.default, **chosen}
 
     def _coded(self, configs: list[Config]) -> Array:
-        """Levels as orthonormal contrasts, so that every level weighs alike; shape (configs,
-        effects)."""
+        """Encode levels as orthonormal contrasts, so that all levels have equal weight; shape
+        (configs, effects)."""
         places = self._space.places_of(configs)
         columns = [np.ones((len(configs), 1))]
         columns += [
@@ -117,13 +120,13 @@ class _Design:
 
 
 def _level_of(places: Places, levels: int, values: int) -> npt.NDArray[np.intp]:
-    """Which of the levels each place is of: neighbouring values are taken together."""
+    """Return the level of each position; neighbouring values share a level."""
     found: npt.NDArray[np.intp] = (places.astype(np.int64) * levels // values).astype(np.intp)
     return found
 
 
 def _contrasts(levels: int) -> Array:
-    """Orthogonal columns that sum to nothing, with rows of equal length; shape (levels,
+    """Return orthogonal columns that sum to 0, with rows of equal length; shape (levels,
     levels - 1)."""
     found: Array = helmert(levels).T * np.sqrt(levels)
     return found

@@ -1,15 +1,15 @@
-"""Bayesian optimisation: a Gaussian process proposes where improvement is expected."""
+"""Bayesian optimisation with a Gaussian process."""
 
 from __future__ import annotations
 
 from harness.models.config_points import ConfigEncoder
 from harness.models.gaussian_process import Surrogate
-from harness.search.techniques.model_guided import Model, ModelGuided
+from harness.search.techniques.model_guided import ModelGuided, SurrogateModel
 
 
 class GaussianProcess(ModelGuided):
-    """`ModelGuided` by the model of `harness.models.gaussian_process`."""
+    """`ModelGuided` with the model of `harness.models.gaussian_process`."""
 
-    def make_model(self, encoder: ConfigEncoder) -> Model:
-        """A Gaussian process that knows nothing yet."""
+    def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
+        """Make an untrained Gaussian process."""
         return Surrogate(encoder.groups, encoder.relative_lengths)

@@ -1,4 +1,4 @@
-"""What a model-guided search knows: results as arrays, and what it might measure next."""
+"""The memory of a model-guided search: its results as arrays, and candidates to measure next."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from harness.space import Places, Space
 Array = npt.NDArray[np.float64]
 
 MOST_POINTS = 256
-"""Of a sample: fitting grows with their cube."""
+"""The results of a sample; the time of a fit grows with their cube."""
 
 _BEST_POINTS = 96  # of those, the fastest; the others are drawn uniformly
-_WORKING = 3  # results that a model needs
+_WORKING = 3  # results with a time, which a model needs
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Results that a model is fitted to: points, times, and what the prior expected of them."""
+    """The results that a model is fitted to: points, times, and the prior's expectations."""
 
     points: Array
     times_s: Array
@@ -34,12 +34,12 @@ class Sample:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the times' logarithms: the unit of standardised outputs."""
+        """The standard deviation of the times' logarithms, the unit of standardised outputs."""
         return float(logs_of(self.times_s).std())
 
 
 class Memory:
-    """The results of a run in arrays that grow by doubling, beside the space they are of."""
+    """A space and the results of a run on it, in arrays that grow by doubling."""
 
     def __init__(
         self, space: Space, rng: np.random.Generator, transfer: TransferData | None
@@ -47,7 +47,7 @@ class Memory:
         self.space, self.rng = space, rng
         self.encoder = ConfigEncoder(space.parameters)
         self.prior = None
-        if transfer is not None and len(self.encoder.groups):  # there is something to learn
+        if transfer is not None and len(self.encoder.groups):  # several configurations
             self.prior = Prior(space, self.encoder, transfer, rng)
         self.count = 0
         self._places = space.places_of([])
@@ -75,27 +75,27 @@ class Memory:
             setattr(self, name, grown)
 
     def await_results(self, places: Places) -> None:
-        """Points that were asked for are no candidates any more."""
+        """Drop pending points from the candidates."""
         self._seen.update(place.tobytes() for place in places)
 
     def expect(self, places: Places) -> Array:
-        """What the prior expects of points; 0 where there is none."""
+        """Return the prior's expectations of points; 0 without a prior."""
         return np.zeros(len(places)) if self.prior is None else self.prior.expect(places)
 
     def is_enough(self, count: int) -> bool:
-        """Whether there are so many results, and a model can learn from them."""
+        """Whether there are `count` results, enough of them with a time for a model."""
         works = np.isfinite(self._times_s[: self.count])
         return self.count >= count and int(np.count_nonzero(works)) >= _WORKING
 
     def fastest(self, count: int) -> Places:
-        """The points of the least times."""
+        """Return the fastest points."""
         order = np.argsort(self._times_s[: self.count], kind="stable")
         found: Places = self._places[order[:count]]
         return found
 
     def sample(self) -> Sample:
-        """All results while they are few, then the fastest and others; in random order, since
-        hyper-parameters are fitted to the first of them."""
+        """Return all results while they are few, later the fastest and some others. Their order is
+        random, since hyper-parameters are fitted to the first."""
         times_s = self._times_s[: self.count]
         rows = self.rng.permutation(self.count)
         if self.count > MOST_POINTS:
@@ -105,16 +105,18 @@ class Memory:
         return Sample(self._points[rows], times_s[rows], self._expected[rows])
 
     def unseen(self, found: Iterable[Places]) -> Places:
-        """Of all these points each once, without those that are measured or asked for."""
+        """Return the distinct points among these that are neither measured nor pending."""
         places = np.ascontiguousarray(np.concatenate([self.space.places_of([]), *found]))
         width, data = places.dtype.itemsize * places.shape[1], places.tobytes()
         rows = {data[row * width : (row + 1) * width]: row for row in range(len(places))}
         return places[[row for key, row in rows.items() if key not in self._seen]]
 
     def remote(self, places: Places) -> Places:
-        """Of unseen points, the one that is farthest from its nearest seen one, if there is one
-        (a maximin design: Johnson, Moore, Ylvisaker, "Minimax and Maximin Distance Designs",
-        1990)."""
+        """Return the unseen point farthest from its nearest seen one, if there is one.
+
+        This is a maximin design (Johnson, Moore, Ylvisaker, "Minimax and Maximin Distance
+        Designs", 1990).
+        """
         unseen = self.unseen([places])
         seen = [np.frombuffer(key, places.dtype) for key in self._seen]
         if len(unseen) < 2 or not seen:
@@ -123,7 +125,7 @@ class Memory:
         return unseen[[away.min(axis=1).argmax()]]
 
     def favourites(self, count: int) -> Places:
-        """Unseen points that the prior expects to be the fastest, in that order."""
+        """Return the unseen points that the prior expects to be the fastest, in that order."""
         if self.prior is None:
             return self.space.places_of([])
         return self.unseen([self.prior.leaders[: len(self._seen) + count]])[:count]

@@ -1,4 +1,4 @@
-"""The search that asks a model of the times what to measure next."""
+"""Search guided by a model of the times."""
 
 from __future__ import annotations
 
@@ -21,64 +21,64 @@ from harness.space import Places
 Array = npt.NDArray[np.float64]
 
 FIRST = 7
-"""Configurations that are measured before there is a model."""
+"""The number of configurations measured before there is a model."""
 
 FAVOURITES = 3
-"""Where there is a prior, so many that it expects to be the fastest are measured instead."""
+"""The number of the prior's favourites that are measured first, if there is a prior."""
 
-TURNS_FROM = 25
-"""So many results, and a model with the prior as its mean is asked only every other time."""
+ALTERNATE_FROM = 25
+"""From so many results on, the model with the prior as its mean alternates with the other."""
 
 _DRAWN = 1000
 _DRAWN_LATER = 400  # once there are more results than a model is fitted to
 _DRAWN_FIRST = 50
 _CENTRES = 3
-_STARTS = 2  # of second steps, a centre
-_LEADERS = 200  # candidates that the prior expects to be the fastest
+_STARTS = 2  # of second steps from each centre
+_LEADERS = 200  # candidates from the prior's fastest
 _RELEARN = 1.1  # growth of the number of results after which hyper-parameters are fitted anew
 
 
-class Model(Protocol):
-    """What predicts standardised outputs at points of an ConfigEncoder."""
+class SurrogateModel(Protocol):
+    """A model that predicts standardised outputs at points of an ConfigEncoder."""
 
     evidence: float
-    """The logarithm of how well what was last learnt explains the outputs."""
+    """The logarithm of the evidence of the last fit that learnt hyper-parameters."""
 
     def fit(self, points: Array, outputs: Array, learn: bool) -> None:
-        """Learn from outputs, shape (points,); `learn` says to fit hyper-parameters as well."""
+        """Fit to outputs, shape (points,); with `learn`, fit hyper-parameters as well."""
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation, each of shape (points,)."""
+        """Return mean and standard deviation, each of shape (points,)."""
 
 
 class ModelGuided(SearchTechnique):  # type: ignore[misc]
     """Proposes the legal configuration of the greatest expected improvement.
 
     Jones, Schonlau, Welch, "Efficient Global Optimization of Expensive Black-Box Functions",
-    1998. The first few are far from each other. Then candidates are drawn uniformly, and are
-    neighbours, one and two parameters away, of the three fastest. Proposals of one generation
-    that wait for their results count as if they had turned out as predicted (Ginsbourger,
-    Le Riche, Carraro, "Kriging is well-suited to parallelize optimization", 2010). Failures are
-    learnt from as the slowest that worked.
+    1998. The first few configurations are far from each other. Later candidates are uniform draws
+    and the neighbours, one and two parameters away, of the three fastest. Pending proposals of a
+    generation count as if measured with the predicted time (Ginsbourger, Le Riche, Carraro,
+    "Kriging is well-suited to parallelize optimization", 2010). A failure counts as the slowest
+    configuration that worked.
 
-    With a prior (harness.models.transfer_prior) its favourites are measured first and stay
-    candidates, and a second model learns what the results differ from it. The evidence decides
-    which of the two is asked, so that a prior which misleads is dropped. Later, while it has more
-    evidence for it, both are asked in turn: results that lie where the prior sent the search cannot
-    tell that it is wrong elsewhere.
+    With a prior (harness.models.transfer_prior), its favourites are measured first and stay
+    candidates, and a second model learns the differences between the results and the prior. The
+    model with more evidence is used, so a misleading prior is dropped. Later, if the second has
+    more evidence, the two alternate: results near the prior's favourites cannot show that it is
+    wrong elsewhere.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._memory: Memory | None = None
-        self._models: list[Model] = []
-        self._likelier = 0  # which model has more evidence; the second has the prior as its mean
-        self._asked = 0  # which model was asked last
+        self._models: list[SurrogateModel] = []
+        self._likelier = 0  # the model with more evidence; the second has the prior as its mean
+        self._asked = 0  # the model that was used last
         self._relearn_at = 0.0
-        self._drew = False  # the last proposal is a uniform draw
+        self._drew = False  # the last proposal was a uniform draw
 
-    def make_model(self, encoder: ConfigEncoder) -> Model:
-        """A model of points of this encoder."""
+    def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
+        """Make an untrained model of the points of an encoder."""
         raise NotImplementedError
 
     @property
@@ -92,18 +92,18 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         return self._memory
 
     def on_result(self, result: Any) -> None:
-        """Learn of a result, whoever asked for it."""
+        """Note a result, whichever technique asked for it."""
         self._known.add(Config(result.configuration.data), result.time)
 
     def desired_result(self) -> Any:
-        """OpenTuner's request of the next proposal; a uniform draw says that it is one."""
+        """Return OpenTuner's request for the next proposal; mark a uniform draw."""
         desired = super().desired_result()
         if desired is not None and self._drew:
             desired.requestor = f"{self.name} (uniform)"
         return desired
 
     def desired_configuration(self) -> Cfg | None:
-        """The next proposal; None when all are measured."""
+        """Return the next proposal; None when all are measured."""
         known = self._known
         pending = [Config(asked.configuration.data) for asked in self.driver.pending]
         waiting = known.space.places_of(pending)
@@ -122,7 +122,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         return drawn
 
     def _promising(self, waiting: Places) -> Places:
-        """The candidate of the greatest expected improvement, if there are candidates."""
+        """Return the candidate of the greatest expected improvement, if there are candidates."""
         known = self._known
         candidates = known.unseen(self._candidates())
         if not len(candidates):
@@ -130,7 +130,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         sample = known.sample()
         outputs = standardised(sample.times_s)
         self._learn(sample, outputs)
-        self._asked = self._in_turn()
+        self._asked = self._next_model()
         model, mean = self._models[self._asked], _Mean(self._asked, sample, outputs)
         rests = outputs - mean.of(sample.expected)
         model.fit(sample.points, rests, learn=False)
@@ -145,7 +145,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         return candidates[[gains.argmax()]]
 
     def _learn(self, sample: Sample, outputs: Array) -> None:
-        """Once there are a tenth more results: fit hyper-parameters, weigh the evidence."""
+        """Fit hyper-parameters and compare the evidence, once per tenth more results."""
         if self._known.count < self._relearn_at:
             return
         self._relearn_at = self._known.count * _RELEARN
@@ -155,14 +155,14 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         evidence = [model.evidence for model in self._models]
         self._likelier = evidence.index(max(evidence))
 
-    def _in_turn(self) -> int:
-        """Which model is asked: the likelier one; later, if that has the prior, both in turn."""
-        if self._known.count < TURNS_FROM or self._likelier == 0:
+    def _next_model(self) -> int:
+        """Choose the model with more evidence; later, if it has the prior, alternate."""
+        if self._known.count < ALTERNATE_FROM or self._likelier == 0:
             return self._likelier
         return (self._asked + 1) % len(self._models)
 
     def _candidates(self) -> Iterator[Places]:
-        """Points far and near, and favourites of the prior."""
+        """Yield uniform draws, the prior's favourites, and neighbours of the fastest."""
         known = self._known
         drawn = _DRAWN if known.count <= MOST_POINTS else _DRAWN_LATER
         yield known.space.sample_places(known.rng, drawn)
@@ -176,18 +176,18 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
 
 @cache
 def _blas() -> ThreadpoolController:
-    """What multiplies matrices: small ones take longer on many threads than on one."""
+    """Return the controller of BLAS threads: small matrices take longer on many threads."""
     return ThreadpoolController().select(user_api="blas")
 
 
 class _Mean:
-    """The mean of a model's outputs: for the second one the prior in their units, else 0."""
+    """The mean of a model's outputs: a constant, plus the scaled prior for the second model."""
 
     def __init__(self, which: int, sample: Sample, outputs: Array) -> None:
         self._scale = which / sample.spread if sample.spread > 0 else 0.0
         self._shift = float((outputs - self._scale * sample.expected).mean())
 
     def of(self, expected: Array) -> Array:
-        """The mean where the prior expects this."""
+        """Return the mean where the prior expects `expected`."""
         mean: Array = self._shift + self._scale * expected
         return mean

@@ -8,12 +8,12 @@ from harness.core.records import Outcome
 
 
 class SelfContained(SearchTechnique):  # type: ignore[misc]
-    """A published procedure: what it tests, and how many, must be its own doing.
+    """A published procedure, which must choose by itself what it tests, and how much.
 
-    Asked for alone it starts without the default and without winners of other inputs, nothing
-    is drawn beside its proposals, and the run ends when `desired_result` is None. Beside other
-    techniques it takes its turns like any of them.
+    Alone it starts without the default and without winners of other inputs, only its proposals
+    are tested, and the run ends when `desired_result` is None. Beside other techniques it
+    alternates with them.
     """
 
     free_outcomes: frozenset[Outcome] = frozenset()
-    """Outcomes that do not count against the test limit, when it has the run to itself."""
+    """Outcomes that do not count against the test limit when it runs alone."""

@@ -9,20 +9,19 @@ from harness.core.records import Outcome
 from harness.search.techniques.self_contained import SelfContained
 
 REFUSALS = frozenset({Outcome.ILLEGAL, Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED})
-"""Outcomes by which compiler or device refuse a configuration: it never ran to its end, so there
-is nothing about it to learn from. A wrong result, a crash and a time-out are failures of what
-did run, and count."""
+"""Outcomes with which compiler or device refuse a configuration: it never ran, so there is nothing
+to learn. A wrong result, a crash and a timeout are failures of a run, and count."""
 
 
 class UniformRandom(SelfContained):
-    """Legal configurations, uniformly and without replacement, until there are no more.
+    """Draws legal configurations uniformly, without replacement, until there are no more.
 
-    `PureRandom` draws with replacement. Configurations that are refused (REFUSALS) are not
-    counted: a test limit of N gives N samples of what can run.
+    `PureRandom` draws with replacement. Refusals (REFUSALS) are not counted: a test limit of N
+    gives N samples of configurations that can run.
     """
 
     free_outcomes = REFUSALS
 
     def desired_configuration(self) -> Any:
-        """The next draw; None when all are drawn."""
+        """Draw the next configuration; None when all are drawn."""
         return self.manipulator.draw_unmeasured(self.driver.taken)

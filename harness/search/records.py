@@ -1,0 +1,123 @@
+"""What a search is given, reports while it runs, and returns."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+import opentuner
+
+from harness.core.records import Config, Measurement, Outcome
+from harness.measure.measurer import Measurer
+from harness.models.transfer_prior import TransferData
+from harness.results import RunPlan, Store, Stored
+from harness.search.techniques import sole_technique
+from harness.space import Space
+
+_BAIL_GENERATIONS = 20
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How each input is searched.
+
+    `parallelism` is the number of proposals a generation, which are built side by side; `stop_at`
+    a time.monotonic() after which no test begins; `seeds` the user's own configurations to start
+    from. `counts_all` counts the outcomes that a self-contained technique does not count. `salt`
+    gives two searches with one seed different random numbers. Configurations in `held_out` are
+    never drawn.
+    """
+
+    techniques: tuple[str, ...]
+    test_limit: int
+    seed: int
+    label: str
+    parallelism: int
+    stop_at: float | None = None
+    results_log: Path | None = None
+    seeds: tuple[Config, ...] = ()
+    counts_all: bool = False
+    salt: str = ""
+    held_out: frozenset[Config] = frozenset()
+
+    def numbered(self, number: int, count: int) -> SearchOptions:
+        """Return the options for one of `count` inputs, each with its own log."""
+        if self.results_log is None or count == 1:
+            return self
+        log = self.results_log
+        return replace(self, results_log=log.with_name(f"{log.stem}-{number:02d}{log.suffix}"))
+
+    @property
+    def is_self_contained(self) -> bool:
+        """Whether one technique has each run to itself, with its own start and end."""
+        return sole_technique(self.techniques) is not None
+
+    @property
+    def free_outcomes(self) -> frozenset[Outcome]:
+        """The outcomes that do not count against the test limit."""
+        sole = sole_technique(self.techniques)
+        return frozenset() if sole is None or self.counts_all else sole.free_outcomes
+
+    def for_opentuner(self) -> argparse.Namespace:
+        """Return OpenTuner's own arguments and no others, since OpenTuner stores them."""
+        args: argparse.Namespace = opentuner.default_argparser().parse_args([])
+        args.technique = list(self.techniques)
+        args.test_limit = self.test_limit
+        args.label = self.label
+        args.parallelism = self.parallelism
+        args.bail_threshold = _BAIL_GENERATIONS
+        args.no_dups = args.quiet = True
+        args.results_log = str(self.results_log) if self.results_log else None
+        return args
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A test that has just ended, and the best measurement so far."""
+
+    plan: RunPlan
+    ordinal: int  # 1-based; an outcome that does not count has the ordinal of the test before it
+    total: int
+    measurement: Measurement
+    best: Measurement | None
+    replayed: bool  # answered from the database
+
+
+@dataclass(frozen=True)
+class InputSearch:
+    """One input to search: its space, where it is measured and stored, and what is known of it.
+
+    `known` holds earlier measurements, which are not repeated; new ones are added to it. The
+    search starts from `seeds`, and techniques may learn from `transfer`.
+    """
+
+    plan: RunPlan
+    space: Space
+    measurer: Measurer
+    store: Store
+    known: dict[Config, Stored]
+    report: Callable[[Progress], None]
+    seeds: Sequence[Config] = ()
+    transfer: TransferData | None = None
+
+
+class EndReason(str, Enum):
+    """Why a search ended."""
+
+    LIMIT = "limit"
+    TIME = "time"
+    EXHAUSTED = "exhausted"
+    REFUSED = "refused"
+    TECHNIQUE = "technique"
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search that has ended: its run's id, how many tests counted, and why it ended."""
+
+    run_id: int
+    tests: int
+    ended: EndReason
