@@ -22,7 +22,7 @@ from harness.analysis.inputs import describe_failures
 from harness.commands.analyse.command import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.results.ablation import Verdict
-from harness.search.techniques.designed import _Design
+from harness.search.techniques.designed import _OptimalDesign
 from harness.space import Space
 from harness.stats.clustered_regression import fit, within
 from harness.tuning.ablation import reduce
@@ -514,7 +514,7 @@ def two_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Space:
 def test_a_design_of_two_levels_is_plackett_and_burmans_with_its_mirror_image(
     two_levels: Space,
 ) -> None:
-    design, taken = _Design(two_levels, random.Random(3)), list[Config]()
+    design, taken = _OptimalDesign(two_levels, random.Random(3)), list[Config]()
     for _ in range(32):
         asked = Config(design.propose(two_levels, set(taken), []))
         design.add(asked)
