@@ -77,7 +77,7 @@ def test_what_the_time_did_not_suffice_for_is_told_until_it_is_done(
     assert stages["finalists beside the baseline"] == 1  # of two inputs
     assert stages[f"[2/2] {second}"] == 0
     missing, *others = warnings_of(Findings(results))
-    assert missing == f"Not measured, 1 of 2 inputs: ({second}): the time was up."
+    assert missing == f"1 of 2 inputs were not measured: ({second}): the time was up."
     assert others[:2] == [stopped, cut]
     assert ("inputs", "1 of 2 that were asked for") in facts_of(results)
 

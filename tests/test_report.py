@@ -63,13 +63,13 @@ def results(place: Path) -> Results:
     return the_one(read_results([str(place)]))
 
 
-def test_courses_end_at_the_best_and_have_a_point_an_improvement(results: Results) -> None:
-    found = figures.courses(results)
-    assert [course.label for course in found] == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
-    for course in found:
-        assert course.reached[-1] == 1
-        assert course.tests[-1] == 8
-        assert list(course.reached[:-1]) == sorted(set(course.reached[:-1]))
+def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results: Results) -> None:
+    found = figures.search_curves(results)
+    assert [curve.label for curve in found] == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
+    for curve in found:
+        assert curve.reached[-1] == 1
+        assert curve.tests[-1] == 8
+        assert list(curve.reached[:-1]) == sorted(set(curve.reached[:-1]))
 
 
 def test_distribution_counts_failures_apart(results: Results) -> None:
@@ -90,17 +90,17 @@ def test_heat_map_keeps_what_is_best_or_chosen() -> None:
     assert len(found.candidates) == figures.MOST_COLUMNS
     kept = [config["BLOCK"] for config in found.candidates]
     assert {40, 41, 42, 7} <= set(kept)
-    assert [kept[place] for place in found.chosen] == [40, 41, 7]
+    assert [kept[index] for index in found.chosen] == [40, 41, 7]
     assert kept.index(40) < kept.index(41) < kept.index(42)
     assert found.slowdowns[0, kept.index(40)] == 1
     assert found.labels[kept.index(7)] == "default"
     assert found.labels[kept.index(40)] == "BLOCK=40"
 
 
-def test_labels_that_are_cut_are_told_apart_by_numbers() -> None:
+def test_labels_that_are_cut_differ_by_their_numbers() -> None:
     import pandas as pd
 
-    names = [f"parameter_{place}" for place in range(9)]
+    names = [f"parameter_{number}" for number in range(9)]
     configs = [Config(dict.fromkeys(names, value)) for value in (1, 2)]
     matrix = make_matrix(pd.DataFrame({"n": [1]}), configs, np.array([[1.0, 2.0]]))
     found = figures.heat_map(matrix, None, configs[0])
@@ -111,7 +111,7 @@ def test_labels_that_are_cut_are_told_apart_by_numbers() -> None:
 
 def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line() -> None:
     for tests, reached in (((1,), (1.0,)), ((1, 9), (0.5, 1.0))):
-        svg = plots.best_over_time([figures.Course("n=1", tests, reached)])
+        svg = plots.best_over_time([figures.SearchCurve("n=1", tests, reached)])
         assert "stroke-width: 2" in svg
         assert svg.count("<use xlink:href") > len(tests)  # dots, beside the ticks
         assert "stroke-opacity: 0.35" not in svg
@@ -123,9 +123,9 @@ def test_the_page_warns_of_noise_as_the_console_does(results: Results) -> None:
         dataclasses.replace(row, measurement=noisy(row.measurement)) for row in results.rows
     )
     findings = Findings(dataclasses.replace(results, all_rows=rows))
-    (told,) = warnings_of(findings)
-    assert told.startswith("Timings are noisy on 6 of 6 inputs")
-    assert told == noise_warning(findings.reports)
+    (warning,) = warnings_of(findings)
+    assert warning.startswith("Timings are noisy on 6 of 6 inputs")
+    assert warning == noise_warning(findings.reports)
 
 
 def noisy(measurement: Measurement) -> Measurement:
@@ -135,7 +135,7 @@ def noisy(measurement: Measurement) -> Measurement:
     return dataclasses.replace(measurement, timing=Timing(times))
 
 
-def test_winners_are_told_by_what_differs_and_in_full_beside(results: Results) -> None:
+def test_winners_list_only_changes_and_stand_in_full_beside(results: Results) -> None:
     winners = next(sections(Findings(results)))
     assert winners is not None
     assert winners.table is not None
@@ -149,7 +149,7 @@ def test_a_program_has_no_backend(results: Results) -> None:
     assert ("device", "formula (opencl)") in facts_of(replayed_as("opencl", results))
 
 
-def test_a_page_that_cannot_be_written_is_told(results: Results, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_an_error(results: Results, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"x.html cannot be written: No such file or directory"):
         write_report(tmp_path / "none" / "x.html", [results])
 
@@ -185,10 +185,9 @@ def test_the_commands_are_those_of_the_runs(results: Results) -> None:
 
 
 def replayed_as(backend: str, results: Results) -> Results:
-    told = dataclasses.replace(results.campaign.environment, backend=backend)
-    return dataclasses.replace(
-        results, campaign=dataclasses.replace(results.campaign, environment=told)
-    )
+    environment = dataclasses.replace(results.campaign.environment, backend=backend)
+    campaign = dataclasses.replace(results.campaign, environment=environment)
+    return dataclasses.replace(results, campaign=campaign)
 
 
 def test_when_is_from_the_first_begin_to_the_last_end(results: Results) -> None:
@@ -196,13 +195,13 @@ def test_when_is_from_the_first_begin_to_the_last_end(results: Results) -> None:
     first = dataclasses.replace(first, started_at="2026-03-01T22:10:00.000+00:00")
     last = dataclasses.replace(last, last_at="2126-03-02T01:20:59.999+00:00")
     assert when([last, *others, first]) == "2026-03-01 22:10 to 2126-03-02 01:20 UTC"
-    assert when(()) == "not known"
+    assert when(()) == "unknown"
 
 
-def test_what_was_not_built_has_no_machine_code_and_shared_samples_count_once(
+def test_only_builds_have_machine_code_and_shared_samples_count_once(
     results: Results,
 ) -> None:
-    assert figures.distinct_code(results).startswith("42 of 42 that were built: no two")
+    assert figures.distinct_code(results).startswith("42 of 42 builds; no two")
     row = next(row for row in results.rows if row.measurement.timing)
     copy = dataclasses.replace(row.measurement, shared_with=row.measurement.config.digest)
     shared = dataclasses.replace(row, measurement=copy)
@@ -239,17 +238,17 @@ def test_the_page_shows_every_section_without_network(
     opened_page = browser.new_page(
         viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
     )
-    told: list[str] = []
-    asked: list[str] = []
-    opened_page.on("console", lambda message: told.append(message.text))
-    opened_page.on("pageerror", lambda error: told.append(str(error)))
-    opened_page.on("request", lambda request: asked.append(request.url))
+    messages: list[str] = []
+    requests: list[str] = []
+    opened_page.on("console", lambda message: messages.append(message.text))
+    opened_page.on("pageerror", lambda error: messages.append(str(error)))
+    opened_page.on("request", lambda request: requests.append(request.url))
     opened_page.goto(report.as_uri())
-    assert told == []
-    assert [url for url in asked if not url.startswith("data:")] == [report.as_uri()]
+    assert messages == []
+    assert [url for url in requests if not url.startswith("data:")] == [report.as_uri()]
     assert opened_page.evaluate("document.documentElement.scrollWidth") <= width
     assert cut(opened_page, "pre") == []
-    assert set(cut(opened_page, "figure")) <= {"Inputs and configurations", "The tree of slowdowns"}
+    assert set(cut(opened_page, "figure")) <= {"Inputs and configurations", "Tree of slowdowns"}
     assert opened_page.locator("h1").inner_text() == "<b>A small</b> space"
     sections = opened_page.locator("section")
     titles = [one.locator("h2").inner_text() for one in sections.all()]
@@ -263,14 +262,14 @@ def test_the_page_shows_every_section_without_network(
 
 
 def cut(opened_page: Any, selector: str) -> list[str]:
-    """The sections with elements whose content is wider than they are."""
-    told: list[str] = opened_page.evaluate(
+    """Return the sections with elements that are narrower than their content."""
+    headings: list[str] = opened_page.evaluate(
         """selector => [...document.querySelectorAll(selector)]
             .filter(one => one.scrollWidth > one.clientWidth)
             .map(one => one.closest("section").querySelector("h2").innerText)""",
         selector,
     )
-    return told
+    return headings
 
 
 def _colours(png: bytes) -> int:

@@ -1,4 +1,4 @@
-"""python -m harness.report DATABASE -o FILE: one self-contained HTML page of what was measured."""
+"""python -m harness.report DATABASE -o FILE: report results as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ from harness.results.view import read_results
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.report",
-        description="Write what results databases hold as one HTML page, which needs no network: "
-        "verdict, winners, search, inputs by configurations, trees, failures, noise.",
+        description="Write results databases as one HTML page that needs no network: verdict, "
+        "best configurations, search, inputs by configurations, trees, failures, noise.",
     )
     parser.add_argument("database", nargs="+", help="results databases")
     parser.add_argument(
-        "-o", "--output", required=True, type=_page, metavar="FILE", help="where to, as .html"
+        "-o",
+        "--output",
+        required=True,
+        type=_page,
+        metavar="FILE",
+        help="the page, an .html file",
     )
-    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
+    parser.add_argument("--space", metavar="NAME", help="report only the space of this name")
     return run_command(parser, arguments, _report)
 
 

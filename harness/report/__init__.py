@@ -1,4 +1,4 @@
-"""One self-contained HTML page of what results databases hold."""
+"""Report results databases as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 def write_report(path: Path, found: Sequence[Results], origin: Origin | None = None) -> None:
-    """Write the page whole or not at all. Raises UsageError where nothing was asked for, or that
-    says why it cannot be written."""
+    """Write the page whole or not at all.
+
+    Raises UsageError where there is nothing to report or the file cannot be written.
+    """
     from harness.report.page import page  # here: it takes seconds to load
 
     text = page(found, datetime.datetime.now(datetime.timezone.utc), origin)

@@ -1,4 +1,4 @@
-"""What the report's pictures show, as typed data: no drawing, so that tests can look at numbers."""
+"""The data of the report's plots, typed and without drawing, so that tests can check numbers."""
 
 from __future__ import annotations
 
@@ -21,37 +21,32 @@ from harness.stats import Estimate
 Array = npt.NDArray[np.float64]
 
 MOST_BOXES = 16
-"""Inputs of the box plots; of more, those spread evenly over all by their speed-up."""
+"""The most inputs in the box plots; of more, a selection spread evenly by speed-up is shown."""
 
 MOST_COLUMNS = 32
-"""Candidates of the heat map; of more, those that are within noise of the best most often."""
+"""The most candidates in the heat map; of more, those with the least mean slowdown are shown."""
 
 MOST_ROWS = 64
-"""Inputs of the heat map; of more, every n-th."""
+"""The most inputs in the heat map; of more, every n-th is shown."""
 
 _LONGEST_LABEL = 32
 
 _NOT_BUILT = (Outcome.ILLEGAL, Outcome.BUILD_FAILED)
 
 
-def name_of(given: Input) -> str:
-    """An input as people read it."""
-    return ", ".join(f"{name}={value}" for name, value in given.items())
-
-
 def distinct_code(results: Results) -> str:
-    """How many of the tests that were built stood for machine code of their own."""
+    """Count the builds, and those with a machine code of their own."""
     tried = [m for known in results.measured.values() for m in known.values()]
     built = [m for m in tried if m.outcome not in _NOT_BUILT]
     shared = sum(m.shared_with is not None for m in built)
-    told = f"{len(built) - shared:,} of {len(built):,} that were built"
+    counts = f"{len(built) - shared:,} of {len(built):,} builds"
     if not shared:
-        return f"{told}: no two are known to have the same machine code"
-    return f"{told}; {shared:,} have the machine code of another one, which was measured once"
+        return f"{counts}; no two are known to have the same machine code"
+    return f"{counts}; the other {shared:,} share a measurement with equal machine code"
 
 
 def sample_count(results: Results) -> int:
-    """How many samples were taken; those of equal machine code, once."""
+    """Count the samples; configurations of equal machine code share theirs."""
     taken = (row.measurement for row in results.rows if row.measurement.shared_with is None)
     return sum(m.timing.count for m in taken if m.timing)
 
@@ -60,18 +55,18 @@ def sample_count(results: Results) -> int:
 
 
 @dataclass(frozen=True)
-class Course:
-    """The best so far of one input's search: after `tests[k]` distinct tests the fraction
-    `reached[k]` of the best performance that is known of the input. One point an improvement,
-    and the end."""
+class SearchCurve:
+    """The progress of one input's search: after `tests[k]` distinct tests, it has reached the
+    fraction `reached[k]` of the input's best known performance. It has a point for each
+    improvement, and one for the end."""
 
     label: str
     tests: tuple[int, ...]
     reached: tuple[float, ...]
 
 
-def courses(results: Results) -> list[Course]:
-    """Of each input on which anything worked, in the order of the tests."""
+def search_curves(results: Results) -> list[SearchCurve]:
+    """Compute the curve of each input on which anything worked."""
     searched: dict[Input, dict[Config, float]] = {}
     for row in results.rows:
         if row.stage == "search":
@@ -87,8 +82,8 @@ def courses(results: Results) -> list[Course]:
             steps = [k for k in steps if best[k] < math.inf]
             ends = [*steps, len(best) - 1]
             found.append(
-                Course(
-                    name_of(given),
+                SearchCurve(
+                    str(given),
                     tuple(k + 1 for k in ends),
                     tuple(least / best[k] for k in ends),
                 )
@@ -98,15 +93,15 @@ def courses(results: Results) -> list[Course]:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Slowdowns of all configurations that worked, each against the best known of its input, and
-    how many failed."""
+    """The slowdowns of all configurations that worked, each against the best of its input, and
+    the number of configurations that failed."""
 
     slowdowns: Array
     failed: int
 
 
 def distribution(results: Results) -> Distribution:
-    """Of what the search measured."""
+    """Compute the slowdowns of all that the search measured."""
     slowdowns: list[float] = []
     failed = 0
     for known in results.measured.values():
@@ -121,9 +116,9 @@ def distribution(results: Results) -> Distribution:
 
 
 @dataclass(frozen=True)
-class Box:
-    """The samples of one configuration, as ratios to the baseline's median; `role` is what it
-    is called: tuned, default, -O2."""
+class BoxPlot:
+    """The samples of one configuration over the default's median. `role` is its name: `tuned`,
+    `default`, or a named baseline such as `-O2`."""
 
     role: str
     config: Config
@@ -131,35 +126,34 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Boxes:
-    """The finalists of an input, measured in turn."""
+class InputBoxes:
+    """The interleaved samples of an input's best configuration and its baselines."""
 
     label: str
-    boxes: tuple[Box, ...]
+    boxes: tuple[BoxPlot, ...]
 
 
-def boxes(results: Results, reports: Sequence[InputReport]) -> list[Boxes]:
-    """Tuned beside the baseline, of inputs whose finals were measured."""
+def input_boxes(results: Results, reports: Sequence[InputReport]) -> list[InputBoxes]:
+    """Collect the samples of inputs whose best configuration was measured beside the default."""
     judged = [r for r in reports if r.speedup and r.best and r.baseline and r.baseline.timing]
     judged.sort(key=lambda r: r.speedup.value if r.speedup else 0.0, reverse=True)
     return [
-        Boxes(name_of(report.given), tuple(_boxes(report, results)))
+        InputBoxes(str(report.given), tuple(_boxes(report, results)))
         for report in _spread(judged, MOST_BOXES)
     ]
 
 
-def _boxes(report: InputReport, results: Results) -> list[Box]:
+def _boxes(report: InputReport, results: Results) -> list[BoxPlot]:
     best, baseline = report.best, report.baseline
     assert best is not None
     assert baseline is not None
     assert baseline.timing is not None
-    in_turn = {m.config: m for m in results.finals.get(report.given, ())}
-    named = [(n, in_turn[c]) for n, c in results.baselines.items() if c in in_turn]
-    beside = [(name, m) for name, m in named if m.timing]
-    roles = [("default", baseline), *beside]
+    finals = {m.config: m for m in results.finals.get(report.given, ())}
+    named = [(n, finals[c]) for n, c in results.baselines.items() if c in finals]
+    roles = [("default", baseline), *((name, m) for name, m in named if m.timing)]
     roles += [("tuned", best)] if best.config != baseline.config else []
     middle = baseline.timing.median_s
-    return [Box(role, m.config, _samples(m) / middle) for role, m in roles]
+    return [BoxPlot(role, m.config, _samples(m) / middle) for role, m in roles]
 
 
 def _samples(measurement: Measurement) -> Array:
@@ -167,11 +161,10 @@ def _samples(measurement: Measurement) -> Array:
 
 
 def _spread(found: Sequence[InputReport], most: int) -> list[InputReport]:
-    """At most so many, evenly spread, the first and the last among them."""
+    """Select at most so many, evenly spread, with the first and the last."""
     if len(found) <= most:
         return list(found)
-    places = np.linspace(0, len(found) - 1, most).round().astype(int)
-    return [found[place] for place in places]
+    return [found[index] for index in np.linspace(0, len(found) - 1, most).round().astype(int)]
 
 
 @dataclass(frozen=True)
@@ -183,16 +176,16 @@ class SpeedUp:
 
 
 def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
-    """In the order of the inputs."""
+    """List the speed-ups with a finite interval, in the order of the inputs."""
     return [
-        SpeedUp(name_of(r.given), r.speedup)
+        SpeedUp(str(r.given), r.speedup)
         for r in reports
         if r.speedup and math.isfinite(r.speedup.high)
     ]
 
 
 def mean_speed_up(found: Sequence[SpeedUp]) -> float:
-    """The geometric mean."""
+    """Return the geometric mean of the speed-ups."""
     return math.exp(statistics.fmean(math.log(one.ratio.value) for one in found))
 
 
@@ -202,8 +195,8 @@ def mean_speed_up(found: Sequence[SpeedUp]) -> float:
 @dataclass(frozen=True)
 class HeatMap:
     """Slowdowns of candidates on inputs, shape (inputs, candidates): NaN where not measured,
-    infinity where one failed. `labels` are the candidates' differences from the default, short.
-    `chosen` is the column that the dispatcher picks for each input, -1 where it is none of those
+    infinity where a candidate failed. `labels` are the candidates' changes from the default, cut
+    to fit. `chosen` is the column that the dispatcher picks for each input, -1 where it is not
     shown or there is no dispatcher."""
 
     inputs: tuple[str, ...]
@@ -216,13 +209,15 @@ class HeatMap:
 def heat_map(
     matrix: Matrix, chosen: npt.NDArray[np.intp] | None, default: Config | None = None
 ) -> HeatMap:
-    """`chosen` are places of candidates, shape (inputs,). Candidates come by how much they have
-    in common with the one before: the fastest on the first inputs first."""
+    """Select inputs and candidates, and order candidates by the inputs on which they are fast.
+
+    `chosen` are indices of candidates, shape (inputs,).
+    """
     rows = np.unique(np.linspace(0, len(matrix.features) - 1, MOST_ROWS).round().astype(int))
     slowdowns = matrix.slowdown[rows]
     picked = None if chosen is None else chosen[rows]
     columns = _columns(slowdowns, picked)
-    places = {int(column): place for place, column in enumerate(columns)}
+    shown_at = {int(column): index for index, column in enumerate(columns)}
     inputs = [matrix.features.iloc[row] for row in rows]
     candidates = tuple(matrix.candidates[column] for column in columns)
     return HeatMap(
@@ -232,27 +227,28 @@ def heat_map(
         slowdowns[:, columns],
         tuple(-1 for _ in rows)
         if picked is None
-        else tuple(places.get(int(p), -1) for p in picked),
+        else tuple(shown_at.get(int(p), -1) for p in picked),
     )
 
 
-def _labels(told: Sequence[str]) -> list[str]:
-    """What fits beside a picture: where one is too long, all have a number, which tells them apart
-    though they are cut."""
-    if max(map(len, told), default=0) <= _LONGEST_LABEL:
-        return list(told)
-    numbered = (f"{number}: {text}" for number, text in enumerate(told, start=1))
+def _labels(texts: Sequence[str]) -> list[str]:
+    """Cut texts to what fits beside a plot; where one is too long, number all of them, so that
+    cut ones still differ."""
+    if max(map(len, texts), default=0) <= _LONGEST_LABEL:
+        return list(texts)
+    numbered = (f"{number}: {text}" for number, text in enumerate(texts, start=1))
     return [x if len(x) <= _LONGEST_LABEL else f"{x[: _LONGEST_LABEL - 4]} ..." for x in numbered]
 
 
 def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArray[np.intp]:
-    """The best of any input and what is chosen first, then those of the least mean; at most
-    MOST_COLUMNS, ordered by the middle of the inputs that they suit."""
+    """Select at most MOST_COLUMNS candidates: first those that are chosen or the best of an
+    input, then those of the least mean slowdown. Order them by the mean position of the inputs
+    on which they are fast."""
     finite = np.where(np.isfinite(slowdowns), slowdowns, np.inf)
     logs = np.log(np.minimum(finite, 1e3))
     wanted = [*(picked.tolist() if picked is not None else []), *finite.argmin(axis=1).tolist()]
     wanted += np.argsort(logs.mean(axis=0), kind="stable").tolist()
-    kept = np.array(list(dict.fromkeys(int(place) for place in wanted))[:MOST_COLUMNS])
+    kept = np.array(list(dict.fromkeys(map(int, wanted)))[:MOST_COLUMNS])
     weights = np.exp(-4 * logs[:, kept])
     middle = (weights * np.arange(len(logs))[:, None]).sum(axis=0) / weights.sum(axis=0)
     ordered: npt.NDArray[np.intp] = kept[np.argsort(middle, kind="stable")]
@@ -263,6 +259,6 @@ def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArr
 
 
 def noise(results: Results) -> Array:
-    """Of each measurement of several samples the standard deviation over the mean."""
+    """Return the standard deviation over the mean of each measurement with several samples."""
     timings = [m.timing for known in results.measured.values() for m in known.values() if m.timing]
     return np.array([t.std_s / t.mean_s for t in timings if t.count > 1])

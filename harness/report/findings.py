@@ -1,4 +1,4 @@
-"""Everything that the page tells of one space on one device, computed once."""
+"""The findings on one space and one device, computed once."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from harness.results.view import Results
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found; each part is computed when it is first asked for."""
+    """The findings that the page shows; each is computed when it is first read."""
 
     results: Results
     origin: Origin | None = None
 
     @property
     def default(self) -> Config:
-        """What configurations are told beside."""
+        """The configuration from which others list their changes."""
         return self.results.default or self.results.campaign.default
 
     @cached_property
     def reports(self) -> list[InputReport]:
-        """What each input came to; last those that were not measured."""
+        """The report of each input, with the inputs that were not measured last."""
         return input_reports(self.results)
 
     @cached_property
     def across(self) -> Study | None:
-        """What was learnt across inputs; None where there are too few."""
+        """The choice by input and its verdict; None where there are too few inputs."""
         try:
             return study(matrix_of(self.results), learners())
         except ValueError:
@@ -45,17 +45,17 @@ class Findings:
 
     @cached_property
     def trials(self) -> Trials:
-        """All that was tried, failures included."""
+        """All tests, including failures."""
         return trials(self.results)
 
     @cached_property
     def effects(self) -> Effects | None:
-        """What each value does to the time; None where nothing was varied."""
+        """The effect of each value on the time; None where no parameter varied."""
         return effects_on_time(self.trials) if self.trials.parameters else None
 
     @cached_property
     def explanation(self) -> Explanation | None:
-        """What slowdowns depend on; None where there is too little to tell."""
+        """The tree of slowdowns and its accuracy; None where there are too few samples."""
         try:
             return explain(samples(self.results), TreeTarget("slowdown", log=True))
         except UsageError:

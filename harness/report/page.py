@@ -1,4 +1,4 @@
-"""One self-contained HTML page of a results database: what was tuned, and what came of it."""
+"""Render results as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ from harness.report.sections import sections
 from harness.results import shown_place
 from harness.results.view import Results, unfit_told
 
-_MOST_NAMED = 5  # inputs of a sentence; the first table has them all
+_MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 
 
 def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | None = None) -> str:
-    """The page, a part for each of what must not be mixed; of what could not be measured, why.
-    Raises UsageError where nothing was asked for."""
+    """Render the page, with one part for each campaign and the reasons for inputs not measured.
+
+    Raises UsageError where there is nothing to report.
+    """
     shown = [results for results in found if results.measured or not_measured(results)]
     parts = [_part(Findings(results, origin)) for results in shown]
     if not parts:
         why = [sentence for results in found for sentence in unfit_told(results)]
-        raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
+        raise UsageError(
+            " ".join(["there are no measurements to report; run harness.tune first.", *why])
+        )
     loader = jinja2.PackageLoader("harness.report")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
     return environment.get_template("report.html.j2").render(
@@ -53,33 +57,35 @@ def _part(findings: Findings) -> dict[str, object]:
 
 
 def _verdict(findings: Findings) -> Iterator[str]:
-    """What came of it, a sentence each."""
+    """Sum up the speed-up and the choice by input, one sentence each."""
     if not findings.results.measured:
         yield "Nothing was measured."
         return
     gains = figures.speed_ups(findings.reports)
     if len(gains) == 1:
-        yield f"Tuned, it is {gains[0].ratio.text('.2f', ' times')} as fast as the default."
+        yield f"The best configuration is {gains[0].ratio.text('.2f', 'x')} as fast as the default."
     elif gains:
         clear = sum(one.ratio.low > 1 for one in gains)
         yield (
-            f"Tuned for each of {len(gains)} inputs, it is {figures.mean_speed_up(gains):.2f} "
-            f"times as fast as the default in geometric mean; surely faster on {clear} of them."
+            f"The best configuration per input is {figures.mean_speed_up(gains):.2f}x as fast as "
+            f"the default (geometric mean of {len(gains)} inputs), and significantly faster on "
+            f"{clear} of them."
         )
     else:
-        yield "No speed-up is told: no winner was measured again beside the default."
+        yield "There is no speed-up: no best configuration was measured again beside the default."
     if findings.across is not None:
         yield sentence(findings.across, findings.across.best)
 
 
 def warnings_of(findings: Findings) -> Iterator[str]:
-    """What keeps the verdict from being the whole truth, a sentence each."""
+    """List what limits the verdict: inputs not measured, unfinished work, noise."""
     missing = not_measured(findings.results)
     if missing:
         named = list(missing.items())[:_MOST_NAMED]
-        told = "; ".join(f"({given}): {why.removeprefix(NOT_MEASURED)}" for given, why in named)
+        reasons = "; ".join(f"({given}): {why.removeprefix(NOT_MEASURED)}" for given, why in named)
         more = f"; and {len(missing) - len(named)} more" if len(missing) > len(named) else ""
-        yield f"Not measured, {len(missing)} of {len(findings.reports)} inputs: {told}{more}."
+        count = f"{len(missing)} of {len(findings.reports)} inputs"
+        yield f"{count} were not measured: {reasons}{more}."
     yield from reservations(findings.results)
     noisy = noise_warning(findings.reports)
     if noisy is not None:
@@ -87,24 +93,25 @@ def warnings_of(findings: Findings) -> Iterator[str]:
 
 
 def facts_of(results: Results) -> list[tuple[str, str]]:
-    told, campaign = results.campaign.environment, results.campaign
+    """List what was measured, where, when, and how much of it."""
+    environment, campaign = results.campaign.environment, results.campaign
     outcomes = Counter(m.outcome for known in results.measured.values() for m in known.values())
-    counted = f"{outcomes.total():,}: " + ", ".join(f"{n:,} {o}" for o, n in outcomes.most_common())
+    counts = f"{outcomes.total():,}: " + ", ".join(f"{n:,} {o}" for o, n in outcomes.most_common())
     missing = len(not_measured(results))
-    asked = f" of {len(results.measured) + missing:,} that were asked for"
-    # What a program runs with has no name: `command` would tell nothing.
-    backend = "" if told.backend == "command" else f" ({told.backend})"
+    requested = f" of {len(results.measured) + missing:,} requested"
+    # A program has no backend that a reader would know.
+    backend = "" if environment.backend == "command" else f" ({environment.backend})"
     tried = [
-        ("configurations measured", counted),
-        ("distinct", figures.distinct_code(results)),
+        ("configurations measured", counts),
+        ("distinct machine codes", figures.distinct_code(results)),
         ("samples", f"{figures.sample_count(results):,}"),
     ]
     return [
         ("space", f"{campaign.space_name} (program {campaign.key.program_sha256[:12]})"),
-        ("device", f"{told.device}{backend}"),
-        ("platform, driver", f"{told.platform}, {told.driver}"),
-        ("compiler", told.compiler),
-        ("inputs", f"{len(results.measured):,}{asked if missing else ''}"),
+        ("device", f"{environment.device}{backend}"),
+        ("platform, driver", f"{environment.platform}, {environment.driver}"),
+        ("compiler", environment.compiler),
+        ("inputs", f"{len(results.measured):,}{requested if missing else ''}"),
         *(tried if results.measured else []),
         ("measured", reproducing.when(results.runs)),
         ("databases", ", ".join(map(shown_place, results.places))),

@@ -1,7 +1,7 @@
-"""The report's pictures: typed data in, SVG out, by matplotlib.
+"""Draw the report's plots as SVG with matplotlib.
 
-Text, axes and ticks are drawn in the colour of the page's text, so that a picture suits a light
-and a dark page alike; text stays text.
+Text, axes and ticks have the colour of the page's text, so that a plot suits a light and a dark
+page alike; text stays text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.analysis.effects import Effect
 from harness.models.starchart import Tree, draw
-from harness.report.figures import Array, Boxes, Course, Distribution, HeatMap, SpeedUp
+from harness.report.figures import Array, Distribution, HeatMap, InputBoxes, SearchCurve, SpeedUp
 from harness.stats import Estimate
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK = "#010203"  # stands for the page's colour of text
-_PAPER = "#fefdfc"  # stands for its background
+_INK = "#010203"  # replaced by the page's text colour
+_PAPER = "#fefdfc"  # replaced by its background
 _ACCENT, _SECOND, _FAINT = "#2f81f7", "#e8833a", "#8b949e"
 _WIDTH = 5.2  # inches of 72 points; a point is a pixel of a phone, and more on larger screens
-_LEAST, _MOST = 0.9, 1.7  # pixels a point: a picture that would be smaller is scrolled
+_LEAST, _MOST = 0.9, 1.7  # pixels per point; a plot that would be smaller scrolls
 _ROW = 0.24
-_SHORT_LABEL, _LETTER = 24, 0.065  # letters that _WIDTH has room for; inches of each beyond
+_SHORT_LABEL, _LETTER = 24, 0.065  # letters that fit into _WIDTH; inches per letter beyond
 _MOST_LINES = 60
 _MOST_DOTS = 30
-_FEW_COLUMNS, _COLUMN = 12, 0.18  # of the heat map that _WIDTH has room for; inches of each beyond
-_MOST_TICKS = 14  # of an axis of logarithms, where the nearest of them have room for their labels
-_STEPS = (tuple(range(1, 10)), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,))  # ticks of a decade
-_CAP = 8.0  # slowdowns above are shown as this
+_FEW_COLUMNS, _COLUMN = 12, 0.18  # columns of the heat map that fit into _WIDTH; inches beyond
+_MOST_TICKS = 14  # on a logarithmic axis, so that the labels of the nearest two do not overlap
+_STEPS = (tuple(range(1, 10)), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,))  # ticks in a decade
+_CAP = 8.0  # larger slowdowns have the same colour
 _SETTINGS = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # a value may have dollar signs
@@ -61,7 +61,7 @@ def _figure(height: float, width: float = _WIDTH) -> tuple[Figure, Axes]:
 
 
 def _svg(figure: Figure) -> str:
-    """The picture as wide as the page lets it be, and no smaller than its text can be read."""
+    """Render as SVG that fills the page's width and stays large enough to read."""
     from matplotlib import rc_context
 
     text = io.StringIO()
@@ -76,7 +76,7 @@ def _svg(figure: Figure) -> str:
 
 
 def _drawn(height: float, paint: Any, width: float = _WIDTH) -> str:
-    """Settings count when artists are made and when they are drawn."""
+    """Paint axes and render them, with the settings in force for both."""
     from matplotlib import rc_context
 
     with rc_context(_SETTINGS):
@@ -86,7 +86,7 @@ def _drawn(height: float, paint: Any, width: float = _WIDTH) -> str:
 
 
 def _width_beside(labels: Iterable[str]) -> float:
-    """Room for labels on the left, beside axes that stay as wide as they are."""
+    """Return a width that leaves the axes as wide as they are beside long labels."""
     longest = max(map(len, labels), default=0)
     return _WIDTH + _LETTER * max(0, longest - _SHORT_LABEL)
 
@@ -94,15 +94,15 @@ def _width_beside(labels: Iterable[str]) -> float:
 # ------------------------------------------------------------------------------ the search
 
 
-def best_over_time(found: Sequence[Course]) -> str:
-    """A line an input, and the median of all; of one input its own line. Few tests have dots."""
+def best_over_time(found: Sequence[SearchCurve]) -> str:
+    """Draw the curve of each input and the median of all; few tests are marked by dots."""
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        last = max(course.tests[-1] for course in found)
+        last = max(curve.tests[-1] for curve in found)
         grid = np.unique(np.geomspace(1, last, 200).round().astype(int))
-        reached = np.array([_at(course, grid) for course in found])
+        reached = np.array([_at(curve, grid) for curve in found])
         for row in reached[:: max(1, len(reached) // _MOST_LINES)] if len(found) > 1 else ():
             axes.plot(grid, row, color=_FAINT, alpha=0.35, linewidth=0.8, drawstyle="steps-post")
         axes.plot(
@@ -115,21 +115,21 @@ def best_over_time(found: Sequence[Course]) -> str:
             markersize=4,
             clip_on=False,
         )
-        axes.set(xlabel="tests of an input", ylabel="fraction of its best", ylim=(0, 1.03))
+        axes.set(xlabel="tests per input", ylabel="fraction of the best", ylim=(0, 1.03))
         axes.set_xlim(0.5, last + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     return _drawn(2.8, paint)
 
 
-def _at(course: Course, grid: Array) -> Array:
-    place = np.searchsorted(np.array(course.tests), grid, side="right") - 1
-    reached: Array = np.where(place >= 0, np.array(course.reached)[np.maximum(place, 0)], 0.0)
+def _at(curve: SearchCurve, grid: Array) -> Array:
+    index = np.searchsorted(np.array(curve.tests), grid, side="right") - 1
+    reached: Array = np.where(index >= 0, np.array(curve.reached)[np.maximum(index, 0)], 0.0)
     return reached
 
 
 def times(found: Distribution) -> str:
-    """How many configurations are how much slower than the best."""
+    """Draw a histogram of slowdowns against the best."""
 
     def paint(axes: Axes) -> None:
         most = max(1.01, float(np.quantile(found.slowdowns, 0.995)))
@@ -143,14 +143,14 @@ def times(found: Distribution) -> str:
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Plain numbers on an axis of logarithms, as many as there is room for."""
+    """Put plain numbers on a logarithmic axis, as many as fit."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
     low, high = axis.get_view_interval()
     span = math.log(high / max(low, 1e-300))
     room = span / _MOST_TICKS
     fitting = (s for s in _STEPS if all(math.log(b / a) >= room for a, b in pairwise((*s, 10))))
-    is_narrow = span < math.log(2)  # which is as good as linear
+    is_narrow = span < math.log(2)  # nearly linear
     steps = next(fitting, _STEPS[-1])
     axis.set_major_locator(
         MaxNLocator(6, steps=[1, 2, 5, 10]) if is_narrow else LogLocator(subs=steps)
@@ -162,19 +162,19 @@ def _plain_ticks(axis: Any) -> None:
 # ----------------------------------------------------------------------------- the winners
 
 
-def tuned_against_baselines(found: Sequence[Boxes]) -> str:
-    """Boxes over the quartiles with whiskers to 1.5 times their distance."""
+def tuned_against_baselines(found: Sequence[InputBoxes]) -> str:
+    """Draw boxes over the quartiles, with whiskers to 1.5 times the interquartile range."""
 
     def paint(axes: Axes) -> None:
-        place, labels, places = 0.0, list[str](), list[float]()
+        height, labels, heights = 0.0, list[str](), list[float]()
         for one in found:
             for number, box in enumerate(one.boxes):
                 labels.append(f"{one.label}   {box.role}" if number == 0 else box.role)
-                places.append(place)
+                heights.append(height)
                 colour = _ACCENT if box.role == "tuned" else _SECOND
                 axes.boxplot(
                     [box.ratios],
-                    positions=[place],
+                    positions=[height],
                     orientation="horizontal",
                     widths=0.7,
                     patch_artist=True,
@@ -184,10 +184,10 @@ def tuned_against_baselines(found: Sequence[Boxes]) -> str:
                     capprops={"color": _INK, "linewidth": 0.6},
                     flierprops={"marker": ".", "markersize": 3, "markeredgecolor": _FAINT},
                 )
-                place += 1
-            place += 0.6
-        axes.set_yticks(places, labels=labels)
-        axes.set_ylim(place - 0.2, -0.8)
+                height += 1
+            height += 0.6
+        axes.set_yticks(heights, labels=labels)
+        axes.set_ylim(height - 0.2, -0.8)
         axes.axvline(1, color=_FAINT, linewidth=0.6)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
@@ -202,7 +202,7 @@ def gains(found: Sequence[SpeedUp]) -> str:
     """Draw the speed-up of each input with its interval."""
     return _estimates(
         [(one.label, one.ratio) for one in found],
-        "speed-up over the default, with its 95 % interval",
+        "speed-up over the default, with 95 % confidence interval",
     )
 
 
@@ -211,11 +211,11 @@ def _estimates(rows: Sequence[tuple[str, Estimate]], label: str) -> str:
     labels, ratios = [name for name, _ in rows], [ratio for _, ratio in rows]
 
     def paint(axes: Axes) -> None:
-        places = np.arange(len(rows))
+        heights = np.arange(len(rows))
         spans = [[r.value - r.low for r in ratios], [r.high - r.value for r in ratios]]
         values = np.array([ratio.value for ratio in ratios])
-        axes.errorbar(values, places, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
-        axes.set_yticks(places, labels=labels)
+        axes.errorbar(values, heights, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
+        axes.set_yticks(heights, labels=labels)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.axvline(1, color=_FAINT, linewidth=0.8)
         axes.set_xscale("log")
@@ -229,7 +229,7 @@ def _estimates(rows: Sequence[tuple[str, Estimate]], label: str) -> str:
 
 
 def inputs_by_candidates(found: HeatMap) -> str:
-    """Slowdowns as colours; a ring is what the dispatcher chooses, a cross what failed."""
+    """Draw slowdowns as colours, the dispatcher's choices as rings and failures as crosses."""
 
     def paint(axes: Axes) -> None:
         from matplotlib.colors import LogNorm
@@ -267,14 +267,14 @@ def inputs_by_candidates(found: HeatMap) -> str:
 
 
 def importances(shares: pd.Series) -> str:
-    """Bars, the most important on top."""
+    """Draw the importance of each parameter as a bar, the most important on top."""
     kept = shares[shares > 0].head(20)
 
     def paint(axes: Axes) -> None:
         axes.barh(range(len(kept)), kept.to_numpy(), color=_ACCENT)
         axes.set_yticks(range(len(kept)), labels=list(map(str, kept.index)))
         axes.invert_yaxis()
-        axes.set_xlabel("share of the squared error that its splits take away")
+        axes.set_xlabel("share of the squared error that its splits remove")
 
     height = 0.8 + _ROW * max(1, len(kept))
     return _drawn(height, paint, _width_beside(map(str, kept.index)))
@@ -284,12 +284,12 @@ def effects(found: Sequence[Effect]) -> str:
     """Draw the ratio of times of each value with its interval."""
     return _estimates(
         [(one.label, one.ratio) for one in found],
-        "time over that with the default's value, with its 95 % interval",
+        "time over the time with the default's value, with 95 % confidence interval",
     )
 
 
 def tree_picture(tree: Tree, depth: int = 3) -> str:
-    """The first splits of a Starchart tree; what its numbers are stands in the text."""
+    """Draw the first splits of a Starchart tree; the text beside it explains the numbers."""
     from matplotlib import rc_context
 
     with rc_context(_SETTINGS):
@@ -299,7 +299,7 @@ def tree_picture(tree: Tree, depth: int = 3) -> str:
 
 
 def spreads(found: Array) -> str:
-    """How much the samples of a measurement vary."""
+    """Draw a histogram of the relative standard deviations of measurements, and their median."""
 
     def paint(axes: Axes) -> None:
         percent = 100 * found

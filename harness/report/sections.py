@@ -1,4 +1,4 @@
-"""The parts of the page, in the order in which they stand."""
+"""The sections of the page, in their order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_FAILURES = 40
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """Rows under a head."""
 
     head: tuple[str, ...]
@@ -42,21 +42,21 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of the page: a heading, then paragraphs, a picture, a table or plain lines; and
-    configurations in full, for those who ask for them."""
+class PageSection:
+    """A heading with paragraphs, a plot, a table and plain lines; `in_full` lists whole
+    configurations, which the page shows on demand."""
 
     anchor: str
     title: str
     texts: tuple[str, ...] = ()
     picture: str = ""
-    table: Table | None = None
+    table: PageTable | None = None
     lines: tuple[str, ...] = ()
     in_full: tuple[str, ...] = ()
 
 
-def sections(findings: Findings) -> Iterator[Section | None]:
-    """Each part; None for one that there is nothing to say of."""
+def sections(findings: Findings) -> Iterator[PageSection | None]:
+    """Make each section; None for a section without content."""
     yield _winners(findings)
     if findings.results.measured:
         yield _boxes(findings)
@@ -68,23 +68,23 @@ def sections(findings: Findings) -> Iterator[Section | None]:
         yield from _explained(findings)
         yield _noise(findings)
     lines = tuple(commands(findings.results, findings.origin))
-    yield Section("commands", "To reproduce it", lines=lines)
+    yield PageSection("commands", "Commands to reproduce", lines=lines)
 
 
 # ---------------------------------------------------------------------------- the winners
 
 
-def _winners(findings: Findings) -> Section:
-    """A row an input, and the speed-ups as a picture."""
+def _winners(findings: Findings) -> PageSection:
+    """Show the table of the inputs and a plot of their speed-ups."""
     gains = figures.speed_ups(findings.reports)
     default = findings.default
     winners = [(report.given, report.best) for report in findings.reports if report.best]
-    return Section(
+    return PageSection(
         "inputs",
-        "Best configuration of each input",
+        "Best configuration per input",
         (times_note(default),),
         plots.gains(gains) if gains else "",
-        Table(_WINNERS_HEAD, [_winner(report, default) for report in findings.reports]),
+        PageTable(_WINNERS_HEAD, [_winner(report, default) for report in findings.reports]),
         in_full=(f"default: {default}", *(f"({given}): {m.config}" for given, m in winners)),
     )
 
@@ -104,7 +104,7 @@ _WINNERS_HEAD = (
 def _winner(report: InputReport, default: Config) -> tuple[str, ...]:
     timing = report.best.timing if report.best else None
     return (
-        figures.name_of(report.given),
+        str(report.given),
         best_configuration(report, default),
         best_time(report),
         default_time(report),
@@ -115,63 +115,63 @@ def _winner(report: InputReport, default: Config) -> tuple[str, ...]:
     )
 
 
-def _boxes(findings: Findings) -> Section | None:
-    """The samples of the finals, the speed-up over each named baseline, and what failed."""
-    found = figures.boxes(findings.results, findings.reports)
+def _boxes(findings: Findings) -> PageSection | None:
+    """Show the final samples, the speed-ups over named baselines, and failed baselines."""
+    found = figures.input_boxes(findings.results, findings.reports)
     refused = tuple(refused_lines(findings.reports))
     if not found and not refused:
         return None
     head, rows = baselines_rows(findings.reports)
     reductions = findings.results.reductions
-    needed = tuple(reduction_lines(reductions)) if reductions else ()
-    return Section(
+    required = tuple(reduction_lines(reductions)) if reductions else ()
+    return PageSection(
         "boxes",
-        "Tuned against the baselines",
-        tuple(_boxes_told(findings, len(found))),
+        "Best configurations and baselines",
+        tuple(_box_texts(findings, len(found))),
         plots.tuned_against_baselines(found) if found else "",
-        Table(head, rows) if rows else None,
-        (*refused, *needed),
+        PageTable(head, rows) if rows else None,
+        (*refused, *required),
     )
 
 
-def _boxes_told(findings: Findings, count: int) -> Iterator[str]:
+def _box_texts(findings: Findings, count: int) -> Iterator[str]:
     if count:
         shown = f"{count} of {len(findings.reports)} inputs" if count > 1 else "the input"
-        yield f"Samples of {shown}, measured in turn; boxes over the quartiles."
+        yield f"Interleaved samples of {shown}. Boxes span the quartiles."
     if any(report.over for report in findings.reports):
-        yield "In the table, the speed-up of the best over each named baseline."
+        yield "The table shows the speed-up of the best configuration over each named baseline."
 
 
 # ----------------------------------------------------------------------------- the search
 
 
-def _search(findings: Findings) -> Section | None:
-    found = figures.courses(findings.results)
+def _search(findings: Findings) -> PageSection | None:
+    found = figures.search_curves(findings.results)
     if not found:
         return None
-    text = "The best so far, as a fraction of the best that is known of the input."
+    text = "Performance of the best configuration so far, over the best known one of the input."
     if len(found) > 1:
-        text += " A grey line an input; blue is their median."
-    return Section("search", "Best over time", (text,), plots.best_over_time(found))
+        text += " Grey lines are inputs; the blue line is their median."
+    return PageSection("search", "Search progress", (text,), plots.best_over_time(found))
 
 
-def _distribution(findings: Findings) -> Section | None:
+def _distribution(findings: Findings) -> PageSection | None:
     found = figures.distribution(findings.results)
     if not len(found.slowdowns):
         return None
     near = float((found.slowdowns <= 1.05).mean())
     text = (
-        f"{len(found.slowdowns):,} configurations worked and {found.failed:,} failed, over all "
-        f"inputs; {near:.1%} of those that worked are within 5 % of their input's best."
+        f"Over all inputs, {len(found.slowdowns):,} configurations worked and {found.failed:,} "
+        f"failed. {near:.1%} of those that worked are within 5 % of the input's best."
     )
-    return Section("times", "Distribution of times", (text,), plots.times(found))
+    return PageSection("times", "Distribution of slowdowns", (text,), plots.times(found))
 
 
 # -------------------------------------------------------------------------- across inputs
 
 
-def _across(findings: Findings) -> Iterator[Section]:
-    """Which configuration for which input, and how good that is."""
+def _across(findings: Findings) -> Iterator[PageSection]:
+    """Show slowdowns of configurations on inputs, the choice by input, and its verdict."""
     found = findings.across
     if found is None:
         return
@@ -179,10 +179,10 @@ def _across(findings: Findings) -> Iterator[Section]:
     chosen = learnt.indices(found.matrix.features, found.matrix.applies)
     shown = figures.heat_map(found.matrix, chosen, findings.default)
     text = (
-        "Slowdown of each candidate on each input. A ring is what the dispatcher chooses, a "
-        "cross what failed."
+        "Slowdown of each candidate on each input. Rings mark the dispatcher's choices, crosses "
+        "mark failures."
     )
-    yield Section(
+    yield PageSection(
         "heat-map",
         "Inputs and configurations",
         (f"{text} Configurations list only changes from the default.",),
@@ -194,90 +194,90 @@ def _across(findings: Findings) -> Iterator[Section]:
     )
     name, heading = shown_tree(found, {found.best: learnt})
     tree = found.learnt(name).program(found.matrix.candidates)
-    yield Section(
+    yield PageSection(
         "choice",
         heading,
         lines=tuple(tree_lines(tree, findings.default)),
     )
-    yield Section(
+    yield PageSection(
         "verdict",
-        "Verdict on inputs that were held out",
+        "Verdict on held-out inputs",
         (sentence(found, found.best),),
         lines=tuple(verdict_lines(found)),
     )
 
 
-# --------------------------------------------------------- what times and failures depend on
+# -------------------------------------------------------------- explanations and noise
 
 
-def _failures(findings: Findings) -> Section:
-    """A row a kind, what explains it, and the commonest reasons with an example each."""
+def _failures(findings: Findings) -> PageSection:
+    """Show a table of the kinds of failures, their causes, and the commonest reasons."""
     rows = effects_text.failures_rows(findings.trials)
     if not rows:
-        return Section("failures", "Failures", ("No configuration failed.",))
+        return PageSection("failures", "Failures", ("No configuration failed.",))
     explained = effects_text.causes_lines(causes(findings.trials), failed=True)
     reasons = tuple(describe_failures(findings.results.measured, findings.default))
-    return Section(
+    return PageSection(
         "failures",
         "Failures",
-        table=Table(effects_text.FAILURES_HEAD, rows),
+        table=PageTable(effects_text.FAILURES_HEAD, rows),
         lines=(*explained, "", *reasons[:_MOST_FAILURES]),
     )
 
 
-def _flags(findings: Findings) -> Section | None:
-    """What each value of each parameter does to the time, alone and in pairs."""
+def _flags(findings: Findings) -> PageSection | None:
+    """Show the effects of values on the time, alone and in pairs."""
     found = findings.effects
     if found is None:
         return None
-    told = tuple(effects_text.effects_lines(found, findings.results))
+    texts = tuple(effects_text.effects_lines(found, findings.results))
     clear = [effect for effect in found.first if effect.is_significant][: effects_text.MOST_EFFECTS]
     rows = effects_text.effects_rows(found)
-    return Section(
+    return PageSection(
         "flags",
         "Flags and parameters",
-        told if found.is_enough else told[:1],
+        texts if found.is_enough else texts[:1],
         plots.effects(clear) if clear else "",
-        Table(effects_text.EFFECTS_HEAD, rows) if rows else None,
-        tuple(effects_text.pairs_lines(found.pairs)) if found.is_enough else told[1:],
+        PageTable(effects_text.EFFECTS_HEAD, rows) if rows else None,
+        tuple(effects_text.pairs_lines(found.pairs)) if found.is_enough else texts[1:],
     )
 
 
-def _explained(findings: Findings) -> Iterator[Section]:
-    """Importance, and the tree as a picture and as text."""
-    told = findings.explanation
-    if told is None:
+def _explained(findings: Findings) -> Iterator[PageSection]:
+    """Show the importance of parameters and features, and the tree as a plot and as text."""
+    found = findings.explanation
+    if found is None:
         return
-    drawn = "all" if told.unbiased == len(told.tree.samples) else f"{told.unbiased:,}"
+    count = len(found.tree.samples)
+    drawn = "all" if found.unbiased == count else f"{found.unbiased:,}"
     text = (
-        f"From {len(told.tree.samples):,} samples{shared_told(told)}, {drawn} of them designed or "
-        "drawn uniformly. "
-        f"Such trees predict held-out samples with R2 {told.accuracy.r2:.3f} and a median error of "
-        f"{told.accuracy.error.median.value:.1%}."
+        f"From {count:,} samples{shared_told(found)}, {drawn} of them designed or drawn uniformly. "
+        f"Trees of this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
+        f"error of {found.accuracy.error.median.value:.1%}."
     )
-    yield Section(
+    yield PageSection(
         "importance",
-        "What the slowdown depends on",
+        "Importance for the slowdown",
         (text,),
-        plots.importances(importance(told.tree)),
+        plots.importances(importance(found.tree)),
     )
-    about, *lines = describe(told.tree, 4)
-    yield Section(
+    about, *lines = describe(found.tree, 4)
+    yield PageSection(
         "tree",
-        "The tree of slowdowns",
+        "Tree of slowdowns",
         (f"{about[0].upper()}{about[1:]}.",),
-        plots.tree_picture(told.tree),
+        plots.tree_picture(found.tree),
         lines=tuple(lines),
     )
 
 
-def _noise(findings: Findings) -> Section | None:
+def _noise(findings: Findings) -> PageSection | None:
     found = figures.noise(findings.results)
     if not len(found):
         return None
     middle, tail = np.quantile(found, [0.5, 0.9])
     text = (
-        f"Half of the measurements vary by less than {format_share(middle)}, nine in ten by less "
-        f"than {format_share(tail)}: the standard deviation of their samples over their mean."
+        f"The standard deviation of a measurement's samples is below {format_share(middle)} of "
+        f"their mean for half of the measurements, and below {format_share(tail)} for nine in ten."
     )
-    return Section("noise", "Measurement noise", (text,), plots.spreads(found))
+    return PageSection("noise", "Measurement noise", (text,), plots.spreads(found))
