@@ -79,7 +79,7 @@ def test_what_the_time_did_not_suffice_for_is_told_until_it_is_done(
     missing, *others = warnings_of(Findings(results))
     assert missing == f"1 of 2 inputs were not measured: ({second}): the time was up."
     assert others[:2] == [stopped, cut]
-    assert ("inputs", "1 of 2 that were asked for") in facts_of(results)
+    assert ("inputs", "1 of 2 requested") in facts_of(results)
 
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         campaign.run()

@@ -32,9 +32,7 @@ def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | Non
     parts = [_part(Findings(results, origin)) for results in shown]
     if not parts:
         why = [sentence for results in found for sentence in unfit_told(results)]
-        raise UsageError(
-            " ".join(["there are no measurements to report; run harness.tune first.", *why])
-        )
+        raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
     loader = jinja2.PackageLoader("harness.report")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
     return environment.get_template("report.html.j2").render(
