@@ -1,4 +1,4 @@
-"""What the tests of stencils share: many kernels built as one program, and run on PoCL."""
+"""Helpers for stencil tests: build many kernels as one program and run them on PoCL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.stencil.definition import load_definition
 from harness.stencil.emit import CUDA, OPENCL, Dialect, emit, macros
 from harness.stencil.ir import Node
 from harness.stencil.lower import lower
-from harness.stencil.nest import Kernel, NdRange
+from harness.stencil.nest import LoopNest, NdRange
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -29,11 +29,11 @@ PROGRAMS = (
 )
 
 DEPTH = int(os.environ.get("STENCIL_TEST_DEPTH", "1"))
-"""How many times more random expressions are tried."""
+"""A factor on the number of random expressions."""
 
 
-def together(kernels: Sequence[Kernel], dialect: Dialect) -> str:
-    """One source of kernels of different names; functions that they share stand there once."""
+def together(kernels: Sequence[LoopNest], dialect: Dialect) -> str:
+    """Join kernels of different names into one source; write shared functions once."""
     parts: dict[str, None] = {}
     for kernel in kernels:
         *functions, body = emit(kernel, dialect).rstrip("\n").split("\n\n")
@@ -43,45 +43,45 @@ def together(kernels: Sequence[Kernel], dialect: Dialect) -> str:
 
 
 class Pocl:
-    """PoCL's device, and a program on it."""
+    """The PoCL device, to run programs on."""
 
     def __init__(self) -> None:
         self.cl = load_pyopencl()
         self.context = self.cl.Context([device_of(self.cl, find_device())])
         self.queue = self.cl.CommandQueue(self.context)
 
-    def run_all(self, kernels: Sequence[Kernel], arrays: Arrays) -> list[np.ndarray]:
-        """What each of the kernels makes of these inputs; NaN where it writes nothing."""
+    def run_all(self, kernels: Sequence[LoopNest], arrays: Arrays) -> list[np.ndarray]:
+        """Return the result of each kernel; NaN where it writes nothing."""
         text = together(kernels, OPENCL)
         program = build_program(self.cl, self.cl.Program(self.context, text), ())
         return [self.run(program, kernel, arrays) for kernel in kernels]
 
     def run(
-        self, program: Any, kernel: Kernel, arrays: Arrays, counters: np.ndarray | None = None
+        self, program: Any, kernel: LoopNest, arrays: Arrays, counters: np.ndarray | None = None
     ) -> np.ndarray:
-        """One kernel's result; `counters`, if given, is its last argument, and overwritten."""
+        """Run one kernel; `counters` is an optional last argument, and is overwritten."""
         result = np.full(kernel.output.shape, np.nan, np.float32)
-        given = [arrays[buffer.name] for buffer in kernel.inputs] + [result]
-        given += [] if counters is None else [counters]
+        arguments = [arrays[buffer.name] for buffer in kernel.inputs] + [result]
+        arguments += [] if counters is None else [counters]
         flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.COPY_HOST_PTR
-        buffers = [self.cl.Buffer(self.context, flags, hostbuf=array) for array in given]
+        buffers = [self.cl.Buffer(self.context, flags, hostbuf=array) for array in arguments]
         local, groups = kernel.ndrange.local, kernel.ndrange.groups
         size = tuple(a * b for a, b in zip(local, groups, strict=True))
         getattr(program, kernel.name)(self.queue, size, local, *buffers).wait()
-        for array, buffer in zip(given[len(kernel.inputs) :], buffers[len(kernel.inputs) :],
+        for array, buffer in zip(arguments[len(kernel.inputs) :], buffers[len(kernel.inputs) :],
                                  strict=True):  # fmt: skip
             self.cl.enqueue_copy(self.queue, array, buffer, is_blocking=True)
         return result
 
 
-def inputs_of(kernel: Kernel, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random inputs, from 0.5 to 1.5."""
+def inputs_of(kernel: LoopNest, seed: int = 0) -> dict[str, np.ndarray]:
+    """Draw random inputs from 0.5 to 1.5."""
     rng = np.random.default_rng(seed)
     return {b.name: 0.5 + rng.random(b.shape, dtype=np.float32) for b in kernel.inputs}
 
 
 def wrong(result: np.ndarray, expected: np.ndarray) -> str:
-    """Where and how much a result is off; empty where it is right."""
+    """Describe the wrong elements of a result; empty if it is right."""
     off = ~np.isclose(result, expected, rtol=1e-4, atol=1e-5)
     return f"{off.sum()} of {off.size}, the first at {np.argwhere(off)[0]}" if off.any() else ""
 

@@ -728,7 +728,7 @@ def test_files_are_written_once_and_what_is_left_is_told(
     before = output.read_text(), host.read_text()
     for again in (command, command[:3], [command[0], *command[3:]]):
         assert main(again) == 2
-        assert "exists, and is not overwritten" in capsys.readouterr().err
+        assert "already exists; name a new file" in capsys.readouterr().err
     assert (output.read_text(), host.read_text()) == before
 
 

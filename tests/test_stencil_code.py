@@ -1,4 +1,4 @@
-"""Generated code: what it looks like, barriers, guards, padding; PoCL runs it, nvcc takes it."""
+"""Generated code: style, barriers, guards and padding; PoCL runs it, nvcc compiles it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,16 @@ from harness.stencil.language import (
     zip_,
 )
 from harness.stencil.lower import lower
-from harness.stencil.nest import Inside, Load, Loop, NdRange, Statement, Store, loads_of, terms_of
+from harness.stencil.nest import (
+    Assignment,
+    Inside,
+    Load,
+    Loop,
+    NdRange,
+    Statement,
+    loads_of,
+    terms_of,
+)
 from harness.stencil.types import INT, StencilError
 from tests.stencil_kernels import DEPTH, PROGRAMS, Pocl, inputs_of, load_definition, together, wrong
 
@@ -51,12 +60,12 @@ X = grid("x", 64)
 
 
 def sums(window: Node) -> Node:
-    """Of three neighbours."""
+    """Sum three neighbours."""
     return reduce_(add, 0.0, window)
 
 
 def tiled(size: int) -> Node:
-    """Sums of three neighbours, from tiles of `size` in local memory."""
+    """Sum three neighbours, from tiles of `size` in local memory."""
     tiles = slide(size + 2, size, pad(1, 1, "clamp", X))
 
     def one(tile: Node) -> Node:
@@ -66,7 +75,7 @@ def tiled(size: int) -> Node:
     return join(map_workgroup(0, one, tiles))
 
 
-def test_it_looks_as_a_person_writes_it() -> None:
+def test_generated_code_is_readable() -> None:
     kernel = lower("sums", tiled(16), NdRange((16, 1, 1), (2, 1, 1)))
     assert (
         emit(kernel, OPENCL)
@@ -97,18 +106,18 @@ void sums(__global const float *restrict x, __global float *restrict result) {
     )
 
 
-def test_cuda_differs_in_its_words_alone() -> None:
+def test_cuda_differs_only_in_its_keywords() -> None:
     text = emit(lower("sums", tiled(16), NdRange((16, 1, 1), (4, 1, 1))), CUDA)
     assert (
         'extern "C" __global__ void __launch_bounds__(LOCAL_X * LOCAL_Y * LOCAL_Z)\nsums(' in text
     )
     assert "__shared__ float tile[18];" in text
     assert "const int group_x = blockIdx.x;" in text
-    assert text.count("__syncthreads();") == 1  # a group has one tile: none waits for a next one
+    assert text.count("__syncthreads();") == 1  # a group has one tile, and no next one to wait for
 
 
 @pytest.mark.parametrize(
-    ("ndrange", "told"),
+    ("ndrange", "line"),
     [
         (NdRange((32, 1, 1), (2, 1, 1)), "    result[global_x] = "),
         (NdRange((48, 1, 1), (2, 1, 1)), "    if (global_x < 64) {"),
@@ -119,14 +128,14 @@ def test_cuda_differs_in_its_words_alone() -> None:
     ],
 )
 def test_loops_and_guards_stand_where_threads_do_not_fit_the_work(
-    ndrange: NdRange, told: str
+    ndrange: NdRange, line: str
 ) -> None:
     doubled = map_global(0, lambda e: add(e, e), X)
-    assert told in emit(lower("doubled", doubled, ndrange), OPENCL)
+    assert line in emit(lower("doubled", doubled, ndrange), OPENCL)
 
 
-def test_no_barrier_between_what_does_not_meet() -> None:
-    """Two copies wait once; what is private waits for nobody."""
+def test_independent_accesses_need_no_barrier() -> None:
+    """Two copies share one barrier; private memory needs none."""
     halves = map_(lambda tile: split(16, tile), split(32, X))
 
     def one(parts: Node) -> Node:
@@ -145,27 +154,30 @@ def _added(a: Node, b: Node) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
-        (lambda: join(slide(3, 1, map_global(0, lambda e: add(e, e), X))), "no place in memory"),
-        (lambda: map_local(0, lambda e: e, X), "a local map stands within a workgroup map"),
+        (
+            lambda: join(slide(3, 1, map_global(0, lambda e: add(e, e), X))),
+            "its result is not in memory",
+        ),
+        (lambda: map_local(0, lambda e: e, X), "a local map must be inside a workgroup map"),
         (
             lambda: map_global(0, lambda r: map_global(0, lambda e: e, r), split(8, X)),
-            "it lies within a global map of the same dimension",
+            "it is inside a global map of the same dimension",
         ),
         (
             lambda: map_global(0, lambda r: to_local(map_seq(lambda e: e, r)), split(8, X)),
-            "local memory is a group's, not that of one thread",
+            "local memory belongs to a group",
         ),
         (
             lambda: map_workgroup(0, lambda r: map_seq(sums, slide(3, 1, _own(r))), split(8, X)),
             "threads along local 0 all do the same work",
         ),
-        (lambda: map_global(0, sums, slide(3, 1, to_global(map_(lambda e: e, X)))), "only the"),
+        (lambda: map_global(0, sums, slide(3, 1, to_global(map_(lambda e: e, X)))), "cannot wait"),
     ],
 )
-def test_what_cannot_be_mapped_is_told(make: Callable[[], Node], told: str) -> None:
-    with pytest.raises(StencilError, match=told):
+def test_an_impossible_mapping_is_an_error(make: Callable[[], Node], message: str) -> None:
+    with pytest.raises(StencilError, match=message):
         lower("k", make(), NdRange((8, 1, 1), (8, 1, 1)))
 
 
@@ -182,8 +194,8 @@ def pocl() -> Pocl:
     return Pocl()
 
 
-def test_padding_is_what_numpy_pads(pocl: Pocl) -> None:
-    """Five points more than the window needs, on grids whose sides are primes."""
+def test_padding_agrees_with_numpy(pocl: Pocl) -> None:
+    """Pad five points more than the window needs, on grids with prime sides."""
     image = grid("image", 11, 13)
     modes = {"clamp": "edge", "mirror": "symmetric", "wrap": "wrap", "constant": "constant"}
     kernels = []
@@ -201,8 +213,8 @@ def test_padding_is_what_numpy_pads(pocl: Pocl) -> None:
         assert not wrong(found, windows_.sum(axis=(2, 3))), mode
 
 
-def test_what_constants_surround_is_computed_from_what_lies_within(pocl: Pocl) -> None:
-    """A sum is computed before it is known whether the constant takes its place."""
+def test_sums_inside_a_constant_border_read_no_element_outside(pocl: Pocl) -> None:
+    """A sum is computed before the test that may replace it by the constant."""
     image = grid("image", 11, 13)
 
     def blurred(x: Node) -> Node:
@@ -223,22 +235,22 @@ def test_what_constants_surround_is_computed_from_what_lies_within(pocl: Pocl) -
     twice = np.lib.stride_tricks.sliding_window_view(padded, (3, 3)).sum(axis=(2, 3))
     assert not wrong(pocl.run_all([kernel], arrays)[0], twice)
     direct = lower("k", blurred(surrounded(map2d(lambda e: add(e, e), image))), NdRange())
-    assert "max(" not in emit(direct, OPENCL)  # of what is only loaded a condition is enough
+    assert "max(" not in emit(direct, OPENCL)  # a plain load needs only a condition
 
 
 def _unguarded(block: list[Statement]) -> Iterator[Load]:
-    """What is loaded and stored whatever conditions say."""
+    """Yield the loads and stores outside all conditions."""
     for statement in block:
         if isinstance(statement, Loop):
             yield from _unguarded(statement.body)
-        elif isinstance(statement, Store):
+        elif isinstance(statement, Assignment):
             yield statement.target
             guarded = [x for x in terms_of(statement.value) if isinstance(x, Inside)]
             within = {id(x) for one in guarded for x in loads_of(one)}
             yield from (x for x in loads_of(statement.value) if id(x) not in within)
 
 
-def test_numbers_without_end_are_numbers_in_c(pocl: Pocl) -> None:
+def test_infinities_are_valid_in_c(pocl: Pocl) -> None:
     big = user_fun("big", "x y", "fmax(x, y)")
     windows = slide(3, 1, pad(1, 1, "constant", X, value=-math.inf))
     widest = map_global(0, lambda w: reduce_(big, -math.inf, w), windows)
@@ -249,13 +261,13 @@ def test_numbers_without_end_are_numbers_in_c(pocl: Pocl) -> None:
     assert not wrong(pocl.run_all([kernel], arrays)[0], right)
 
 
-def test_a_function_has_a_name_of_its_own() -> None:
+def test_a_function_cannot_share_its_name() -> None:
     kernel = lower("k", map_global(0, user_fun("x", "a", "-a"), X), NdRange((64, 1, 1)))
-    with pytest.raises(StencilError, match="x is the name of two things; rename one"):
+    with pytest.raises(StencilError, match="the name x is used twice; rename one"):
         emit(kernel, OPENCL)
 
 
-def test_the_other_words_compute_what_they_say(pocl: Pocl) -> None:
+def test_the_other_words_compute_their_definitions(pocl: Pocl) -> None:
     ramp = user_fun("ramp", "i n", "(float)i / n", (INT, INT))
     twice = user_fun("twice", "x", "2.0f * x")
     spread = map_(lambda w: sums(w), slide(3, 1, pad(1, 1, "clamp", X)))
@@ -265,7 +277,7 @@ def test_the_other_words_compute_what_they_say(pocl: Pocl) -> None:
             lambda x: 8 * x,
         ),
         "generated": (map_global(0, lambda e: e, array(64, ramp)), lambda x: np.arange(64) / 64),
-        "turned": (
+        "transposed": (
             join(transpose(map_global(0, lambda r: map_seq(twice, r), split(4, X)))),
             lambda x: 2 * x.reshape(16, 4).T.ravel(),
         ),

@@ -36,17 +36,17 @@ from harness.stencil.language import (
 )
 from harness.stencil.lower import lower
 from harness.stencil.nest import (
+    Assignment,
     Barrier,
     Call,
     Declaration,
     Inside,
-    Kernel,
     Load,
     Loop,
+    LoopNest,
     NdRange,
     Number,
     Statement,
-    Store,
     Term,
     terms_of,
 )
@@ -61,9 +61,9 @@ square = user_fun("square", "x", "x * x")
 
 
 class Counting:
-    """A kernel in OpenCL C that counts what it does, written from its nest."""
+    """An OpenCL C kernel with counters, written from its loop nest."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: LoopNest) -> None:
         self.kernel = kernel
 
     def text(self) -> str:
@@ -88,12 +88,12 @@ class Counting:
         elif isinstance(statement, Declaration):
             sizes = "".join(f"[{n}]" for n in statement.buffer.shape)
             yield f"float {statement.buffer.name}{sizes};"
-        elif isinstance(statement, Store):
+        elif isinstance(statement, Assignment):
             target = statement.target
             if statement.declares:
                 yield f"float {target.buffer.name};"
             yield f"{self.count(f'{target.buffer.space}_stores')};"
-            yield f"{place(target)} = {self.term(statement.value)};"
+            yield f"{element(target)} = {self.term(statement.value)};"
         else:
             yield from self.loop(statement)
 
@@ -118,10 +118,10 @@ class Counting:
 
     def term(self, term: Term) -> str:
         if isinstance(term, Load):
-            return f"({self.count(f'{term.buffer.space}_loads')}, {place(term)})"
+            return f"({self.count(f'{term.buffer.space}_loads')}, {element(term)})"
         if isinstance(term, Call):
-            given = ", ".join(map(self.argument, term.arguments))
-            return f"{term.function.name}({given})"
+            arguments = ", ".join(map(self.argument, term.arguments))
+            return f"{term.function.name}({arguments})"
         if isinstance(term, Inside):
             tests = " && ".join(f"({i.text}) >= 0 && ({i.text}) < {n}" for i, n in term.bounds)
             other = f"{self.term(term.term)} : {term.otherwise.text}"
@@ -136,8 +136,8 @@ class Counting:
         return f"({both}, {self.term(term)})"
 
 
-def place(load: Load) -> str:
-    """An element, in memory of one dimension or more."""
+def element(load: Load) -> str:
+    """Write an element in C, with row-major strides in global memory."""
     if load.buffer.space != "global":
         return load.buffer.name + "".join(f"[{index.text}]" for index in load.indices)
     shape = load.buffer.shape
@@ -152,7 +152,7 @@ def pocl() -> Pocl:
     return Pocl()
 
 
-def counted(pocl: Pocl, kernel: Kernel) -> dict[str, int]:
+def counted(pocl: Pocl, kernel: LoopNest) -> dict[str, int]:
     text = Counting(kernel).text()
     program = build_program(pocl.cl, pocl.cl.Program(pocl.context, text), ())
     counters = np.zeros(len(COUNTED), np.int32)
@@ -161,7 +161,7 @@ def counted(pocl: Pocl, kernel: Kernel) -> dict[str, int]:
 
 
 def constant_borders(size: int) -> Node:
-    """Sums of 3 x 3 points, with zeros around the grid: conditions in every load."""
+    """Sum 3 x 3 points with zeros around the grid: every load has conditions."""
     windows = slide2d(3, 1, pad2d(2, 1, "constant", grid("image", size, size - 4)))
     return map_global(
         1, lambda row: map_global(0, lambda w: square(reduce_(add, 0.0, join(w))), row), windows
@@ -169,22 +169,22 @@ def constant_borders(size: int) -> Node:
 
 
 def nested_borders(size: int) -> Node:
-    """The same twice, in strides: bounds on sums of several variables, some shared."""
+    """Nest two constant borders and use strides: bounds share variables."""
     padded = pad2d(1, 2, "constant", pad2d(2, 1, "constant", grid("image", size, size)), value=1.0)
     windows = slide2d(4, 2, padded)
     return map2d(lambda w: reduce_(add, 0.0, join(w)), windows)
 
 
-def stores(block: list[Statement]) -> Iterator[Store]:
-    """All within."""
+def stores(block: list[Statement]) -> Iterator[Assignment]:
+    """Yield all assignments in a block."""
     for statement in block:
         if isinstance(statement, Loop):
             yield from stores(statement.body)
-        elif isinstance(statement, Store):
+        elif isinstance(statement, Assignment):
             yield statement
 
 
-def test_counts_are_those_of_kernels_that_count(pocl: Pocl) -> None:
+def test_counts_agree_with_instrumented_kernels(pocl: Pocl) -> None:
     rng = random.Random(11)
     expressions: list[tuple[Node, NdRange]] = []
     for program in ("srad1", "srad2", "stencil2d", "hotspot2d"):
@@ -195,12 +195,14 @@ def test_counts_are_those_of_kernels_that_count(pocl: Pocl) -> None:
     expressions.append((constant_borders(21), NdRange((8, 4, 1), (3, 4, 1))))
     for expression, ndrange in expressions:
         kernel = lower("k", expression, ndrange)
-        told = features(kernel)
-        assert {name: int(told[name]) for name in COUNTED} == counted(pocl, kernel), str(expression)
+        found = features(kernel)
+        assert {name: int(found[name]) for name in COUNTED} == counted(pocl, kernel), str(
+            expression
+        )
 
 
-def test_bounds_that_share_a_variable_are_counted_as_by_going_through_all() -> None:
-    """Of 3 x 3 windows with constant borders, whose rows and columns are those of one loop."""
+def test_shares_of_dependent_bounds_agree_with_enumeration() -> None:
+    """Windows with constant borders have bounds that share loop variables."""
     kernels = [
         lower("k", constant_borders(21), NdRange((8, 4, 1), (3, 4, 1))),
         lower("k", nested_borders(12), NdRange()),
@@ -212,13 +214,13 @@ def test_bounds_that_share_a_variable_are_counted_as_by_going_through_all() -> N
             variables = {v.name: v for index, _ in bounds for v in index.variables()}
             grids = np.meshgrid(*(np.arange(v.low, v.high + 1) for v in variables.values()))
             values = dict(zip(variables, grids, strict=True))
-            places = [(index.value(values), length) for index, length in bounds]
-            held = np.all([(p >= 0) & (p < n) for p, n in places], axis=0)
+            positions = [(index.value(values), length) for index, length in bounds]
+            held = np.all([(p >= 0) & (p < n) for p, n in positions], axis=0)
             assert share(bounds) == Fraction(int(held.sum()), held.size)
 
 
-def test_features_of_a_large_grid_take_no_more_memory_than_those_of_a_small_one() -> None:
-    """Nothing goes through rows times columns."""
+def test_features_of_a_large_grid_need_little_memory() -> None:
+    """Nothing enumerates rows times columns."""
     whole = constant_borders(8192), NdRange((32, 8, 1), (256, 1024, 1))
     line = slide(3, 1, pad(1, 1, "constant", grid("x", 1 << 22)))
     sums = map_global(0, lambda w: reduce_(add, 0.0, w), line), NdRange((256, 1, 1), (64, 1, 1))
@@ -231,14 +233,14 @@ def test_features_of_a_large_grid_take_no_more_memory_than_those_of_a_small_one(
         assert peak < 1 << 20
 
 
-def test_a_call_is_one_store_where_its_result_goes_and_a_load_for_each_argument() -> None:
-    """Algorithm 1 of the paper has a store for each argument."""
+def test_a_call_is_one_store_of_its_result_and_a_load_for_each_argument() -> None:
+    """Algorithm 1 of the paper counts a store for each argument."""
     x = grid("x", 64)
     kernel = lower("k", map_global(0, lambda e: add(square(e), e), x), NdRange((64, 1, 1)))
-    told = features(kernel)
-    assert told["global_loads"] == 2 * 64
-    assert told["global_stores"] == 64
-    assert told["private_stores"] == told["private_loads"] == 64  # what square gives add
+    found = features(kernel)
+    assert found["global_loads"] == 2 * 64
+    assert found["global_stores"] == 64
+    assert found["private_stores"] == found["private_loads"] == 64  # from square to add
 
 
 def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
@@ -246,19 +248,19 @@ def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
     copied = map_workgroup(
         0, lambda t: map_local(0, square, to_local(map_local(0, lambda e: e, t))), tiles
     )
-    told = features(lower("k", copied, NdRange((16, 1, 1), (8, 1, 1))))
-    assert (told["global_size_x"], told["global_size_y"]) == (128, 1)
-    assert (told["local_size_x"], told["local_size_y"]) == (16, 1)
-    assert told["local_bytes"] == 128
-    assert told["barriers"] == 128  # one a thread
-    assert told["loop_bodies"] == 2 * 256
+    found = features(lower("k", copied, NdRange((16, 1, 1), (8, 1, 1))))
+    assert (found["global_size_x"], found["global_size_y"]) == (128, 1)
+    assert (found["local_size_x"], found["local_size_y"]) == (16, 1)
+    assert found["local_bytes"] == 128
+    assert found["barriers"] == 128  # one a thread
+    assert found["loop_bodies"] == 2 * 256
 
 
 # --------------------------------------------------------------------------------- cache lines
 
 
 def lines(expression: Node, local: Sequence[int], groups: Sequence[int]) -> tuple[float, float]:
-    """In the paper's mode, and exactly."""
+    """Count lines in the paper's mode and in exact mode."""
     ndrange = NdRange(tuple(local), tuple(groups))  # type: ignore[arg-type]
     kernel = lower("k", expression, ndrange)
     exact = features(kernel, exact_lines=True)
@@ -270,46 +272,44 @@ def test_neighbouring_threads_share_a_line() -> None:
 
 
 @pytest.mark.parametrize(("size", "expected"), [(2, 2), (4, 4), (8, 8), (32, 32), (64, 32)])
-def test_parts_of_a_thread_of_its_own_touch_a_line_for_each_32_words(
-    size: int, expected: int
-) -> None:
+def test_strided_threads_touch_a_line_for_each_32_words(size: int, expected: int) -> None:
     """Section 4.2.3 of the paper: split 4 with lines of 32 words touches 4 in a warp, not 8."""
     x = grid("x", 64 * size)
     expression = join(map_global(0, lambda part: map_seq(square, part), split(size, x)))
     assert lines(expression, (32, 1, 1), (2, 1, 1)) == (expected, expected)
 
 
-def test_a_warp_is_32_threads_one_after_the_other_and_spans_rows() -> None:
+def test_a_warp_is_32_consecutive_threads_and_spans_rows() -> None:
     image = grid("image", 64, 64)
     expression = map_global(1, lambda row: map_global(0, square, row), image)
     assert lines(expression, (8, 8, 1), (8, 8, 1)) == (4, 4)
     assert lines(expression, (32, 2, 1), (2, 32, 1)) == (1, 1)
-    turned = transpose(map_global(1, lambda c: map_global(0, square, c), transpose(image)))
-    assert lines(turned, (32, 2, 1), (2, 32, 1)) == (32, 32)
+    transposed = transpose(map_global(1, lambda c: map_global(0, square, c), transpose(image)))
+    assert lines(transposed, (32, 2, 1), (2, 32, 1)) == (32, 32)
 
 
-def test_the_papers_mode_sees_neither_borders_nor_where_a_line_begins() -> None:
-    """Loads one to the left and right of a line cross into another; distances do not tell."""
+def test_the_papers_mode_ignores_borders_and_alignment() -> None:
+    """Unaligned loads touch two lines, which distances do not show."""
     image = grid("image", 32, 64)
     windows = slide2d((1, 3), 1, map_pad(image))
     sums = map_global(
         1, lambda row: map_global(0, lambda w: reduce_(add, 0.0, join(w), "unroll"), row), windows
     )
     published, exact = lines(sums, (32, 1, 1), (2, 32, 1))
-    # Of the four accesses two are aligned; the left one crosses but at the left border, as the
-    # right one does but at the right border: (1 + 1 + 1.5 + 1.5) / 4.
+    # Two of the four accesses are aligned. The left and the right neighbour each cross a line in
+    # one of two warps: (1 + 1 + 1.5 + 1.5) / 4.
     assert published == 1
     assert exact == 1.25
 
 
 def map_pad(image: Node) -> Node:
-    """Clamped along rows alone."""
+    """Pad by clamping along rows only."""
     from harness.stencil.language import map_, pad
 
     return map_(lambda row: pad(1, 1, "clamp", row), image)
 
 
-def test_threads_without_work_touch_nothing() -> None:
+def test_idle_threads_touch_no_line() -> None:
     assert lines(map_global(0, square, grid("x", 40)), (32, 1, 1), (2, 1, 1))[1] == 1
     strided = join(map_global(0, lambda p: map_seq(square, p), split(32, grid("x", 640))))
     assert lines(strided, (32, 1, 1), (1, 1, 1)) == (20, 20)

@@ -1,4 +1,4 @@
-"""Predictors of throughput: what they learn from, and the figures that judge them."""
+"""Predictors of throughput: their training data and their evaluation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from harness.stencil.model import (
     throughput,
     time_saved,
 )
-from harness.stencil.predicted import predicted_order, read_teacher
+from harness.stencil.predicted import predicted_order, read_predictor
 
 
 def made(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:
@@ -49,7 +49,7 @@ def made(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:
     return table.assign(final_s=table["time_s"])
 
 
-def test_throughput_is_told_within_a_program_and_a_size() -> None:
+def test_throughput_is_relative_to_the_best_of_a_program_and_a_size() -> None:
     table = pd.DataFrame(
         {
             "program": ["a", "a", "a", "b"],
@@ -60,8 +60,8 @@ def test_throughput_is_told_within_a_program_and_a_size() -> None:
     assert throughput(table).tolist() == [1.0, 0.5, 1.0, 1.0]
 
 
-def test_what_is_good_is_told_by_what_was_measured_again() -> None:
-    """Neither the luckiest point of a search is, nor one that was not measured again."""
+def test_only_points_with_a_final_time_are_good() -> None:
+    """A lucky point of the search is not, and neither is one without a second measurement."""
     table = made(programs=2, points=40)
     lucky = table.index[table["program"] == "p0"][7]
     table.loc[lucky, "time_s"] = table["time_s"].min() / 10
@@ -70,19 +70,19 @@ def test_what_is_good_is_told_by_what_was_measured_again() -> None:
     assert proven.max() == 1
     assert proven[lucky] < 1
     assert (proven[::2] == 0).all()
-    with pytest.raises(ValueError, match="p0 at 4096: no point was measured again"):
+    with pytest.raises(ValueError, match="p0 at size 4096: no point was measured a second time"):
         judged(pca_knn, table.assign(final_s=np.nan))
 
 
 @pytest.mark.parametrize("name", PREDICTORS)
-def test_what_holds_for_other_programs_is_predicted(name: str) -> None:
+def test_predictors_generalise_to_other_programs(name: str) -> None:
     found = judged(PREDICTORS[name], made(programs=3))
     assert (found["correlation"] > 0.1).all()
     assert found["runs"].sum() < found["random_runs"].sum()
 
 
-def test_nothing_is_learnt_from_the_program_that_is_predicted() -> None:
-    """Its times changed beyond recognition change no prediction of it."""
+def test_the_predicted_program_is_not_training_data() -> None:
+    """Changing its times changes none of its predictions."""
     table = made()
     other = table.assign(
         time_s=table["time_s"].where(table["program"] != "p0", 1 / table["time_s"])
@@ -114,19 +114,19 @@ def test_random_order_takes_as_many_runs_as_drawing_does_on_average() -> None:
     assert abs(np.mean(drawn) - 41 / 4) < 4 * np.std(drawn) / math.sqrt(4000)
 
 
-def test_shared_design_points_are_told() -> None:
+def test_the_share_of_common_designs_is_reported() -> None:
     table = made(programs=2, points=40)
     assert judged(pca_knn, table)["shared"].tolist() == [0.0, 0.0]
     table.loc[40:49, "design"] = table.loc[0:9, "design"].to_numpy()
     assert judged(pca_knn, table)["shared"].tolist() == [0.25, 0.25]
 
 
-def test_time_saved_counts_making_every_point_that_is_predicted() -> None:
+def test_time_saved_includes_making_every_predicted_point() -> None:
     assert time_saved(runs=5, random_runs=100, points=1000, run_s=1.0, make_s=0.0) == 20
     assert time_saved(runs=5, random_runs=100, points=1000, run_s=1.0, make_s=0.01) == 101 / 15
 
 
-def test_the_most_telling_feature_comes_first() -> None:
+def test_the_most_informative_feature_comes_first() -> None:
     table = made(points=400)
     table["barriers"] = 3.0
     ranking = information(table)
@@ -137,12 +137,12 @@ def test_the_most_telling_feature_comes_first() -> None:
     assert information(same)["barriers"] == pytest.approx(0.5)
 
 
-def test_a_table_has_the_points_that_ran_and_whose_features_were_observed() -> None:
+def test_a_table_has_the_successful_points_with_features() -> None:
     observed = dict.fromkeys((*FEATURES, "design"), 1.0)
-    given, config = Input({"size": 64}), Config({"VARIANT": 1})
-    ran = Measurement(config, given, Outcome.OK, Timing((0.5,)), observed=observed)
-    bare = Measurement(config, given, Outcome.OK, Timing((0.5,)))
-    failed = Measurement(config, given, Outcome.TIMEOUT, message="late", observed=observed)
+    problem, config = Input({"size": 64}), Config({"VARIANT": 1})
+    ran = Measurement(config, problem, Outcome.OK, Timing((0.5,)), observed=observed)
+    bare = Measurement(config, problem, Outcome.OK, Timing((0.5,)))
+    failed = Measurement(config, problem, Outcome.TIMEOUT, message="late", observed=observed)
     table = table_of("p", 64, [ran, bare, failed])
     assert table[["program", "size", "time_s", "design"]].to_numpy().tolist() == [["p", 64, 0.5, 1]]
     assert table_of("p", 64, []).empty
@@ -151,7 +151,7 @@ def test_a_table_has_the_points_that_ran_and_whose_features_were_observed() -> N
 # ------------------------------------------------------------------------------- orders
 
 
-def test_the_points_of_a_space_are_ordered_by_what_other_stencils_taught(tmp_path: Path) -> None:
+def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(tmp_path: Path) -> None:
     table = made(programs=3, points=60)
     own, known = table[table["program"] == "p0"], table[table["program"] != "p0"]
     shared = own.assign(design=[*known["design"][:15], *own["design"][15:]])
@@ -163,25 +163,27 @@ def test_the_points_of_a_space_are_ordered_by_what_other_stencils_taught(tmp_pat
     ranks = [int(config["VARIANT"]) for config in order.configs]  # type: ignore[arg-type]
     times = own["time_s"].to_numpy()[ranks]
     assert np.median(times[:20]) < np.median(times[20:])
-    assert order.told == (
+    assert order.message == (
         "ordered by a forest trained on 120 points of p1, p2; "
         "25% of this space's designs are among theirs"
     )
 
 
-def test_where_nothing_is_known_there_is_no_order(tmp_path: Path) -> None:
+def test_without_training_data_there_is_no_order(tmp_path: Path) -> None:
     assert predicted_order(table_of("", 0, []), tmp_path / "none.csv") is None
 
 
 def test_only_a_stencils_space_can_be_ordered(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no stencil's space: there is no mvmul\.features\.csv"):
-        read_teacher("none.db", tmp_path / "mvmul.yaml")
+    with pytest.raises(
+        UsageError, match=r"is not a stencil's space: mvmul\.features\.csv is not beside it"
+    ):
+        read_predictor("none.db", tmp_path / "mvmul.yaml")
 
 
 def test_an_empty_database_gives_no_order(tmp_path: Path) -> None:
-    place = str(tmp_path / "empty.db")
-    with writing(place) as engine:
+    url = str(tmp_path / "empty.db")
+    with writing(url) as engine:
         Store(engine).commit()
     (tmp_path / "p.features.csv").touch()
     somewhere = Environment("opencl", "device", "platform", "driver", "compiler")
-    assert read_teacher(place, tmp_path / "p.yaml").order(somewhere) is None
+    assert read_predictor(url, tmp_path / "p.yaml").order(somewhere) is None

@@ -29,7 +29,7 @@ from harness.stencil.language import (
 from harness.stencil.lower import lower, parallel_extents
 from harness.stencil.ndrange import configurations
 from harness.stencil.ndrange import grid as grid_of
-from harness.stencil.nest import Kernel, NdRange
+from harness.stencil.nest import LoopNest, NdRange
 from harness.stencil.types import StencilError
 from tests.stencil_kernels import DEPTH, PROGRAMS, Pocl, inputs_of, load_definition, wrong
 
@@ -47,7 +47,7 @@ def pocl() -> Pocl:
 
 
 def line() -> Node:
-    """Twice the sum of each point of b, doubled twice, and of three doubled points of a."""
+    """Combine maps, iterations, a reduction and windows on lines a and b."""
     windows = slide(3, 1, pad(1, 1, "clamp", grid("a", 24)))
     sums = map_(lambda w: reduce_(add, 0.0, map_(twice, w)), windows)
     b = iterate(2, lambda x: map_(twice, x), grid("b", 24))
@@ -56,7 +56,7 @@ def line() -> Node:
 
 
 def plane() -> Node:
-    """Of grids slid over by windows of 3 x 3 and of 5 x 5, and one that is not, the sum."""
+    """Add three grids: windows of 3 x 3, windows of 5 x 5, and plain points."""
     a, b, c = (grid(name, 12, 18) for name in "abc")
     parts = zip2d(slide2d(3, 1, pad2d(1, 1, "clamp", a)), b, slide2d(5, 1, pad2d(2, 2, "wrap", c)))
 
@@ -68,7 +68,7 @@ def plane() -> Node:
 
 
 def expected(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """What these two give."""
+    """Compute the result of `line` or `plane` with numpy."""
     a, b = arrays["a"], arrays["b"]
     if a.ndim == 1:
         padded = 2 * np.pad(a, 1, mode="edge")
@@ -90,7 +90,7 @@ RULES = {
 }
 
 
-def test_each_rule_keeps_the_meaning_wherever_it_applies(pocl: Pocl) -> None:
+def test_each_rule_preserves_the_result_wherever_it_applies(pocl: Pocl) -> None:
     applied = set()
     for make in (line, plane):
         kernels, names = [], []
@@ -107,7 +107,9 @@ def test_each_rule_keeps_the_meaning_wherever_it_applies(pocl: Pocl) -> None:
 
 
 @pytest.mark.parametrize("copied", [["0"], ["2"], ["0", "2"]])
-def test_any_subset_of_what_is_reused_goes_to_local_memory(pocl: Pocl, copied: list[str]) -> None:
+def test_any_subset_of_the_reused_arrays_goes_to_local_memory(
+    pocl: Pocl, copied: list[str]
+) -> None:
     (tiled,) = rules.everywhere(rules.tile2d(4, 6), plane())
     kinds = [("workgroup", 1), ("workgroup", 0), ("local", 1), ("local", 0)]
     mapped = rules.mapped(kinds)(tiled)
@@ -124,7 +126,7 @@ def test_any_subset_of_what_is_reused_goes_to_local_memory(pocl: Pocl, copied: l
 
 
 def drawn_range(expression: Node, rng: random.Random) -> NdRange:
-    """Any threads: more or fewer than the work, powers of two or not."""
+    """Draw threads: more or fewer than the work, powers of two or not."""
     used = parallel_extents(expression)
     local, groups = [1, 1, 1], [1, 1, 1]
     for kind, dim in used:
@@ -135,24 +137,24 @@ def drawn_range(expression: Node, rng: random.Random) -> NdRange:
     return NdRange((local[0], local[1], local[2]), (groups[0], groups[1], groups[2]))
 
 
-def has_room(kernel: Kernel) -> bool:
-    """For its local memory."""
+def has_room(kernel: LoopNest) -> bool:
+    """Return whether its local memory is small enough."""
     return sum(np.prod(buffer.shape) for buffer in kernel.locals) < 1 << 14
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_rules_composed_at_random_keep_the_meaning(pocl: Pocl, program: str) -> None:
+def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: str) -> None:
     rng = random.Random(f"{program} {DEPTH}")
     definition = load_definition(program)
     for size in (45, 56):
-        kernels: list[Kernel] = []
+        kernels: list[LoopNest] = []
         expressions: list[Node] = []
         while len(kernels) < 3 * DEPTH:
             derived = derive(fused(definition.expression(size)), rng)
             assert derived is not None
             kernel = lower(f"k{len(kernels)}", derived, drawn_range(derived, rng))
-            # One of three has local memory; many barriers that stand under a condition of the
-            # group's number make PoCL 3.0 abort.
+            # At least one of three has local memory. PoCL 3.0 aborts on many barriers under a
+            # condition on the group id.
             is_wanted = kernel.locals or len(kernels) % 3
             if is_wanted and has_room(kernel) and emit(kernel, OPENCL).count("barrier(") < 4:
                 kernels.append(kernel)
@@ -167,7 +169,7 @@ def test_rules_composed_at_random_keep_the_meaning(pocl: Pocl, program: str) -> 
 # ------------------------------------------------------------------------------- exploration
 
 
-def test_mappings_nest_as_devices_want_them() -> None:
+def test_mappings_nest_groups_outside_threads() -> None:
     found = list(mappings(4, 2))
     assert len(found) == len(set(found)) > 20
     for kinds in found:
@@ -210,7 +212,7 @@ def test_configurations_leave_no_thread_dimension_without_work() -> None:
     assert found == {(8, 4, 1)}
 
 
-def test_a_design_is_that_of_the_decisions_whatever_the_stencil() -> None:
+def test_equal_decisions_on_different_stencils_have_equal_designs() -> None:
     numbers = []
     for program in ("jacobi2d_5pt", "gradient", "gaussian"):
         (tiled,) = rules.everywhere(rules.tile2d(16, 16), load_definition(program).expression(64))
@@ -219,8 +221,8 @@ def test_a_design_is_that_of_the_decisions_whatever_the_stencil() -> None:
     assert len(set(numbers)) == 1
 
 
-def test_what_cannot_be_mapped_is_an_error_not_a_wrong_kernel() -> None:
+def test_an_impossible_mapping_is_an_error() -> None:
     (tiled,) = rules.everywhere(rules.tile2d(4, 6), plane())
     kinds = [("workgroup", 0), ("local", 0), ("local", 0), ("seq", 0)]
-    with pytest.raises(StencilError, match="within a local map of the same dimension"):
+    with pytest.raises(StencilError, match="inside a local map of the same dimension"):
         lower("k", rules.mapped(kinds)(tiled), NdRange())

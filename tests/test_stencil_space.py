@@ -1,4 +1,4 @@
-"""python -m harness.stencil explore: a space like any other, and a stencil of one's own."""
+"""python -m harness.stencil explore: spaces of built-in and user-written stencils."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.space_file import load_spec
 from harness.stencil import explore
 from harness.stencil.definition import program_names
 from harness.stencil.features import FEATURES
-from harness.stencil.predicted import read_teacher
+from harness.stencil.predicted import read_predictor
 from tests.stencil_kernels import PROGRAMS
 
 OWN = """\
@@ -51,8 +51,8 @@ def reference(arguments):
 
 
 @pytest.fixture
-def taught(tmp_path: Path) -> Path:
-    """The stencil that docs/stencil.md teaches."""
+def documented(tmp_path: Path) -> Path:
+    """Write the example stencil of docs/stencil.md."""
     page = (Path(__file__).parent.parent / "docs" / "stencil.md").read_text(encoding="utf-8")
     path = tmp_path / "smooth.py"
     path.write_text(page.split("```python\n")[1].split("```")[0])
@@ -66,32 +66,34 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_eight_are_there() -> None:
+def test_the_eight_stencils_are_there() -> None:
     assert program_names() == sorted(PROGRAMS)
 
 
-def test_the_stencil_that_the_page_teaches_is_explored_tuned_and_analysed(
-    taught: Path, own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
+def test_the_documented_stencil_is_explored_tuned_and_analysed(
+    documented: Path, own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "new"
-    assert main(["explore", str(taught), "--size", "128", "--count", "40", "-o", str(folder)]) == 0
-    taught.unlink()  # the folder stands alone
+    assert (
+        main(["explore", str(documented), "--size", "128", "--count", "40", "-o", str(folder)]) == 0
+    )
+    documented.unlink()  # the folder stands alone
     assert "40 points of " in capsys.readouterr().out
-    place = str(tmp_path / "smooth.db")
-    told = ["--backend", "opencl", "--test-limit", "4", "--repeats", "2", "--quiet"]
-    assert tune([str(folder / "smooth.yaml"), *told, "--database", place]) == 0
+    url = str(tmp_path / "smooth.db")
+    options = ["--backend", "opencl", "--test-limit", "4", "--repeats", "2", "--quiet"]
+    assert tune([str(folder / "smooth.yaml"), *options, "--database", url]) == 0
     capsys.readouterr()
-    assert analyse([place]) == 0
+    assert analyse([url]) == 0
     assert "smooth on " in capsys.readouterr().out
-    # Another is begun with what this one taught.
+    # Another stencil begins with a predictor trained on this one.
     folder = tmp_path / "ring"
     assert main(["explore", str(own), "--size", "64", "--count", "9", "-o", str(folder)]) == 0
     capsys.readouterr()
-    told = [*told, "--technique", "Predicted", "--database", place]
-    assert tune([str(folder / "ring.yaml"), *told]) == 0
+    options = [*options, "--technique", "Predicted", "--database", url]
+    assert tune([str(folder / "ring.yaml"), *options]) == 0
     assert "ordered by a forest trained on 4 points of smooth;" in capsys.readouterr().out
-    (found,) = read_results([place], space="ring")
-    order = read_teacher(place, folder / "ring.yaml").order(found.campaign.environment)
+    (found,) = read_results([url], space="ring")
+    order = read_predictor(url, folder / "ring.yaml").order(found.campaign.environment)
     assert order is not None
     measured = list(next(iter(found.measured.values())))
     assert set(order.configs[:2]) <= set(measured)
@@ -116,9 +118,9 @@ def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_pat
         (row,) = (r for r in rows if all(int(r[name]) == config[name] for name in tuned))
         assert list(launch.grid) == [int(row[name]) for name in groups]
         assert launch.group[0] * launch.grid[0] == float(row["global_size_x"])
-        told = [*FEATURES, "design"]
-        assert case.observed(config) == {name: float(row[name]) for name in told}
-    assert list(rows[0])[len(tuned) :] == [*groups, *told]
+        observed = [*FEATURES, "design"]
+        assert case.observed(config) == {name: float(row[name]) for name in observed}
+    assert list(rows[0])[len(tuned) :] == [*groups, *observed]
 
 
 def test_variants_compile_as_opencl_and_cuda(
@@ -130,7 +132,7 @@ def test_variants_compile_as_opencl_and_cuda(
     assert "0 failed" in capsys.readouterr().out
 
 
-def test_what_was_drawn_repeats(tmp_path: Path) -> None:
+def test_a_seed_repeats_the_draws(tmp_path: Path) -> None:
     texts = []
     for name in "ab":
         folder = tmp_path / name
@@ -144,17 +146,20 @@ def test_what_was_drawn_repeats(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
-        (["jacobi", "--size", "64"], "no stencil is called jacobi; did you mean `jacobi2d_"),
+        (["jacobi", "--size", "64"], "unknown stencil jacobi; did you mean `jacobi2d_"),
         (["no.py", "--size", "64"], "no.py cannot be read: No such file or directory"),
-        (["srad1", "--size", "2", "-o", "new"], "has 32 threads or more a group; --size 2 is too"),
-        (["srad1", "--size", "64", "-o", "."], ". exists, and is not overwritten; name a new"),
+        (
+            ["srad1", "--size", "2", "-o", "new"],
+            "has 32 threads or more in a group; --size 2 is too",
+        ),
+        (["srad1", "--size", "64", "-o", "."], ". already exists; name a new"),
         (["srad1", "--sise", "64"], "--size"),
     ],
 )
-def test_a_mistake_in_the_command_is_told(
-    command: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+def test_a_mistake_in_the_command_is_reported(
+    command: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
@@ -163,14 +168,14 @@ def test_a_mistake_in_the_command_is_told(
     except SystemExit as ended:
         code = int(str(ended.code))
     assert code == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("slide(3, 1,", "slide(3, 2,", "ring.py:9: slide(3, 2, pad(1, 1, wrap, x)): windows of 3"),
-        ("def reference", "def referent", "ring.py: must define the function `reference`"),
+        ("def reference", "def referent", "ring.py must define the function `reference`"),
         ("import numpy", "import nunpy", "ring.py:1: ModuleNotFoundError: No module named 'nunpy'"),
         ("return map_(", "return str(", "ring.py:10: "),
         (
@@ -178,14 +183,14 @@ def test_a_mistake_in_the_command_is_told(
             "window, windows)",
             "no map computes its result",
         ),
-        ('grid("x"', 'grid("result"', "ring.py:9: grid('result', ...): expected a name that"),
+        ('grid("x"', 'grid("result"', "ring.py:9: grid('result', ...): 'result' is not a valid"),
     ],
 )
-def test_a_mistake_in_a_stencil_is_told_with_its_line(
+def test_a_mistake_in_a_stencil_is_reported_with_its_line(
     own: Path,
     old: str,
     new: str,
-    told: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -194,10 +199,10 @@ def test_a_mistake_in_a_stencil_is_told_with_its_line(
     monkeypatch.chdir(own.parent)
     code = main(["explore", own.name, "--size", "64", "--count", "5", "-o", str(tmp_path / "x")])
     assert code == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_ones_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
+def test_a_stencils_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
     folder = tmp_path / "ring"
     assert main(["explore", str(own), "--size", "64", "--count", "5", "-o", str(folder)]) == 0
     spec = load_spec(folder / "ring.yaml")
@@ -207,23 +212,25 @@ def test_ones_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("inputs", "message"),
     [
-        ('{"x": np.arange(8)}', "inputs() must give `x`, an array of (64,), not one of (8,)"),
-        ('{"y": np.arange(size)}', "inputs() must give `x`, an array of (64,), not none"),
+        ('{"x": np.arange(8)}', "inputs() must return `x`, an array of (64,), not one of (8,)"),
+        ('{"y": np.arange(size)}', "inputs() must return `x`, an array of (64,), not none"),
     ],
 )
-def test_inputs_of_another_shape_are_told(own: Path, tmp_path: Path, given: str, told: str) -> None:
-    own.write_text(OWN.replace('{"x": np.arange(size)}', given))
+def test_inputs_of_another_shape_are_rejected(
+    own: Path, tmp_path: Path, inputs: str, message: str
+) -> None:
+    own.write_text(OWN.replace('{"x": np.arange(size)}', inputs))
     folder = tmp_path / "ring"
     assert main(["explore", str(own), "--size", "64", "--count", "1", "-o", str(folder)]) == 0
     spec = load_spec(folder / "ring.yaml")
-    with pytest.raises(HostModuleError, match=re.escape(told)):
+    with pytest.raises(HostModuleError, match=re.escape(message)):
         make_kernel_data(spec.host, spec.inputs[0])
 
 
 def test_a_file_may_be_any_python(own: Path, tmp_path: Path) -> None:
-    """A dataclass whose annotations are text looks its module up."""
+    """A dataclass with string annotations looks its module up."""
     own.write_text(
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"
         + OWN
@@ -248,7 +255,7 @@ def reference(arguments):
 """
 
 
-def test_a_folder_says_what_it_is_of_and_which_command_wrote_it(tmp_path: Path) -> None:
+def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path) -> None:
     path = tmp_path / "cube.py"
     path.write_text(CUBE)
     folders = [tmp_path / "first", tmp_path / "again"]
@@ -256,7 +263,7 @@ def test_a_folder_says_what_it_is_of_and_which_command_wrote_it(tmp_path: Path) 
     assert main(["explore", *command, "-o", str(folders[0])]) == 0
     spec = load_spec(folders[0] / "cube.yaml")
     assert spec.title.startswith("cube, 4 x 16 x 32, in ")
-    assert "/* cube, 4 x 16 x 32: one" in (folders[0] / "cube.cl").read_text()
+    assert "/* cube, 4 x 16 x 32: the variant VARIANT," in (folders[0] / "cube.cl").read_text()
     written = (folders[0] / "cube.yaml").read_text().split("# Written by ")[1].split("\n")[0]
     begin = shlex.split(written)
     assert begin[:3] == ["python", "-m", "harness.stencil"]
@@ -265,8 +272,8 @@ def test_a_folder_says_what_it_is_of_and_which_command_wrote_it(tmp_path: Path) 
     assert texts[0] == texts[1]
 
 
-def test_cache_lines_are_counted_exactly_where_that_is_asked_for(tmp_path: Path) -> None:
-    """Loads beside a line cross into another; the paper's mode does not tell."""
+def test_cache_lines_can_be_counted_exactly(tmp_path: Path) -> None:
+    """Unaligned loads touch two lines, which the paper's mode does not count."""
     lines = []
     for mode in ("published", "exact"):
         folder = tmp_path / mode
@@ -280,7 +287,7 @@ def test_cache_lines_are_counted_exactly_where_that_is_asked_for(tmp_path: Path)
 def test_a_space_has_more_variants_than_constraints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So that ten thousand points fit into the thousand constraints that it may have."""
+    """Ten thousand points fit into the thousand constraints of a space."""
     monkeypatch.setattr(explore, "THREADS_A_VARIANT", 2)
     folder = tmp_path / "many"
     command = ["explore", "srad1", "--size", "96", "--count", "60", "-o", str(folder)]
@@ -297,11 +304,11 @@ def test_a_space_has_more_variants_than_constraints(
     assert len(found) == 60
     monkeypatch.setattr(explorer, "MAX_BYTES", 1000)
     assert main([*command[:-1], str(tmp_path / "more")]) == 2
-    assert "60 points are more than a space has room for; ask for" in capsys.readouterr().err
+    assert "60 points are too many for one space; ask for" in capsys.readouterr().err
 
 
-def test_iterations_are_explored_like_what_they_stand_for(own: Path, tmp_path: Path) -> None:
-    """Three steps of the ring, in one kernel."""
+def test_iterations_are_explored(own: Path, tmp_path: Path) -> None:
+    """One kernel computes three steps of the ring."""
     text = OWN.replace("import grid,", "import grid, iterate,")
     text = text.replace("def expression(size):", "def step(x):")
     text = text.replace('"wrap", grid("x", size)', '"wrap", x')

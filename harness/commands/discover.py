@@ -1,21 +1,22 @@
-"""python -m harness.discover SOURCE: the space that a kernel's source names, as a space file."""
+"""python -m harness.discover SOURCE: write a space file from a kernel's source."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.files import write_file
-from harness.discover.facts import Facts, discover
+from harness.discover.facts import discover
 from harness.discover.host_file import host_text
 from harness.discover.space_file import space_text, to_do
 
 _EPILOG = """\
-A pragma says what may be tuned, above a #define or above a loop:
+A pragma declares a parameter, above a #define or above a loop:
 
   #pragma erange 64,512,2
   #define BLOCK 256
@@ -23,21 +24,31 @@ A pragma says what may be tuned, above a #define or above a loop:
   #pragma unroll_range 1,8
   for (int k = 0; k < 16; k++) ...
 
-docs/pragmas.md explains them all. Without pragmas, values are suggested for the #defines.
-Exit code: 0 if all is well, 2 for a fault in a pragma or in the command.
+docs/pragmas.md explains all pragmas. Without pragmas, values are suggested for the #defines.
+Exit code: 0 on success, 2 for an error in a pragma or in the command.
 """
 
 
+@dataclass(frozen=True)
+class _Discovery:
+    """The options of one discovery; without `output` the space goes to standard output."""
+
+    source: Path
+    function: str | None
+    output: Path | None
+    host: Path | None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    return run_command(_parser(), arguments, _discover)
+    """Run the command; return its exit code."""
+    return run_command(_parser(), arguments, _run)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.discover",
         description="Read a kernel's pragmas, constants, loops and signature, and write its "
-        "space, with what a person has to add marked in it.",
+        "space. Marks in the space show what a person has to add.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,42 +61,43 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _discover(args: argparse.Namespace) -> int:
-    _refuse_to_overwrite(args)
-    facts = discover(args.source, args.function)
-    folder = args.output.parent if args.output else Path()
-    host = args.host or _usual_host(facts)
-    told = []
-    if args.host:
-        told += _write(args.host, host_text(facts))
+def _run(args: argparse.Namespace) -> int:
+    return _discover(_Discovery(args.source, args.function, args.output, args.host))
+
+
+def _discover(options: _Discovery) -> int:
+    _check_targets(options)
+    facts = discover(options.source, options.function)
+    folder = options.output.parent if options.output else Path()
+    host = options.host or facts.path.with_suffix(".py")
+    items = []
+    if options.host:
+        items += _write(options.host, host_text(facts))
     text = space_text(facts, folder, host)
-    if args.output:
-        told += _write(args.output, text)
+    if options.output:
+        items += _write(options.output, text)
     else:
         print(text, end="")
-        told += [f"  {item}" for item in to_do(text)]
-    if told:
-        print("\n".join(["to do:", *told]), file=sys.stderr)
+        items += [f"  {item}" for item in to_do(text)]
+    if items:
+        print("\n".join(["to do:", *items]), file=sys.stderr)
     return 0
 
 
-def _refuse_to_overwrite(args: argparse.Namespace) -> None:
-    if args.output and args.host and args.output.resolve() == args.host.resolve():
-        raise UsageError(f"{args.output} cannot be both the space and the host module")
-    for path in filter(None, (args.output, args.host)):
+def _check_targets(options: _Discovery) -> None:
+    """Refuse to overwrite a file, and host modules that Python cannot import."""
+    output, host = options.output, options.host
+    if output and host and output.resolve() == host.resolve():
+        raise UsageError(f"{output} cannot be both the space and the host module")
+    for path in filter(None, (output, host)):
         if path.exists() or path.is_symlink():
-            raise UsageError(f"{path} exists, and is not overwritten; name a new file")
-    if args.host and args.host.suffix != ".py":
-        raise UsageError(f"{args.host} is not a Python file; its name must end in .py")
-
-
-def _usual_host(facts: Facts) -> Path:
-    """Where a host module stands by custom: beside the source, under its name."""
-    return facts.path.with_suffix(".py")
+            raise UsageError(f"{path} already exists; name a new file")
+    if host and host.suffix != ".py":
+        raise UsageError(f"{host} is not a Python file; its name must end in .py")
 
 
 def _write(path: Path, text: str) -> list[str]:
-    """Write a new file; what there is to do in it."""
+    """Write a new file; return a line for each thing that is left to do in it."""
     write_file(path, text)
     print(f"wrote {path}", file=sys.stderr)
     return [f"  {path}, {item}" for item in to_do(text)]

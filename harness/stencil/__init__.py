@@ -1,7 +1,4 @@
-"""Stencils in a functional language: explored by rewriting, generated, tuned and predicted.
-
-The words that a stencil's file needs; docs/stencil.md teaches them.
-"""
+"""The language that a stencil's file is written in; docs/stencil.md explains it."""
 
 from harness.stencil.ir import Node, UserFun, show, user_fun
 from harness.stencil.language import (

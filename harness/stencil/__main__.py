@@ -1,4 +1,4 @@
-"""python -m harness.stencil: explore the variants of a stencil."""
+"""python -m harness.stencil: write the tuning space of a stencil."""
 
 if __name__ == "__main__":
     import sys

@@ -1,8 +1,8 @@
-"""Index arithmetic: integer sums k + c1 * a1 + c2 * a2 + ... that know their range.
+"""Index arithmetic: integer sums k + c1 * a1 + c2 * a2 + ... with a known range.
 
-An atom is a variable, or one of `//`, `%`, clamp, mirror and wrap of another sum. What the range of
-a sum decides is simplified away when it is made, so that an index which cannot leave its array
-carries no clamp, and one that comes from a split and a join again carries no division.
+An atom is a variable, or one of `//`, `%`, clamp, mirror and wrap of another sum. Each sum is
+simplified by its range when it is made: an index that cannot leave its array has no clamp, and a
+split followed by a join leaves no division.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Variable:
-    """A loop's variable or a thread's number: a whole number from `low` to `high`."""
+    """A loop variable or a thread id: an integer from `low` to `high`."""
 
     name: str
     low: int
@@ -25,21 +25,21 @@ class Variable:
 
     @property
     def text(self) -> str:
-        """Its name in C."""
+        """Return the name in C."""
         return self.name
 
     def value(self, values: Mapping[str, Any], is_padded: bool) -> Any:
-        """Its value, from the values by name."""
+        """Look the value up by name."""
         return values[self.name]
 
     def replaced(self, atom: Atom, by: Index) -> Index:
-        """Itself: there is nothing within."""
+        """Return the variable as an index; it has no inner atoms."""
         return index_of(self)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What is done to a sum by the whole number `by`: `kind` is a key of OPERATIONS."""
+    """An operation on a sum and the integer `by`: `kind` is a key of `_VALUES`."""
 
     kind: str
     inner: Index
@@ -49,18 +49,18 @@ class Operation:
 
     @cached_property
     def text(self) -> str:
-        """As C."""
+        """Return the C expression."""
         return _TEXTS[self.kind](self.inner, self.by)
 
     def value(self, values: Mapping[str, Any], is_padded: bool) -> Any:
-        """Its value; padding is left out unless `is_padded`."""
+        """Evaluate it; skip padding unless `is_padded`."""
         inner = self.inner.value(values, is_padded)
         if not is_padded and self.kind in PADDINGS:
             return inner
         return _VALUES[self.kind](inner, self.by)
 
     def replaced(self, atom: Atom, by: Index) -> Index:
-        """The same of its sum with `by` in place of an atom."""
+        """Apply the same operation to the sum with `by` in place of an atom."""
         inner = self.inner.replaced(atom, by)
         if self.kind in PADDINGS:
             return inner.padded(self.kind, self.by)
@@ -72,19 +72,19 @@ Atom = Variable | Operation
 
 @dataclass(frozen=True)
 class Index:
-    """constant + the sum of coefficient * atom; equal for equal sums."""
+    """constant + sum of coefficient * atom; equal sums compare equal."""
 
     terms: tuple[tuple[Atom, int], ...]
     constant: int
 
     @cached_property
     def low(self) -> int:
-        """The least value that it can have, as far as its atoms tell."""
+        """Return a lower bound, from the ranges of the atoms."""
         return self.constant + sum(c * (a.low if c > 0 else a.high) for a, c in self.terms)
 
     @cached_property
     def high(self) -> int:
-        """The greatest."""
+        """Return an upper bound, from the ranges of the atoms."""
         return self.constant + sum(c * (a.high if c > 0 else a.low) for a, c in self.terms)
 
     def __add__(self, other: Index | int) -> Index:
@@ -124,19 +124,22 @@ class Index:
         return _operation("%", rest, by, 0, by - 1)
 
     def _parted(self, by: int) -> tuple[Index, Index]:
-        """(q, r) with self = q * by + r, where r has no term that `by` divides."""
+        """Return (q, r) with self = q * by + r, where `by` divides no coefficient of r."""
         whole = tuple((a, c // by) for a, c in self.terms if c % by == 0)
         rest = tuple((a, c) for a, c in self.terms if c % by)
         return Index(whole, self.constant // by), Index(rest, self.constant % by)
 
     def padded(self, kind: str, length: int) -> Index:
-        """Brought into 0 .. length - 1 by one of PADDINGS; it may lie at most `length` outside."""
+        """Map it into 0 .. length - 1 by one of PADDINGS.
+
+        It may lie at most `length` outside.
+        """
         if self.is_within(length):
             return self
         return _operation(kind, self, length, 0, length - 1)
 
     def replaced(self, atom: Atom, by: Index) -> Index:
-        """The same sum with another in place of an atom, wherever it stands."""
+        """Replace an atom, at any depth, by a sum."""
         total = constant(self.constant)
         for own, coefficient in self.terms:
             new = by if own == atom else own.replaced(atom, by)
@@ -144,18 +147,18 @@ class Index:
         return total
 
     def is_within(self, length: int) -> bool:
-        """Whether it surely lies in 0 .. length - 1."""
+        """Return whether its range lies in 0 .. length - 1."""
         return self.low >= 0 and self.high < length
 
     def value(self, values: Mapping[str, Any], is_padded: bool = True) -> Any:
-        """Its value, a number or a numpy array, from those of its variables."""
+        """Evaluate it, with numbers or numpy arrays for the variables."""
         total: Any = self.constant
         for atom, coefficient in self.terms:
             total = total + atom.value(values, is_padded) * coefficient
         return total
 
     def variables(self) -> Iterator[Variable]:
-        """Those that it depends on; one may come twice."""
+        """Yield its variables, possibly with repeats."""
         for atom, _ in self.terms:
             if isinstance(atom, Variable):
                 yield atom
@@ -163,7 +166,7 @@ class Index:
                 yield from atom.inner.variables()
 
     def operations(self) -> Iterator[str]:
-        """The kinds of its operations; one may come twice."""
+        """Yield the kinds of its operations, possibly with repeats."""
         for atom, _ in self.terms:
             if isinstance(atom, Operation):
                 yield atom.kind
@@ -171,30 +174,30 @@ class Index:
 
     @cached_property
     def text(self) -> str:
-        """As C, the largest strides first."""
-        told = ""
+        """Return the C expression, the largest strides first."""
+        text = ""
         for atom, coefficient in self.terms:
             size = abs(coefficient)
             product = f"{_factor(atom)} * {size}" if size > 1 else atom.text
-            told += _signed(product, coefficient < 0, not told)
-        if self.constant or not told:
-            told += _signed(str(abs(self.constant)), self.constant < 0, not told)
-        return told
+            text += _signed(product, coefficient < 0, not text)
+        if self.constant or not text:
+            text += _signed(str(abs(self.constant)), self.constant < 0, not text)
+        return text
 
     @property
     def factor(self) -> str:
-        """As C, in brackets where it is more than one factor."""
+        """Return the C expression, in parentheses unless it is a single factor."""
         is_one = not self.constant and len(self.terms) == 1 and self.terms[0][1] == 1
         return _factor(self.terms[0][0]) if is_one else f"({self.text})"
 
 
 def constant(value: int) -> Index:
-    """A number."""
+    """Return the index of one number."""
     return Index((), value)
 
 
 def index_of(variable: Variable) -> Index:
-    """A variable; one that can have a single value is that number."""
+    """Return the index of a variable; a variable with a single value becomes that number."""
     if variable.low == variable.high:
         return constant(variable.low)
     return Index(((variable, 1),), 0)
@@ -219,7 +222,7 @@ def _operation(kind: str, inner: Index, by: int, low: int, high: int) -> Index:
     return Index(((Operation(kind, inner, by, low, high), 1),), 0)
 
 
-# ------------------------------------------------------------------------------ as C, as values
+# ------------------------------------------------------------------------ C text and evaluation
 
 
 def _factor(atom: Atom) -> str:
@@ -241,7 +244,7 @@ def _clamp_text(inner: Index, length: int) -> str:
 
 
 _TEXTS: dict[str, Callable[[Index, int], str]] = {
-    # C rounds towards zero, and so no numerator is ever negative: padding comes first.
+    # C rounds towards zero; numerators are never negative, since padding comes first.
     "/": lambda inner, by: f"{inner.factor} / {by}",
     "%": lambda inner, by: f"{inner.factor} % {by}",
     "clamp": _clamp_text,
@@ -263,5 +266,5 @@ _VALUES: dict[str, Callable[[Any, int], Any]] = {
     "wrap": lambda inner, length: inner % length,
 }
 PADDINGS = ("clamp", "mirror", "wrap")
-"""How an index beyond an array is brought back: to the nearest element, to its mirror image with
-the border element twice, to the other end."""
+"""How an index outside an array maps into it: to the nearest element; to its mirror image, which
+repeats the border element; to the other end."""

@@ -1,9 +1,9 @@
-"""Barriers, where a group's threads need what others wrote, or write what others may still read.
+"""Insert barriers between conflicting accesses of a group's threads to local memory.
 
-Statements are read in order, outside loops that are shared by the group's threads: all threads of
-a group go through them together. A barrier comes before a statement that reads local memory written
-since the last one, or writes local memory used since; and at the end of a loop's body where that
-holds between a turn and the next.
+All threads of a group execute the statements outside the loops that they share, in order. A
+barrier goes before each statement that reads local memory written since the last barrier, or
+writes local memory used since then, and at the end of a loop's body where one iteration conflicts
+with the next.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from harness.stencil.nest import Barrier, Loop, Statement, Store, loads_of
+from harness.stencil.nest import Assignment, Barrier, Loop, Statement, loads_of
 
 
 @dataclass
 class _Use:
-    """Local memory that is read and written, by name."""
+    """The names of the local buffers that are read and written."""
 
     read: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
 
     def conflicts(self, later: _Use) -> bool:
-        """Whether a barrier must lie between this and what comes later."""
+        """Return whether this use and a later one need a barrier between them."""
         return bool(self.written & (later.read | later.written) or self.read & later.written)
 
     def add(self, other: _Use) -> None:
@@ -31,13 +31,13 @@ class _Use:
 
 
 def with_barriers(block: list[Statement]) -> list[Statement]:
-    """The statements, with barriers between them."""
-    return _passed(block)[0]
+    """Insert the barriers that a block needs."""
+    return _with_uses(block)[0]
 
 
-def _passed(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use, bool]:
-    """The statements with barriers, what they use before their first one and since their last, and
-    whether there is one."""
+def _with_uses(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use, bool]:
+    """Return the statements with barriers, their uses before the first barrier and since the last,
+    and whether there is a barrier."""
     done: list[Statement] = []
     first, since, met = _Use(), _Use(), False
     for statement in block:
@@ -56,11 +56,11 @@ def _passed(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use, bo
 
 
 def _one(statement: Statement) -> tuple[Statement, _Use, _Use, bool]:
-    """A statement, what it uses before its first barrier and since its last, whether it has one."""
+    """Return the same as `_with_uses`, for one statement."""
     if not isinstance(statement, Loop) or statement.kind == "local":
         used = _used(statement)
         return statement, used, used, False
-    body, first, since, met = _passed(statement.body)
+    body, first, since, met = _with_uses(statement.body)
     if statement.form == "for" and since.conflicts(first):
         body, since, met = [*body, Barrier()], _Use(), True
     return replace(statement, body=body), first, since, met
@@ -71,7 +71,7 @@ def _used(statement: Statement) -> _Use:
     if isinstance(statement, Loop):
         for inner in statement.body:
             use.add(_used(inner))
-    elif isinstance(statement, Store):
+    elif isinstance(statement, Assignment):
         use.read |= {x.buffer.name for x in loads_of(statement.value) if x.buffer.space == "local"}
         if statement.target.buffer.space == "local":
             use.written.add(statement.target.buffer.name)

@@ -1,4 +1,4 @@
-"""A stencil's file: `expression(size)` and `reference(arguments)`, and, if it likes, `inputs`."""
+"""A stencil's file: it defines `expression(size)`, `reference(arguments)` and perhaps `inputs`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROGRAMS = Path(__file__).with_name("programs")
 
 @dataclass(frozen=True)
 class Definition:
-    """A stencil: its name, its file's text, and the functions that the file defines."""
+    """A stencil: its name, its file and the functions that the file defines."""
 
     name: str
     path: Path
@@ -29,76 +29,85 @@ class Definition:
     module: ModuleType
 
     def expression(self, size: int) -> Node:
-        """What it computes; raises StencilError, which names the file, where that is ill-typed."""
+        """Call the file's `expression`; raise StencilError, with file and line, if it fails."""
         try:
             found = self._function("expression")(size)
         except Exception as error:
-            told = str(error) if isinstance(error, StencilError) else repr(error)
-            raise StencilError(f"{_where(error, self.path)}: {told}") from error
+            reason = str(error) if isinstance(error, StencilError) else repr(error)
+            raise StencilError(f"{_where(error, self.path)}: {reason}") from error
         if not isinstance(found, Node):
             kind = type(found).__name__
-            raise StencilError(f"{self.path}: expression() must give an expression, not a {kind}")
+            raise StencilError(
+                f"{self.path}: expression() must return an expression, but returned a {kind}"
+            )
         if leaf(found.type) != FLOAT or found.type == FLOAT:
             raise StencilError(
-                f"{self.path}: expression() must give an array of float, but this is {found.type}"
+                f"{self.path}: expression() must return an array of float, "
+                f"but returned {found.type}"
             )
         return found
 
     def reference(self, arguments: Mapping[str, Any]) -> Any:
-        """The right result."""
+        """Compute the expected result."""
         return self._function("reference")(arguments)
 
     def _function(self, name: str) -> Callable[..., Any]:
         function = getattr(self.module, name, None)
         if not callable(function):
-            raise StencilError(f"{self.path}: must define the function `{name}`")
+            raise StencilError(f"{self.path} must define the function `{name}`")
         return function  # type: ignore[no-any-return]
 
 
 def program_names() -> list[str]:
-    """The stencils that come with the harness."""
+    """List the stencils that come with harness."""
     return sorted(path.stem for path in _PROGRAMS.glob("[a-z]*.py"))
 
 
-def load_definition(told: str) -> Definition:
-    """The stencil of that name, or in that file.
+def load_definition(name: str) -> Definition:
+    """Load a stencil by its name, or from a file whose name ends in .py.
 
-    Raises UsageError where there is none, and StencilError for a file that is not one.
+    Raises UsageError if it does not exist, and StencilError if the file is not a stencil.
     """
-    if told.endswith(".py"):
-        path = Path(told)
-    elif told in program_names():
-        path = _PROGRAMS / f"{told}.py"
-    else:
-        names = program_names()
-        hint = suggestion(told, names, f"there are {', '.join(names)}.")
-        raise UsageError(f"no stencil is called {told}; {hint} A file's name ends in .py")
+    path = _path_of(name)
     if not path.stem.isidentifier():
-        raise UsageError(f"{path}: a stencil is called by its file, in letters, digits and _")
+        raise UsageError(
+            f"{path}: a stencil has the name of its file, so use only letters, digits and _ there"
+        )
     try:
         text = read_text(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path} cannot be read: {reason}") from None
-    definition = Definition(path.stem, path, text, _loaded(path))
-    for name in ("expression", "reference"):
-        definition._function(name)
+    definition = Definition(path.stem, path, text, _load(path))
+    for function in ("expression", "reference"):
+        definition._function(function)
     return definition
 
 
-def _loaded(path: Path) -> ModuleType:
+def _path_of(name: str) -> Path:
+    if name.endswith(".py"):
+        return Path(name)
+    names = program_names()
+    if name not in names:
+        hint = suggestion(name, names, f"choose one of {', '.join(names)}.")
+        raise UsageError(f"unknown stencil {name}; {hint} The name of a file must end in .py")
+    return _PROGRAMS / f"{name}.py"
+
+
+def _load(path: Path) -> ModuleType:
     try:
         module = load_module(path, "harness_stencil")
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise StencilError(f"{_where(error, path)}: {told}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise StencilError(f"{_where(error, path)}: {reason}") from error
     if module is None:
         raise UsageError(f"{path} is not a Python file: its name must end in .py")
     return module
 
 
 def _where(error: BaseException, path: Path) -> str:
-    """The file, and its line that the error came from; Python knows the file by its whole path."""
+    """Name the file, with the line that raised the error."""
+    # Python's frames hold absolute paths.
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == path.absolute()]
     return f"{path}:{lines[-1]}" if lines else str(path)

@@ -1,6 +1,6 @@
-"""A kernel -> OpenCL C or CUDA C, as a person would write it.
+"""Loop nest -> readable OpenCL C or CUDA C.
 
-Group sizes are the macros LOCAL_X, LOCAL_Y and LOCAL_Z, so that one text serves many launches.
+Group sizes are the macros LOCAL_X, LOCAL_Y and LOCAL_Z, so one text serves many launches.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from harness.stencil.arith import Index
 from harness.stencil.ir import UserFun
 from harness.stencil.lower import ID_NAMES
 from harness.stencil.nest import (
+    Assignment,
     Barrier,
     Buffer,
     Call,
     Declaration,
     IndexValue,
-    Kernel,
     Load,
     Loop,
+    LoopNest,
     Number,
     Statement,
-    Store,
     Term,
     loads_of,
     terms_of,
@@ -35,7 +35,7 @@ _USUAL_WIDTH = 100
 
 @dataclass(frozen=True)
 class Dialect:
-    """What two languages say differently; {d} is x, y or z and {n} its number."""
+    """The spellings of one language; {d} is x, y or z, {D} its capital and {n} its number."""
 
     name: str
     suffix: str
@@ -81,20 +81,20 @@ CUDA = Dialect(
 DIALECTS = (OPENCL, CUDA)
 
 
-def emit(kernel: Kernel, dialect: Dialect) -> str:
-    """The source of a kernel with the functions that it calls."""
-    writer = _Writer(kernel, dialect)
+def emit(kernel: LoopNest, dialect: Dialect) -> str:
+    """Write the source of a kernel with the functions that it calls."""
+    writer = _Emitter(kernel, dialect)
     return "\n\n".join([*writer.functions(), writer.kernel()]) + "\n"
 
 
-def macros(kernel: Kernel) -> str:
-    """The lines that give a kernel the group sizes that it was lowered for."""
+def macros(kernel: LoopNest) -> str:
+    """Define the group sizes that a kernel was lowered for."""
     sizes = zip("XYZ", kernel.ndrange.local, strict=True)
     return "".join(f"#define LOCAL_{d} {size}\n" for d, size in sizes)
 
 
-class _Writer:
-    def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
+class _Emitter:
+    def __init__(self, kernel: LoopNest, dialect: Dialect) -> None:
         self._kernel = kernel
         self._dialect = dialect
 
@@ -112,7 +112,7 @@ class _Writer:
                 if isinstance(part, Call):
                     known = found.setdefault(part.function.name, part.function)
                     if known != part.function or known.name in others:
-                        raise StencilError(f"{known.name} is the name of two things; rename one")
+                        raise StencilError(f"the name {known.name} is used twice; rename one")
         yield from map(self._function, found.values())
 
     def _mirrors(self) -> bool:
@@ -130,8 +130,8 @@ class _Writer:
     def kernel(self) -> str:
         kernel = self._kernel
         arguments = [*kernel.inputs, kernel.output]
-        told = ", ".join(f"{self._pointer(b)}{b.name}" for b in arguments)
-        head = self._dialect.kernel.format(f"{kernel.name}({told}) {{")
+        parameters = ", ".join(f"{self._pointer(b)}{b.name}" for b in arguments)
+        head = self._dialect.kernel.format(f"{kernel.name}({parameters}) {{")
         lines = [_wrapped(head)]
         lines += [f"{_INDENT}{self._dialect.local}{_declared(b)};" for b in kernel.locals]
         lines += [f"{_INDENT}{line}" for line in self._ids()]
@@ -143,16 +143,13 @@ class _Writer:
         return self._dialect.pointer.format(f"{const}{leaf(buffer.type)} ")
 
     def _ids(self) -> Iterator[str]:
-        """The numbers of thread and group that the kernel uses."""
+        """Declare the thread and group ids that the kernel uses."""
         used = {(loop.kind, loop.dim) for loop in _loops(self._kernel.body) if loop.kind != "seq"}
         for kind in ID_NAMES:
             for dim in (2, 1, 0):
                 if (kind, dim) in used:
                     name = ID_NAMES[kind].format("xyz"[dim])
-                    yield f"const int {name} = {self._worker(self._dialect.ids[kind], dim)};"
-
-    def _worker(self, template: str, dim: int) -> str:
-        return template.format(d="xyz"[dim], D="XYZ"[dim], n=dim)
+                    yield f"const int {name} = {_along(self._dialect.ids[kind], dim)};"
 
     # ------------------------------------------------------------- statements
 
@@ -186,7 +183,12 @@ class _Writer:
     def _count(self, loop: Loop) -> str:
         if loop.kind == "local":
             return f"LOCAL_{'XYZ'[loop.dim]}"
-        return self._worker(self._dialect.counts[loop.kind], loop.dim)
+        return _along(self._dialect.counts[loop.kind], loop.dim)
+
+
+def _along(template: str, dim: int) -> str:
+    """Fill in a dialect's spelling for one dimension."""
+    return template.format(d="xyz"[dim], D="XYZ"[dim], n=dim)
 
 
 def _declared(buffer: Buffer) -> str:
@@ -196,12 +198,12 @@ def _declared(buffer: Buffer) -> str:
 def _load(load: Load) -> str:
     name, indices = load.buffer.name, load.indices
     if load.buffer.space == "global":
-        return f"{name}[{_place(load)}]"
+        return f"{name}[{_offset(load)}]"
     return name + "".join(f"[{index.text}]" for index in indices)
 
 
-def _place(load: Load) -> str:
-    """row * width + column, and so on for more lengths; numbers are put together."""
+def _offset(load: Load) -> str:
+    """Write row * width + column, and so on for more dimensions; combine constants."""
     indices, lengths = list(load.indices), list(load.buffer.shape)
     while len(indices) > 1 and not (indices[0].terms and indices[1].terms):
         indices[:2] = [indices[0] * lengths[1] + indices[1]]
@@ -243,16 +245,16 @@ def _loops(block: list[Statement]) -> Iterator[Loop]:
 
 
 def _terms(block: list[Statement]) -> Iterator[Term]:
-    """What is computed, in order."""
+    """Yield the values that are stored, in order."""
     for statement in block:
         if isinstance(statement, Loop):
             yield from _terms(statement.body)
-        elif isinstance(statement, Store):
+        elif isinstance(statement, Assignment):
             yield statement.value
 
 
 def _wrapped(text: str) -> str:
-    """Lines that are too long broken between arguments or summands, the rest indented more."""
+    """Break long lines between arguments or summands, and indent the continuations."""
     indent = text[: len(text) - len(text.lstrip())] + 2 * _INDENT
     lines = []
     for line in text.split("\n"):
@@ -264,15 +266,17 @@ def _wrapped(text: str) -> str:
 
 
 def _break(line: str, begin: int) -> int:
-    """Where to break a line: outside of indices if it can be, then within as few brackets as it
-    can be, then as late; 0 for nowhere."""
+    """Choose a column to break at: outside indices, then in the fewest brackets, then the last.
+
+    Returns 0 if there is none.
+    """
     depth = square = found = 0
     least = (1, 0)
-    for place, letter in enumerate(line[:_USUAL_WIDTH]):
+    for column, letter in enumerate(line[:_USUAL_WIDTH]):
         depth += (letter in "([") - (letter in ")]")
         square += (letter == "[") - (letter == "]")
-        is_break = letter == "(" or line.startswith((", ", " + ", " && ", " ? "), place)
+        is_break = letter == "(" or line.startswith((", ", " + ", " && ", " ? "), column)
         cost = (square > 0, depth)
-        if is_break and place > begin and (not found or cost <= least):
-            least, found = cost, place + (letter in ",(")
+        if is_break and column > begin and (not found or cost <= least):
+            least, found = cost, column + (letter in ",(")
     return found

@@ -1,8 +1,8 @@
-"""Sampled exploration: an expression -> variants that differ, each with thread configurations.
+"""Sampled exploration: an expression -> distinct variants, each with thread configurations.
 
-A variant is derived in stages, each drawn at random: how the work is cut (overlapped tiles in two
-dimensions or one, parts, or not at all), which maps are shared by threads, which of the re-used
-inputs are copied to local memory, and what is unrolled or kept in private variables.
+A variant is derived in random stages: how to cut the work (overlapped tiles in two dimensions or
+one, parts, or not at all), which maps the threads share, which reused inputs to copy to local
+memory, and what to unroll or keep in private variables.
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ from harness.stencil.emit import OPENCL, emit
 from harness.stencil.ir import Node, subexpressions
 from harness.stencil.lower import lower
 from harness.stencil.ndrange import Threads, configurations, grid, usual
-from harness.stencil.nest import Kernel, NdRange
+from harness.stencil.nest import LoopNest, NdRange
 from harness.stencil.types import StencilError, divisors, shape, size_bytes
 
 MOST_LOCAL_BYTES = 48 << 10
-"""Static local memory that every GPU has."""
+"""The static local memory that every GPU has."""
 
 THREADS_A_VARIANT = 10
-_PATIENCE = 400  # derivations in a row that give nothing new
+_PATIENCE = 400  # derivations in a row without a new variant
 _MOST_TILE = 256
 
 
 @dataclass
 class Variant:
-    """A mapped expression, and its kernels by thread configuration."""
+    """A mapped expression and its kernels by thread configuration."""
 
     expression: Node
-    kernels: dict[Threads, Kernel] = field(default_factory=dict)
+    kernels: dict[Threads, LoopNest] = field(default_factory=dict)
 
 
 def explore(name: str, expression: Node, count: int, rng: random.Random) -> list[Variant]:
-    """Variants with `count` points in all, no two of which are the same program; fewer where no
-    more are found. The first is the plain one, and its first point what a person tries first; in
-    the others neighbours are alike."""
+    """Derive variants with `count` points in all, all different programs; fewer if no more exist.
+
+    The plain variant comes first, and its first point is the usual launch. The others are sorted,
+    so that neighbours are similar.
+    """
     found: list[Variant] = []
     seen: set[str] = set()
     programs: set[tuple[str, NdRange]] = set()
@@ -68,20 +70,21 @@ def explore(name: str, expression: Node, count: int, rng: random.Random) -> list
 
 
 def _derivations(expression: Node, rng: random.Random) -> Iterator[Node | None]:
-    """The plain mapping, then what is drawn; nothing where no map computes the result."""
+    """Yield the plain mapping, then random ones; nothing if no map computes the result."""
     whole = fused(expression)
     depth = len(rules.spine(whole))
     if depth:
         dims = min(depth, len(shape(expression.type)), 3)
-        shared = [(place, "global", dims - 1 - place) for place in range(dims)]
+        shared = [(level, "global", dims - 1 - level) for level in range(dims)]
         yield rules.mapped(_kinds(depth, shared))(whole)
         while True:
             yield derive(whole, rng)
 
 
-def _launches(name: str, expression: Node, rng: random.Random) -> Iterator[tuple[Threads, Kernel]]:
-    """The usual thread configuration, then the others in random order, as far as the expression
-    can be lowered for them."""
+def _launches(
+    name: str, expression: Node, rng: random.Random
+) -> Iterator[tuple[Threads, LoopNest]]:
+    """Lower an expression for the usual thread configuration, then for the others at random."""
     choices = list(configurations(expression))
     rng.shuffle(choices)
     first = [usual(choices)] if choices else []
@@ -89,20 +92,20 @@ def _launches(name: str, expression: Node, rng: random.Random) -> Iterator[tuple
         try:
             kernel = lower(name, expression, grid(expression, threads))
         except StencilError:
-            return  # whatever the threads
+            return  # no thread configuration changes that
         if sum(size_bytes(buffer.type) for buffer in kernel.locals) > MOST_LOCAL_BYTES:
             return
         yield threads, kernel
 
 
 def derive(expression: Node, rng: random.Random) -> Node | None:
-    """A fused expression mapped as it is drawn; None where what was drawn cannot be mapped."""
+    """Draw a mapping of a fused expression; return None if the draw cannot be mapped."""
     cut = _cut(expression, rng)
     choices = list(mappings(len(rules.spine(cut)), len(shape(expression.type))))
     if not choices:
         return None
-    # Half of what has both goes to groups, however many ways there are of each; and half of
-    # these as tiling is meant: a tile to a group, and its elements to the group's threads.
+    # Half of the draws use groups, however many mappings do. Half of these are the classic tiling:
+    # a tile for each group, whose threads share its elements.
     in_groups = rng.random() < 0.5
     fitting = [c for c in choices if (("workgroup" in dict(c)) == in_groups)] or choices
     tiled = _tiled(len(rules.spine(cut)))
@@ -120,7 +123,7 @@ def derive(expression: Node, rng: random.Random) -> Node | None:
 
 
 def fused(expression: Node) -> Node:
-    """The expression without iterations, maps of maps, and reductions of maps."""
+    """Write iterations out, and fuse maps of maps and reductions of maps."""
     for rule in (rules.written_out, rules.fuse_maps, rules.fuse_reduce):
         while (new := next(rules.everywhere(rule, expression), None)) is not None:
             expression = new
@@ -128,21 +131,21 @@ def fused(expression: Node) -> Node:
 
 
 def _cut(expression: Node, rng: random.Random) -> Node:
-    """The work cut into tiles or parts, or left whole."""
+    """Cut the work at random into tiles or parts, or leave it whole."""
     form = rng.choice(("whole", "parts", "tiles", "tiles2d", "tiles2d", "tiles2d"))
     lengths = rules.lengths(expression)
     if form == "tiles2d" and len(lengths) > 1:
         sizes = [rng.choice(_sizes(length)) for length in lengths[:2]]
         expression = _drawn(rules.tile2d(*sizes), expression, rng)
     elif form in ("tiles", "tiles2d"):
-        place = rng.randrange(len(lengths))
-        rule = rules.tile(rng.choice(_sizes(lengths[place])))
-        expression = next(rules.on_spine(rule, place, expression), expression)
+        level = rng.randrange(len(lengths))
+        rule = rules.tile(rng.choice(_sizes(lengths[level])))
+        expression = next(rules.on_spine(rule, level, expression), expression)
     if form == "parts" or rng.random() < 0.3:
         lengths = rules.lengths(expression)
-        place = rng.randrange(len(lengths))
-        rule = rules.split_join(rng.choice(_sizes(lengths[place])))
-        expression = next(rules.on_spine(rule, place, expression), expression)
+        level = rng.randrange(len(lengths))
+        rule = rules.split_join(rng.choice(_sizes(lengths[level])))
+        expression = next(rules.on_spine(rule, level, expression), expression)
     if rng.random() < 0.1:
         expression = _drawn(rules.interchange, expression, rng)
     return expression
@@ -153,64 +156,67 @@ def _sizes(length: int) -> list[int]:
 
 
 def _drawn(rule: rules.Rule, expression: Node, rng: random.Random) -> Node:
-    """The rule applied at one place; the expression itself where it applies nowhere."""
+    """Apply a rule at one random position; return the expression itself if it applies nowhere."""
     return rng.choice(list(rules.everywhere(rule, expression)) or [expression])
 
 
 def mappings(depth: int, dims: int) -> Iterator[tuple[tuple[str, int], ...]]:
-    """The ways to share nested maps among threads along so many dimensions: some of them over the
-    whole grid, or some over groups and some further in over a group's threads; the others run in
-    sequence."""
-    for places in _chosen(range(depth), dims):
-        for order in _orders(len(places)):
-            yield _kinds(depth, [(p, "global", d) for p, d in zip(places, order, strict=True)])
+    """Yield the ways to share nested maps among threads along at most `dims` dimensions.
+
+    Some maps are shared by the whole grid; or some by groups, and some further in by a group's
+    threads. The other maps run in sequence.
+    """
+    for levels in _chosen(range(depth), dims):
+        for order in _orders(len(levels)):
+            yield _kinds(depth, [(n, "global", d) for n, d in zip(levels, order, strict=True)])
     for outer in _chosen(range(depth), dims):
         for inner in _chosen(range(outer[-1] + 1, depth), dims):
-            for of_groups, of_threads in itertools.product(
-                _orders(len(outer)), _orders(len(inner))
-            ):
-                shared = [(p, "workgroup", d) for p, d in zip(outer, of_groups, strict=True)]
-                shared += [(p, "local", d) for p, d in zip(inner, of_threads, strict=True)]
+            orders = itertools.product(_orders(len(outer)), _orders(len(inner)))
+            for of_groups, of_threads in orders:
+                shared = [(n, "workgroup", d) for n, d in zip(outer, of_groups, strict=True)]
+                shared += [(n, "local", d) for n, d in zip(inner, of_threads, strict=True)]
                 yield _kinds(depth, shared)
 
 
 def _tiled(depth: int) -> tuple[tuple[str, int], ...]:
-    """The outer half of nested maps over groups, the inner half over a group's threads."""
+    """Share the outer half of nested maps among groups, the inner half among their threads."""
     half = depth // 2
-    shared = [(place, "workgroup", half - 1 - place) for place in range(half)]
-    shared += [(half + place, "local", half - 1 - place) for place in range(half)]
+    shared = [(level, "workgroup", half - 1 - level) for level in range(half)]
+    shared += [(half + level, "local", half - 1 - level) for level in range(half)]
     return _kinds(depth, shared)
 
 
-def _chosen(places: range, most: int) -> Iterator[tuple[int, ...]]:
+def _chosen(levels: range, most: int) -> Iterator[tuple[int, ...]]:
     counts = range(1, min(most, 3) + 1)
-    return itertools.chain.from_iterable(itertools.combinations(places, n) for n in counts)
+    return itertools.chain.from_iterable(itertools.combinations(levels, n) for n in counts)
 
 
 def _orders(count: int) -> Iterator[tuple[int, ...]]:
-    """Dimensions from outside in: x innermost, where neighbours lie side by side; and reversed."""
+    """Yield dimensions from outside in: x innermost, for contiguous accesses; and reversed."""
     dims = tuple(reversed(range(count)))
     return iter(dict.fromkeys((dims, dims[::-1])))
 
 
 def _kinds(depth: int, shared: list[tuple[int, str, int]]) -> tuple[tuple[str, int], ...]:
     kinds: list[tuple[str, int]] = [("seq", 0)] * depth
-    for place, kind, dim in shared:
-        kinds[place] = (kind, dim)
+    for level, kind, dim in shared:
+        kinds[level] = (kind, dim)
     return tuple(kinds)
 
 
 def design(expression: Node, threads: Threads) -> int:
-    """A number for the decisions behind a point, equal for equal decisions on any stencil: how the
-    work is cut, shared, kept in memory and unrolled, and the thread configuration."""
+    """Hash the decisions behind a point; equal decisions on different stencils hash equally.
+
+    Decisions are how the work is cut, shared, kept in memory and unrolled, and the threads.
+    """
     return zlib.crc32(f"{_decisions(expression)} {threads}".encode())
 
 
 def _decisions(expression: Node) -> tuple[object, ...]:
-    """Those that change most come first, so that sorted neighbours resemble each other."""
+    """List the decisions, those with the largest effect first: sorted neighbours are similar."""
     nodes = list(subexpressions(expression))
     maps = rules.spine(expression)
     kinds = [f"{node.data[0]} {node.data[1]}" for node in maps]
-    places = [node.data[0] for node in nodes if node.op == "place"]
+    spaces = [node.data[0] for node in nodes if node.op == "memory"]
     unrolled = [node.op for node in nodes if node.data[:1] == ("unroll",)]
-    return kinds, places, [shape(node.type)[0] for node in maps], unrolled
+    return kinds, spaces, [shape(node.type)[0] for node in maps], unrolled

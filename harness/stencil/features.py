@@ -1,17 +1,17 @@
-"""The 15 features of the paper's Table 1, from a kernel before it has a language.
+"""Compute the 15 features of Table 1 in Remmelg and others (2020) from a loop nest.
 
-Counts are of the whole launch: how often all threads together load and store, wait, decide and go
-round a loop. A call's result that another call takes is stored to and loaded from private memory;
-any other call is one store, in the space of what it is computed into.
+Counts cover the whole launch: the loads, stores, barriers, ifs and loop iterations of all threads.
+A call's result that another call takes is stored to and loaded from private memory. Any other call
+is one store, in the memory space of its target.
 
-Cache lines are those that the threads of a warp touch with one access, on average over the accesses
-to global memory. In the paper's mode one warp is looked at, at an inner point where padding does
-nothing, and lines are told apart by their distance to the first thread's address. In exact mode
-these are the lines of all warps at all their turns, which takes as long as there are accesses.
+`cache_lines` is the number of lines that the threads of a warp touch with one access, averaged over
+the accesses to global memory. The paper's mode looks at one warp, at an inner point where padding
+does nothing, and separates lines by their distance to the first thread's address. Exact mode counts
+the lines of all warps in all iterations; its run time grows with the number of accesses.
 
-Three things of the paper are put right: its Algorithm 1 counts a store for each argument of a call,
-and not one for its result; its section 4.2.3 has 8 lines where a warp, split by 4, touches 4; and a
-warp is 32 threads in their linear order, which span rows where a group is less than 32 wide.
+Three errors of the paper are corrected. Its Algorithm 1 counts a store for each argument of a call
+instead of one for the result. Its section 4.2.3 reports 8 lines where a warp, split by 4, touches
+4. And a warp is 32 threads in linear order: it spans rows if a group is less than 32 wide.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ import numpy as np
 
 from harness.stencil.arith import Index, Operation, Variable
 from harness.stencil.nest import (
+    Assignment,
     Barrier,
     Call,
     Inside,
-    Kernel,
     Load,
     Loop,
+    LoopNest,
     NdRange,
     Statement,
-    Store,
     Term,
 )
 from harness.stencil.types import ELEMENT_BYTES, size_bytes
@@ -66,18 +66,21 @@ Bounds = tuple[tuple[Index, int], ...]
 
 @dataclass(frozen=True)
 class Access:
-    """A load or a store: where, within which loops and padding, how often all threads do it."""
+    """A load or a store: its target, the loops and padding around it, its count over all threads.
+
+    `target` is None for the unnamed private variable between two calls.
+    """
 
     kind: str
     space: str
-    place: Load | None
+    target: Load | None
     loops: tuple[Loop, ...]
     bounds: Bounds
     times: int
 
 
-def features(kernel: Kernel, exact_lines: bool = False) -> dict[str, float]:
-    """The features by name, in the order of FEATURES."""
+def features(kernel: LoopNest, exact_lines: bool = False) -> dict[str, float]:
+    """Compute the features by name, in the order of FEATURES."""
     counts = dict.fromkeys(FEATURES, 0.0)
     found: list[Access] = []
     for event in _events(kernel.body, (), math.prod(kernel.ndrange.local + kernel.ndrange.groups)):
@@ -101,18 +104,18 @@ def features(kernel: Kernel, exact_lines: bool = False) -> dict[str, float]:
 def _events(
     block: list[Statement], loops: tuple[Loop, ...], times: int
 ) -> Iterator[Access | tuple[str, int]]:
-    """What happens in a block that all threads together enter so many times."""
+    """Yield the accesses and counts of a block that all threads together enter `times` times."""
     for statement in block:
         if isinstance(statement, Loop):
-            turns = times // statement.workers * statement.extent
+            iterations = times // statement.workers * statement.extent
             if statement.form == "for":
-                yield "loop_bodies", turns
+                yield "loop_bodies", iterations
             elif statement.form == "if":
                 yield "ifs", times
-            yield from _events(statement.body, (*loops, statement), turns)
+            yield from _events(statement.body, (*loops, statement), iterations)
         elif isinstance(statement, Barrier):
             yield "barriers", times
-        elif isinstance(statement, Store):
+        elif isinstance(statement, Assignment):
             target = statement.target
             yield Access("stores", target.buffer.space, target, loops, (), times)
             yield from _of_term(statement.value, loops, (), times)
@@ -137,9 +140,9 @@ def _of_term(
 
 
 def _share(bounds: Bounds) -> Fraction:
-    """How many of the values of its variables satisfy all bounds.
+    """Return the share of all values of the variables that satisfies every bound.
 
-    Bounds without a common variable are independent: rows and columns are counted apart.
+    Bounds without a common variable are independent: rows and columns are counted separately.
     """
     share = Fraction(1)
     left = list(bounds)
@@ -155,8 +158,10 @@ def _share(bounds: Bounds) -> Fraction:
 
 
 def _joint_share(bounds: list[tuple[Index, int]]) -> Fraction:
-    """For each value of the variables that some bounds share, each bound holds for as many values
-    of its own ones, whatever those of the others are."""
+    """Return the share for bounds with common variables.
+
+    For each value of the shared variables, the bounds' own variables are independent.
+    """
     uses = Counter(v for index, _ in bounds for v in set(index.variables()))
     shared = [v for v, times in uses.items() if times > 1]
     held: Any = 1
@@ -166,9 +171,10 @@ def _joint_share(bounds: list[tuple[Index, int]]) -> Fraction:
 
 
 def _held(index: Index, length: int, shared: list[Variable]) -> Any:
-    """How many values of its other variables satisfy a bound, for each value of the shared ones.
+    """Count the values of a bound's own variables that satisfy it, for each shared value.
 
-    The variable with most values is not gone through: it may lie between two of them.
+    The variable with the most values is not enumerated: an interval of its values satisfies the
+    bound.
     """
     within = {v for a, _ in index.terms if isinstance(a, Operation) for v in a.inner.variables()}
     free = [
@@ -181,11 +187,11 @@ def _held(index: Index, length: int, shared: list[Variable]) -> Any:
     own = [v for v in set(rest.variables()) if v not in shared]
     ranges = [np.arange(v.low, v.high + 1) for v in (*shared, *own)]
     values = {v.name: g for v, g in zip((*shared, *own), np.ix_(*ranges), strict=True)}
-    place = np.zeros((1,) * len(ranges), dtype=np.int64) + rest.value(values)
+    offset = np.zeros((1,) * len(ranges), dtype=np.int64) + rest.value(values)
     factor = abs(factor)
-    # From the least multiple of the factor at which place + multiple is 0 or more.
-    least = np.maximum(low // factor, -(place // factor))
-    most = np.minimum(high // factor, (length - 1 - place) // factor)
+    # From the least multiple of the factor at which offset + multiple is 0 or more.
+    least = np.maximum(low // factor, -(offset // factor))
+    most = np.minimum(high // factor, (length - 1 - offset) // factor)
     held = np.maximum(most - least + 1, 0)
     return held.sum(axis=tuple(range(len(shared), len(ranges))))
 
@@ -194,7 +200,7 @@ def _held(index: Index, length: int, shared: list[Variable]) -> Any:
 
 
 def _distances(accesses: list[Access], ndrange: NdRange) -> float:
-    """The paper's mode."""
+    """Count cache lines in the paper's mode."""
     lanes = _lanes(ndrange, np.arange(min(WARP, math.prod(ndrange.local))))
     group = [(count - 1) // 2 for count in ndrange.groups]
     known: dict[int, tuple[dict[str, Any], Any]] = {}  # accesses of a block share their loops
@@ -203,8 +209,8 @@ def _distances(accesses: list[Access], ndrange: NdRange) -> float:
         if id(access.loops) not in known:
             known[id(access.loops)] = _inner_point(access.loops, lanes, group, ndrange)
         values, active = known[id(access.loops)]
-        places = (_place(access, values, is_padded=False) + 0 * lanes[0])[active]
-        distances = (places - places[:1]) * ELEMENT_BYTES // LINE_BYTES
+        offsets = (_offset(access, values, is_padded=False) + 0 * lanes[0])[active]
+        distances = (offsets - offsets[:1]) * ELEMENT_BYTES // LINE_BYTES
         lines += len(set(distances.tolist())) * access.times
         times += access.times
     return lines / times if times else 0.0
@@ -213,8 +219,10 @@ def _distances(accesses: list[Access], ndrange: NdRange) -> float:
 def _inner_point(
     loops: tuple[Loop, ...], lanes: list[Any], group: list[Any], ndrange: NdRange
 ) -> tuple[dict[str, Any], Any]:
-    """The loops' variables in one warp, and which of its threads take part: the middle of what
-    is done in sequence, the first turn of what is shared."""
+    """Return the loop variables in one warp, and which of its threads are active.
+
+    Sequential loops are at their middle, shared loops in their first iteration.
+    """
     values: dict[str, Any] = {}
     active = np.ones(len(lanes[0]), dtype=bool)
     for loop in loops:
@@ -226,18 +234,18 @@ def _inner_point(
     return values, active
 
 
-def _place(access: Access, values: Mapping[str, Any], is_padded: bool) -> Any:
-    """Where it lies in its array, counted in elements."""
-    assert access.place is not None
+def _offset(access: Access, values: Mapping[str, Any], is_padded: bool) -> Any:
+    """Return the access's offset in its array, in elements."""
+    assert access.target is not None
     total: Any = 0
-    pairs = zip(access.place.indices, access.place.buffer.shape, strict=True)
+    pairs = zip(access.target.indices, access.target.buffer.shape, strict=True)
     for index, length in pairs:
         total = total * length + index.value(values, is_padded)
     return total
 
 
 def _lanes(ndrange: NdRange, linear: Any) -> list[Any]:
-    """Where threads stand in their group, along x, y, z; x runs fastest."""
+    """Return the threads' local ids along x, y, z; x runs fastest."""
     x, y, _ = ndrange.local
     return [linear % x, linear // x % y, linear // (x * y)]
 
@@ -250,7 +258,7 @@ def _worker(loop: Loop, lanes: list[Any], group: list[Any], ndrange: NdRange) ->
 
 
 def _exact(accesses: list[Access], ndrange: NdRange) -> float:
-    """All warps, all turns, true addresses; arrays begin with a line."""
+    """Count cache lines of all warps in all iterations; arrays begin at a line boundary."""
     threads = math.prod(ndrange.local)
     linear = np.arange(-(-threads // WARP) * WARP).reshape(1, -1, WARP)
     lanes = _lanes(ndrange, linear)
@@ -259,11 +267,11 @@ def _exact(accesses: list[Access], ndrange: NdRange) -> float:
     group = [numbers % x, numbers // x % y, numbers // (x * y)]
     lines = warps = 0
     for access in accesses:
-        turns = [range(-(-loop.extent // loop.workers)) for loop in access.loops]
-        for turn in itertools.product(*turns):
+        iterations = [range(-(-loop.extent // loop.workers)) for loop in access.loops]
+        for iteration in itertools.product(*iterations):
             active = np.broadcast_to(linear < threads, (len(numbers), *linear.shape[1:])).copy()
             values: dict[str, Any] = {}
-            for loop, number in zip(access.loops, turn, strict=True):
+            for loop, number in zip(access.loops, iteration, strict=True):
                 first = 0 if loop.kind == "seq" else _worker(loop, lanes, group, ndrange)
                 values[loop.variable.name] = first + number * loop.workers
                 active &= values[loop.variable.name] < loop.extent
@@ -273,12 +281,12 @@ def _exact(accesses: list[Access], ndrange: NdRange) -> float:
 
 
 def _lines(access: Access, values: Mapping[str, Any], active: Any) -> tuple[int, int]:
-    """Lines that all warps touch, and warps that touch any."""
+    """Return the number of lines that all warps touch, and of warps that touch any."""
     for index, length in access.bounds:
-        place = index.value(values)
-        active = active & (place >= 0) & (place < length)
-    places = _place(access, values, is_padded=True)
-    line = np.where(active, places * ELEMENT_BYTES // LINE_BYTES, -1).reshape(-1, WARP)
+        position = index.value(values)
+        active = active & (position >= 0) & (position < length)
+    offsets = _offset(access, values, is_padded=True)
+    line = np.where(active, offsets * ELEMENT_BYTES // LINE_BYTES, -1).reshape(-1, WARP)
     line.sort(axis=1)
     distinct = 1 + np.count_nonzero(np.diff(line, axis=1), axis=1) - (line[:, 0] < 0)
     return int(distinct.sum()), int(np.count_nonzero(distinct))

@@ -1,7 +1,7 @@
-"""The functional language: one class of node, typed when it is made.
+"""Expressions of the functional language: one class of node, typed when it is made.
 
-A node has an operation, children, and data that is no expression. A function is a node "fun" whose
-data are its parameters. Lengths are plain numbers: a program is made for a size.
+A node has an operation, children, and data that is not an expression. A function is a node "fun"
+whose data are its parameters. Lengths are plain numbers: an expression is for one size.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ CONSTANT = "constant"
 MODES = (CONSTANT, "clamp", "mirror", "wrap")
 PARALLEL = ("global", "workgroup", "local")
 KINDS = ("any", *PARALLEL, "seq", "unroll")
-"""How a map goes: `any` is not decided yet."""
+"""How a map is carried out; `any` is not decided yet."""
 REDUCTIONS = ("any", "seq", "unroll")
-SPACES = ("global", "local", "private")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +39,18 @@ class Node:
 
     @property
     def body(self) -> Node:
-        """Of a function, what it gives."""
+        """Return the result of a function."""
         return self.children[0]
 
     @cached_property
     def key(self) -> str:
-        """Equal for expressions that differ in the names of their variables alone."""
+        """Spell the expression in full; the names of variables do not matter."""
         return _spelled(self, {}, full=True)
 
 
 @dataclass(frozen=True)
 class UserFun:
-    """A function of numbers, written in C: its body is an expression over the parameters."""
+    """A function of numbers: its body is a C expression over the parameters."""
 
     name: str
     parameters: tuple[str, ...]
@@ -60,7 +59,7 @@ class UserFun:
     result: Scalar
 
     def __call__(self, *arguments: Node) -> Node:
-        """Its call."""
+        """Call it on expressions."""
         return make("call", arguments, (self,))
 
 
@@ -71,13 +70,16 @@ def user_fun(
     types: tuple[Scalar, ...] | None = None,
     result: Scalar = FLOAT,
 ) -> UserFun:
-    """A function of numbers: `user_fun("add", "x y", "x + y")`; float unless `types` says so."""
+    """Define a function of numbers: `user_fun("add", "x y", "x + y")`.
+
+    Parameters are float unless `types` gives others.
+    """
     names, where = tuple(parameters.split()), f"user_fun({name!r}, {parameters!r}, ...)"
     check_name(name, where, is_function=True)
     for parameter in names:
         check_name(parameter, where)
     if len(set(names)) < len(names):
-        raise StencilError(f"{where}: expected parameters of different names")
+        raise StencilError(f"{where}: parameters must have different names")
     return UserFun(name, names, body, types or (FLOAT,) * len(names), result)
 
 
@@ -85,79 +87,78 @@ def user_fun(
 
 
 def make(op: str, children: tuple[Node, ...], data: tuple[Any, ...] = ()) -> Node:
-    """A node; raises StencilError, which names the expression, where the types do not fit."""
+    """Make a node; raise StencilError, with the expression, if the types do not match."""
     try:
         return Node(op, children, data, _TYPES[op](data, *children))
-    except _Unfit as reason:
-        told = _spelled(Node(op, children, data, INT), {}, full=False)
-        raise StencilError(
-            f"{told if len(told) < 200 else told[:200] + ' ...'}: {reason}"
-        ) from None
+    except _IllTyped as reason:
+        text = _spelled(Node(op, children, data, INT), {}, full=False)
+        raise StencilError(f"{_cut(text, 200)}: {reason}") from None
 
 
-class _Unfit(Exception):
-    """Why a node has no type."""
+class _IllTyped(Exception):
+    """The reason why a node has no type."""
 
 
 def _array(node: Node) -> Array:
     if not isinstance(node.type, Array):
-        raise _Unfit(f"expected an array, but `{_short(node)}` is {node.type}")
+        raise _IllTyped(f"expected an array, but `{_short(node)}` is {node.type}")
     return node.type
 
 
 def _nested(node: Node) -> tuple[Array, Array]:
     outer = _array(node)
     if not isinstance(outer.element, Array):
-        raise _Unfit(f"expected an array of arrays, not {outer}")
+        raise _IllTyped(f"expected an array of arrays, not {outer}")
     return outer, outer.element
 
 
-def _require(holds: bool, told: str) -> None:
+def _require(holds: bool, reason: str) -> None:
     if not holds:
-        raise _Unfit(told)
+        raise _IllTyped(reason)
 
 
 def _takes(fun: Node, *types: Type) -> None:
-    for parameter, given in zip(fun.data, types, strict=True):
-        _require(
-            parameter.type == given, f"the function takes {parameter.type}, but is given {given}"
-        )
+    for parameter, kind in zip(fun.data, types, strict=True):
+        _require(parameter.type == kind, f"the function takes {parameter.type}, but gets {kind}")
 
 
 def _type_call(data: tuple[Any, ...], *arguments: Node) -> Type:
     (fun,) = data
     _require(
         len(arguments) == len(fun.types),
-        f"{fun.name} takes {len(fun.types)} arguments, but is given {len(arguments)}",
+        f"{fun.name} takes {len(fun.types)} arguments, but gets {len(arguments)}",
     )
-    for name, wanted, given in zip(fun.parameters, fun.types, arguments, strict=True):
+    for name, kind, argument in zip(fun.parameters, fun.types, arguments, strict=True):
         _require(
-            given.type == wanted,
-            f"{fun.name} takes {wanted} {name}, but `{_short(given)}` is {given.type}",
+            argument.type == kind,
+            f"{fun.name} takes {kind} {name}, but `{_short(argument)}` is {argument.type}",
         )
     return fun.result  # type: ignore[no-any-return]
 
 
 def _type_map(data: tuple[Any, ...], fun: Node, x: Node) -> Type:
     kind, dim = data
-    _require(kind in KINDS, f"maps are {', '.join(KINDS)}, but not {kind!r}")
-    _require(dim in (0, 1, 2), f"dimensions are 0, 1 and 2, but this is {dim}")
+    _require(kind in KINDS, f"a map is one of {', '.join(KINDS)}, not {kind!r}")
+    _require(dim in (0, 1, 2), f"a dimension is 0, 1 or 2, not {dim}")
     _takes(fun, _array(x).element)
     return Array(fun.type, _array(x).length)
 
 
 def _type_reduce(data: tuple[Any, ...], fun: Node, start: Node, x: Node) -> Type:
-    _require(data[0] in REDUCTIONS, f"it is {', '.join(REDUCTIONS)}, but not {data[0]!r}")
+    _require(
+        data[0] in REDUCTIONS, f"a reduction is one of {', '.join(REDUCTIONS)}, not {data[0]!r}"
+    )
     _require(isinstance(start.type, Scalar), f"it reduces to a number, not to {start.type}")
     _takes(fun, start.type, _array(x).element)
-    _require(fun.type == start.type, f"the function gives {fun.type}, not {start.type}")
+    _require(fun.type == start.type, f"the function returns {fun.type}, not {start.type}")
     return fun.type
 
 
 def _type_iterate(data: tuple[Any, ...], fun: Node, x: Node) -> Type:
-    _require(data[0] >= 1, f"it iterates 1 time or more, but not {data[0]}")
+    _require(data[0] >= 1, f"it iterates 1 time or more, not {data[0]}")
     _takes(fun, x.type)
-    _require(fun.type == x.type, f"the function makes {fun.type} of {x.type}; they must be equal")
+    _require(fun.type == x.type, f"the function takes {x.type}, so it must return that, "
+             f"not {fun.type}")  # fmt: skip
     return x.type
 
 
@@ -190,19 +191,21 @@ def _type_slide(data: tuple[Any, ...], x: Node) -> Type:
     _require(1 <= size <= kind.length, f"windows of {size} do not fit into {kind.length}")
     _require(
         step >= 1 and (kind.length - size) % step == 0,
-        f"windows of {size}, one every {step}, do not end with the array, of {kind.length}",
+        f"windows of {size}, one every {step}, do not end with the array of {kind.length}",
     )
     return Array(Array(kind.element, size), (kind.length - size) // step + 1)
 
 
 def _type_pad(data: tuple[Any, ...], x: Node) -> Type:
     kind, (left, right, mode, _) = _array(x), data
-    _require(mode in MODES, f"modes are {', '.join(MODES)}, but not {mode!r}")
-    _require(left >= 0 and right >= 0, f"it adds 0 or more, but not {left} and {right}")
-    _require(mode != CONSTANT or isinstance(leaf(kind), Scalar), f"a constant is no part of {kind}")
+    _require(mode in MODES, f"the mode is one of {', '.join(MODES)}, not {mode!r}")
+    _require(left >= 0 and right >= 0, f"it adds 0 elements or more, not {left} and {right}")
+    _require(
+        mode != CONSTANT or isinstance(leaf(kind), Scalar), f"{kind} cannot contain a constant"
+    )
     _require(
         mode not in ("mirror", "wrap") or max(left, right) <= kind.length,
-        f"it adds {max(left, right)} elements of an array of {kind.length}",
+        f"it cannot take {max(left, right)} elements from an array of {kind.length}",
     )
     return Array(kind.element, kind.length + left + right)
 
@@ -222,13 +225,13 @@ def _type_get(data: tuple[Any, ...], x: Node) -> Type:
 
 def _type_array(data: tuple[Any, ...]) -> Type:
     length, fun = data
-    _require(length >= 1, f"an array has 1 element or more, but not {length}")
-    _require(fun.types == (INT, INT), f"{fun.name} must take its place and the length, two int")
+    _require(length >= 1, f"an array has 1 element or more, not {length}")
+    _require(fun.types == (INT, INT), f"{fun.name} must take two int: an index and the length")
     return Array(fun.result, length)
 
 
-def _type_place(data: tuple[Any, ...], x: Node) -> Type:
-    _require(isinstance(leaf(x.type), Scalar), f"memory holds numbers, but this is {x.type}")
+def _type_memory(data: tuple[Any, ...], x: Node) -> Type:
+    _require(isinstance(leaf(x.type), Scalar), f"memory holds numbers, not {x.type}")
     return x.type
 
 
@@ -255,7 +258,7 @@ _TYPES: Mapping[str, Callable[..., Type]] = {
     "at": _type_at,
     "get": _type_get,
     "array": _type_array,
-    "place": _type_place,
+    "memory": _type_memory,
     "let": _type_let,
 }
 
@@ -263,18 +266,20 @@ _TYPES: Mapping[str, Callable[..., Type]] = {
 
 
 def show(node: Node) -> str:
-    """An expression as a person writes it; `x => ...` is a function."""
+    """Write an expression as a person does; `x => ...` is a function."""
     return _spelled(node, {}, full=False)
 
 
 def _short(node: Node) -> str:
-    told = show(node)
-    return told if len(told) < 60 else told[:60] + " ..."
+    return _cut(show(node), 60)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) < length else text[:length] + " ..."
 
 
 def _spelled(node: Node, names: Mapping[Node, str], full: bool) -> str:
-    """`full` spells what is left out for people: user functions' bodies, inputs' types."""
-
+    """Spell an expression; `full` adds the bodies of user functions and the types of inputs."""
     if node.op == "var":
         return names.get(node, "?")
     if node.op == "fun":
@@ -287,7 +292,7 @@ def _spelled(node: Node, names: Mapping[Node, str], full: bool) -> str:
         return f"{node.data[0]}: {node.type}" if full else str(node.data[0])
     if node.op == "number":
         return str(node.data[0])
-    arguments = [_data_told(part, full) for part in _told_data(node, full)]
+    arguments = [_spelled_part(part, full) for part in _shown_data(node, full)]
     arguments += [_spelled(child, names, full) for child in node.children]
     return f"{_name(node)}({', '.join(arguments)})"
 
@@ -300,7 +305,7 @@ def _letters(number: int) -> str:
 def _name(node: Node) -> str:
     if node.op == "call":
         return str(node.data[0].name)
-    if node.op == "place":
+    if node.op == "memory":
         return f"to_{node.data[0]}"
     if node.op in ("map", "reduce") and node.data[0] != "any":
         dim = f"_{node.data[1]}" if node.data[0] in PARALLEL else ""
@@ -308,8 +313,8 @@ def _name(node: Node) -> str:
     return node.op
 
 
-def _told_data(node: Node, full: bool) -> tuple[Any, ...]:
-    if node.op in ("map", "reduce", "place"):
+def _shown_data(node: Node, full: bool) -> tuple[Any, ...]:
+    if node.op in ("map", "reduce", "memory"):
         return ()
     if node.op == "call":
         return node.data if full else ()
@@ -318,7 +323,7 @@ def _told_data(node: Node, full: bool) -> tuple[Any, ...]:
     return node.data
 
 
-def _data_told(part: Any, full: bool) -> str:
+def _spelled_part(part: Any, full: bool) -> str:
     return repr(part) if full else str(getattr(part, "name", part))
 
 
@@ -326,18 +331,18 @@ def _data_told(part: Any, full: bool) -> str:
 
 
 def variable(kind: Type) -> Node:
-    """A new one; two are never equal."""
+    """Make a new variable; no two are equal."""
     return make("var", (), (next(_numbers), kind))
 
 
 def fun(f: Callable[..., Node], *types: Type) -> Node:
-    """The function that a Python function of nodes gives."""
+    """Turn a Python function of nodes into a function node."""
     parameters = tuple(map(variable, types))
     return make("fun", (f(*parameters),), parameters)
 
 
 def substitute(node: Node, values: Mapping[Node, Node]) -> Node:
-    """The expression with other nodes in place of some."""
+    """Replace nodes in an expression."""
     if node in values:
         return values[node]
     children = tuple(substitute(child, values) for child in node.children)
@@ -347,12 +352,12 @@ def substitute(node: Node, values: Mapping[Node, Node]) -> Node:
 
 
 def apply(function: Node, *arguments: Node) -> Node:
-    """The function's body with the arguments in place of its parameters."""
+    """Replace the parameters in a function's body by arguments."""
     return substitute(function.body, dict(zip(function.data, arguments, strict=True)))
 
 
 def subexpressions(node: Node) -> Iterator[Node]:
-    """The expression and all within, the outermost first."""
+    """Yield the expression and all expressions in it, the outermost first."""
     yield node
     for child in node.children:
         yield from subexpressions(child)

@@ -1,8 +1,8 @@
-"""An expression -> a loop nest, in one pass.
+"""Expression -> loop nest, in one pass.
 
-`_value` gives a view of an expression's value, `_write` computes an expression into a view of
-memory. A view is a Python function from indices to what lies there: words that only rearrange,
-such as slide, are functions on views, and vanish.
+`_value` returns a view of an expression's value, `_write` computes an expression into a view of
+memory. A view is a Python function from an index to an element. Words that only rearrange, such as
+slide, become functions on views and leave no code.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from harness.stencil.arith import Index, Variable, constant, index_of
 from harness.stencil.barriers import with_barriers
 from harness.stencil.ir import CONSTANT, PARALLEL, Node, UserFun, show, subexpressions
 from harness.stencil.nest import (
+    Assignment,
     Buffer,
     Call,
     Declaration,
     IndexValue,
-    Kernel,
     Load,
     Loop,
+    LoopNest,
     NdRange,
     Number,
     Statement,
-    Store,
     Term,
 )
 from harness.stencil.types import FLOAT, INT, Array, Scalar, StencilError, Type, in_c
 from harness.stencil.views import (
     REARRANGING,
-    Parts,
-    Row,
+    ArrayView,
+    TupleView,
     View,
     before,
     inner_length,
@@ -51,14 +51,14 @@ ID_NAMES = {"global": "global_{}", "workgroup": "group_{}", "local": "local_{}"}
 _LOOP_NAMES = "ijklmnopqrstuvw"
 
 
-def lower(name: str, expression: Node, ndrange: NdRange) -> Kernel:
-    """The kernel of an expression; raises StencilError where it cannot be mapped as it asks."""
+def lower(name: str, expression: Node, ndrange: NdRange) -> LoopNest:
+    """Lower an expression; raise StencilError if its mapping is impossible."""
     return _Lowering(expression, ndrange).kernel(name)
 
 
 @lru_cache(maxsize=1)  # for all the thread configurations of one expression
 def parallel_extents(expression: Node) -> dict[tuple[str, int], int]:
-    """Of each kind and dimension that work is shared over, the most elements."""
+    """Return the largest extent of each kind and dimension that work is shared over."""
     found: dict[tuple[str, int], int] = {}
     for node in subexpressions(expression):
         if node.op == "map" and node.data[0] in PARALLEL:
@@ -72,33 +72,33 @@ class _Lowering:
         self._expression = expression
         self._ndrange = ndrange
         used = parallel_extents(expression)
-        # Threads beyond these would do the same work again, and write it at the same time.
+        # Without a map over all of these, threads would repeat the same work and race to write it.
         self._shared = {key for key in used if key[0] != "workgroup"}
-        self._active: list[tuple[str, int]] = []  # loops around what is lowered now
+        self._active: list[tuple[str, int]] = []  # the loops around the current expression
         self._depth = 0
         self._block: list[Statement] = []
         self._locals: list[Buffer] = []
-        self._taken = set(_given_names(expression))
+        self._taken = set(_own_names(expression))
         self._loop_names = [name for name in _LOOP_NAMES if name not in self._taken]
 
-    def kernel(self, name: str) -> Kernel:
+    def kernel(self, name: str) -> LoopNest:
         inputs: dict[str, Buffer] = {}
         for node in subexpressions(self._expression):
             if node.op == "input":
-                told, kind = node.data
-                buffer = Buffer(told, "global", kind, is_read_only=True)
-                if inputs.setdefault(told, buffer) != buffer:
-                    raise StencilError(f"the input {told} has two types")
+                own, kind = node.data
+                buffer = Buffer(own, "global", kind, is_read_only=True)
+                if inputs.setdefault(own, buffer) != buffer:
+                    raise StencilError(f"the input {own} has two types")
         output = Buffer("result", "global", self._expression.type)
         self._write(self._expression, {}, view_of(output))
         body = with_barriers(self._block)
-        in_order = tuple(inputs[told] for told in sorted(inputs))
-        return Kernel(name, in_order, output, tuple(self._locals), body, self._ndrange)
+        in_order = tuple(inputs[own] for own in sorted(inputs))
+        return LoopNest(name, in_order, output, tuple(self._locals), body, self._ndrange)
 
     # ----------------------------------------------------------------- values
 
     def _value(self, node: Node, env: Env) -> View:
-        """A view of the value; what must be computed first is added to the block."""
+        """Return a view of the value; add what must be computed first to the block."""
         method: Callable[[Node, Env], View] = getattr(self, f"_value_of_{node.op}")
         return method(node, env)
 
@@ -118,15 +118,15 @@ class _Lowering:
     def _value_of_array(self, node: Node, env: Env) -> View:
         length, function = node.data
         total = Number(str(length), INT)
-        return Row(length, lambda i: Call(function, (IndexValue(i), total)))
+        return ArrayView(length, lambda i: Call(function, (IndexValue(i), total)))
 
     def _value_of_zip(self, node: Node, env: Env) -> View:
         rows = [self._row(x, env) for x in node.children]
-        return Row(rows[0].length, lambda i: Parts(tuple(row.at(i) for row in rows)))
+        return ArrayView(rows[0].length, lambda i: TupleView(tuple(row.at(i) for row in rows)))
 
     def _value_of_get(self, node: Node, env: Env) -> View:
         parts = self._value(node.children[0], env)
-        assert isinstance(parts, Parts)
+        assert isinstance(parts, TupleView)
         part: int = node.data[0]
         return parts.parts[part]
 
@@ -145,31 +145,33 @@ class _Lowering:
     def _value_of_slide(self, node: Node, env: Env) -> View:
         row, (size, step) = self._row(node.children[0], env), node.data
         count = (row.length - size) // step + 1
-        return Row(count, lambda i: Row(size, lambda j: row.at(i * step + j)))
+        return ArrayView(count, lambda i: ArrayView(size, lambda j: row.at(i * step + j)))
 
     def _value_of_pad(self, node: Node, env: Env) -> View:
         row, (left, right, mode, value) = self._row(node.children[0], env), node.data
         length = row.length
 
         def padded(i: Index) -> View:
-            place = i + -left
+            index = i + -left
             if mode != CONSTANT:
-                return row.at(place.padded(mode, length))
-            if place.is_within(length):
-                return row.at(place)
-            return inside(row, place, Number(in_c(value), FLOAT))
+                return row.at(index.padded(mode, length))
+            if index.is_within(length):
+                return row.at(index)
+            return inside(row, index, Number(in_c(value), FLOAT))
 
-        return Row(length + left + right, padded)
+        return ArrayView(length + left + right, padded)
 
     def _value_of_map(self, node: Node, env: Env) -> View:
         fun, x = node.children
         if node.data[0] in PARALLEL:
             raise StencilError(
-                f"{show(node)}: its result has no place in memory; put to_local or to_private "
-                "around it, or make it the outermost"
+                f"{show(node)}: its result is not in memory; put to_local or to_private "
+                "around it, or make it the outermost map"
             )
         row = self._row(x, env)
-        return Row(row.length, lambda i: self._value(fun.body, {**env, fun.data[0]: row.at(i)}))
+        return ArrayView(
+            row.length, lambda i: self._value(fun.body, {**env, fun.data[0]: row.at(i)})
+        )
 
     def _value_of_let(self, node: Node, env: Env) -> View:
         return self._value(node.children[0].body, self._bound(node, env))
@@ -186,28 +188,30 @@ class _Lowering:
         row, total = self._row(x, env), self._variable("sum", node.type, self._term(start, env))
 
         def step(i: Index) -> None:
-            given = dict(zip(fun.data, (total, row.at(i)), strict=True))
-            self._block.append(Store(total, self._term(fun.body, {**env, **given})))
+            values = dict(zip(fun.data, (total, row.at(i)), strict=True))
+            self._block.append(Assignment(total, self._term(fun.body, {**env, **values})))
 
         if node.data[0] == "unroll":
-            for place in range(row.length):
-                step(constant(place))
+            for index in range(row.length):
+                step(constant(index))
         else:
             with self._loop("seq", 0, row.length) as i:
                 step(i)
         return total
 
-    def _value_of_place(self, node: Node, env: Env) -> View:
+    def _value_of_memory(self, node: Node, env: Env) -> View:
         (space,), (x,) = node.data, node.children
         if space == "global":
             raise StencilError(
-                f"{show(node)}: all threads would have to wait for what is computed into global "
-                "memory; only the result is"
+                f"{show(node)}: an intermediate value cannot be in global memory, since a launch "
+                "cannot wait for all threads; use to_local or to_private"
             )
         if space == "private" and isinstance(node.type, Scalar):
             return self._variable("value", node.type, self._term(x, env))
         if space == "local" and any(kind in ("local", "global") for kind, _ in self._active):
-            raise StencilError(f"{show(node)}: local memory is a group's, not that of one thread")
+            raise StencilError(
+                f"{show(node)}: local memory belongs to a group, but this is inside a thread's map"
+            )
         buffer = Buffer(self._name("tile" if space == "local" else "own"), space, node.type)
         if space == "local":
             self._locals.append(buffer)
@@ -218,24 +222,24 @@ class _Lowering:
 
     def _variable(self, name: str, kind: Type, value: Term) -> Load:
         variable = Load(Buffer(self._name(name), "private", kind), ())
-        self._block.append(Store(variable, value, declares=True))
+        self._block.append(Assignment(variable, value, declares=True))
         return variable
 
     def _name(self, wanted: str) -> str:
-        """A name that nothing in the kernel has yet."""
+        """Choose a name that is new in the kernel."""
         numbered = (f"{wanted}_{number}" for number in itertools.count(1))
         name = next(n for n in itertools.chain([wanted], numbered) if n not in self._taken)
         self._taken.add(name)
         return name
 
-    def _row(self, node: Node, env: Env) -> Row:
+    def _row(self, node: Node, env: Env) -> ArrayView:
         view = self._value(node, env)
-        assert isinstance(view, Row)
+        assert isinstance(view, ArrayView)
         return view
 
     def _term(self, node: Node, env: Env) -> Term:
         view = self._value(node, env)
-        assert not isinstance(view, (Row, Parts))
+        assert not isinstance(view, (ArrayView, TupleView))
         return view
 
     def _bound(self, node: Node, env: Env) -> Env:
@@ -248,15 +252,15 @@ class _Lowering:
         """Compute an expression into memory."""
         if isinstance(out, Load):
             self._store(out, self._term(node, env))
-        elif isinstance(out, Parts):
-            raise StencilError(f"{show(node)}: a result is of numbers, not of tuples")
+        elif isinstance(out, TupleView):
+            raise StencilError(f"{show(node)}: a result must consist of numbers, not tuples")
         elif node.op == "map" and not rearranges(node):
             self._write_map(node, env, out)
         elif node.op in REARRANGING:
             self._write(node.children[-1], env, before(node, out))
         elif node.op == "let":
             self._write(node.children[0].body, self._bound(node, env), out)
-        elif node.op == "place" and node.data == ("global",):
+        elif node.op == "memory" and node.data == ("global",):
             self._write(node.children[0], env, out)
         else:
             self._copy(self._value(node, env), out)
@@ -264,35 +268,34 @@ class _Lowering:
     def _write_map(self, node: Node, env: Env, out: View) -> None:
         fun, x = node.children
         row, (kind, dim) = self._row(x, env), node.data
-        assert isinstance(out, Row)
+        assert isinstance(out, ArrayView)
         if kind == "unroll":
-            for number in range(row.length):
-                place = constant(number)
-                self._write(fun.body, {**env, fun.data[0]: row.at(place)}, out.at(place))
+            for index in map(constant, range(row.length)):
+                self._write(fun.body, {**env, fun.data[0]: row.at(index)}, out.at(index))
             return
         self._check_nesting(node)
         with self._loop("seq" if kind == "any" else kind, dim, row.length) as i:
             self._write(fun.body, {**env, fun.data[0]: row.at(i)}, out.at(i))
 
     def _copy(self, view: View, out: View) -> None:
-        if isinstance(out, Row):
-            assert isinstance(view, Row)
+        if isinstance(out, ArrayView):
+            assert isinstance(view, ArrayView)
             with self._loop("seq", 0, out.length) as i:
                 self._copy(view.at(i), out.at(i))
         else:
             assert isinstance(out, Load)
-            assert not isinstance(view, (Row, Parts))
+            assert not isinstance(view, (ArrayView, TupleView))
             self._store(out, view)
 
     def _store(self, target: Load, value: Term) -> None:
         alone = [key for key in self._shared if key not in self._active]
         if target.buffer.space != "private" and alone:
-            told = ", ".join(f"{kind} {dim}" for kind, dim in sorted(alone))
+            missing = ", ".join(f"{kind} {dim}" for kind, dim in sorted(alone))
             raise StencilError(
-                f"{show(self._expression)}: threads along {told} all do the same work; every "
-                "result must be computed within maps over all dimensions that are used"
+                f"{show(self._expression)}: threads along {missing} all do the same work; compute "
+                "every result inside maps over all dimensions that are used"
             )
-        self._block.append(Store(target, value))
+        self._block.append(Assignment(target, value))
 
     def _check_nesting(self, node: Node) -> None:
         kind, dim = node.data
@@ -300,15 +303,15 @@ class _Lowering:
             return
         around = {k for k, _ in self._active}
         if (kind, dim) in self._active:
-            raise StencilError(f"{show(node)}: it lies within a {kind} map of the same dimension")
+            raise StencilError(f"{show(node)}: it is inside a {kind} map of the same dimension")
         wrong = {"global": {"workgroup", "local"}, "workgroup": {"global", "local"}}
         if around & wrong.get(kind, {"global"}) or (kind == "local" and "workgroup" not in around):
-            told = "within a workgroup map" if kind == "local" else "outside groups"
-            raise StencilError(f"{show(node)}: a {kind} map stands {told}")
+            where = "inside a workgroup map" if kind == "local" else "outside groups"
+            raise StencilError(f"{show(node)}: a {kind} map must be {where}")
 
     @contextmanager
     def _loop(self, kind: str, dim: int, extent: int) -> Iterator[Index]:
-        """What is added to the block within is the loop's body."""
+        """Collect the statements added within as the body of a loop."""
         workers = 1 if kind == "seq" else self._ndrange.workers(kind, dim)
         if extent == 1 and kind == "seq":
             yield constant(0)
@@ -326,12 +329,12 @@ class _Lowering:
         self._block = outer
 
     def _loop_name(self) -> str:
-        more, place = divmod(self._depth, len(self._loop_names))
-        return self._loop_names[place] + (str(more) if more else "")
+        more, index = divmod(self._depth, len(self._loop_names))
+        return self._loop_names[index] + (str(more) if more else "")
 
 
-def _given_names(expression: Node) -> Iterator[str]:
-    """What inputs and user functions are called."""
+def _own_names(expression: Node) -> Iterator[str]:
+    """Yield the names of inputs and user functions."""
     for node in subexpressions(expression):
         if node.op == "input":
             yield node.data[0]

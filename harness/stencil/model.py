@@ -1,9 +1,9 @@
-"""Predictors of how fast a point is, learnt from other programs, and how good they are.
+"""Predict a point's throughput from other programs, and evaluate the predictors.
 
-A table has a row a point: `program`, `size`, `point` (the digest of its configuration), the
-columns FEATURES, `design`, `time_s` as the search measured it, and `final_s` of those that were
-measured again in turn, NaN of the others. What is predicted is throughput: the best time of the
-same program and size over the point's.
+A table has one row for each point: `program`, `size`, `point` (the digest of its configuration),
+the columns FEATURES, `design`, `time_s` as the search measured it, and `final_s` from the
+interleaved second measurement (NaN for points without one). Throughput is the best time of the
+same program and size over the point's time.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from harness.stencil.features import FEATURES
 
 Array = npt.NDArray[np.float64]
 Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
-"""From a table of other programs and the points of one: a number for each of these, the larger the
-faster."""
+"""(table of other programs, points of one program) -> a score for each point, larger is faster."""
 
 GROUP = ["program", "size"]
 GOOD = 0.9
-"""Of the best throughput: what a search looks for."""
+"""The share of the best throughput that makes a point good."""
 
 _NAMES = list(FEATURES)
 _BINS = 16
@@ -40,22 +39,24 @@ _TREES = 300
 
 
 def published_model() -> Any:
-    """The paper's: principal components with 95 % of the variance, the 5 nearest neighbours."""
+    """Make the paper's model: principal components with 95 % of the variance, 5 neighbours."""
     return make_pipeline(StandardScaler(), PCA(0.95), KNeighborsRegressor(5))
 
 
 def pca_knn(known: pd.DataFrame, points: pd.DataFrame) -> Array:
-    """The paper's predictor of throughput, on the features as they are."""
+    """Predict throughput with the paper's model, on the unscaled features."""
     model = published_model().fit(known[_NAMES].to_numpy(), throughput(known).to_numpy())
     predicted: Array = model.predict(points[_NAMES].to_numpy())
     return predicted
 
 
 def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
-    """A random forest that compares points within their program and size. Of the features it has
-    the logarithms relative to the median, so that a stencil of 25 loads a point and one of 5 look
-    alike; of the throughput the logarithm, as standard deviations from its mean, so that a program
-    with few fast points teaches as much as one with many."""
+    """Predict with a random forest that compares points within their program and size.
+
+    Features are logarithms relative to the median, so a stencil with 25 loads a point resembles
+    one with 5. The target is the logarithm of the throughput in standard deviations from its mean,
+    so a program with few fast points counts as much as one with many.
+    """
     speeds = throughput(known).map(math.log)
     by_program = speeds.groupby([known[name] for name in GROUP])
     scores = (speeds - by_program.transform("mean")) / by_program.transform("std")
@@ -82,7 +83,7 @@ def table_of(
     measured: Iterable[Measurement],
     finals: Iterable[Measurement] = (),
 ) -> pd.DataFrame:
-    """A program's points that ran, with the features that were observed beside their times."""
+    """Tabulate a program's successful points with their observed features and times."""
     names = [*FEATURES, "design"]
     final_s = {m.config: m.time_s for m in finals if m.timing}
     rows = [
@@ -97,13 +98,15 @@ def table_of(
 
 
 def throughput(table: pd.DataFrame) -> pd.Series[float]:
-    """The best time of each program and size over each of its times: 1 for the best."""
+    """Return the best time of each program and size over each of its times: 1 for the best."""
     return _best_over(table, "time_s")
 
 
 def proven_throughput(table: pd.DataFrame) -> pd.Series[float]:
-    """The same of the times that were measured again in turn, where the luck of a single
-    measurement is gone; 0 for points that were not."""
+    """Return the throughput by the second, interleaved measurement; 0 for points without one.
+
+    A single lucky measurement has no effect on it.
+    """
     return _best_over(table, "final_s").fillna(0.0)
 
 
@@ -113,7 +116,7 @@ def _best_over(table: pd.DataFrame, name: str) -> pd.Series[float]:
 
 
 def leave_one_program_out(predict: Predict, table: pd.DataFrame) -> pd.Series[float]:
-    """What is predicted for each row by what learnt from the other programs alone."""
+    """Predict each row by a predictor trained on the other programs only."""
     parts = []
     for program, rows in table.groupby("program"):
         others = table[table["program"] != program]
@@ -123,38 +126,40 @@ def leave_one_program_out(predict: Predict, table: pd.DataFrame) -> pd.Series[fl
 
 
 def runs_to_good(throughputs: Sequence[float] | Array, predicted: Array) -> int:
-    """How many points are run, the most promising first, until one is GOOD; the first is 1."""
+    """Count the runs, in predicted order, up to and including the first GOOD point."""
     in_order = np.asarray(throughputs)[np.argsort(-predicted, kind="stable")]
     return int(np.argmax(in_order >= GOOD)) + 1
 
 
 def runs_at_random(throughputs: Sequence[float] | Array) -> float:
-    """The same in random order, in expectation: (n + 1) / (m + 1) with m good ones of n."""
+    """Return the expected runs in random order: (n + 1) / (m + 1) with m good points of n."""
     values = np.asarray(throughputs)
     return float((len(values) + 1) / (np.count_nonzero(values >= GOOD) + 1))
 
 
 def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
-    """A row a program and size: `correlation` of prediction and throughput (of their ranks), `runs`
-    and `random_runs` until one is proven good, `points`, and `shared`: the share of the points
-    whose design another program has as well, which flatters a predictor.
+    """Evaluate a predictor; return a row for each program and size.
 
-    Raises ValueError where no point of a program was measured again.
+    `correlation` is the rank correlation of prediction and throughput; `runs` and `random_runs`
+    count runs until a point is good by its final time; `points` counts the points; `shared` is the
+    share of points whose design another program has too, which flatters the predictor.
+
+    Raises ValueError if no point of a program has a final time.
     """
     predicted = leave_one_program_out(predict, table)
     known, proven = throughput(table), proven_throughput(table)
     found = []
     for group, rows in table.groupby(GROUP):
-        told, true = predicted[rows.index].to_numpy(), known[rows.index].to_numpy()
+        scores, true = predicted[rows.index].to_numpy(), known[rows.index].to_numpy()
         good = proven[rows.index].to_numpy()
         if not good.any():
-            raise ValueError(f"{group[0]} at {group[1]}: no point was measured again")
+            raise ValueError(f"{group[0]} at size {group[1]}: no point was measured a second time")
         others = table.loc[table["program"] != rows["program"].iloc[0], "design"]
         found.append(
             dict(zip(GROUP, group, strict=True))
             | {
-                "correlation": float(spearmanr(told, true).statistic) if np.ptp(told) > 0 else 0.0,
-                "runs": runs_to_good(good, told),
+                "correlation": _rank_correlation(scores, true),
+                "runs": runs_to_good(good, scores),
                 "random_runs": runs_at_random(good),
                 "points": len(rows),
                 "shared": float(rows["design"].isin(others).mean()),
@@ -164,24 +169,33 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
     return judgement
 
 
+def _rank_correlation(scores: Array, true: Array) -> float:
+    return float(spearmanr(scores, true).statistic) if np.ptp(scores) > 0 else 0.0
+
+
 def time_saved(runs: float, random_runs: float, points: int, run_s: float, make_s: float) -> float:
-    """How many times longer a random search takes than a predicted one. A run takes `run_s` with
-    building, verifying and repeating it; to make a point and read off its features takes `make_s`,
-    which prediction pays for all points, and random order only for those that it runs."""
+    """Return how many times longer a random search takes than a predicted one.
+
+    A run takes `run_s`, with building, verifying and repeats. Making a point and its features takes
+    `make_s`: prediction pays it for all points, random order only for those that it runs.
+    """
     return random_runs * (run_s + make_s) / (runs * run_s + points * make_s)
 
 
 def information(table: pd.DataFrame) -> pd.Series[float]:
-    """What each feature tells of the throughput, the most telling first: their mutual information
-    over the sum of their entropies, from 0 to 1/2, with 16 bins of equal counts."""
+    """Rank the features by their information about the throughput, the most informative first.
+
+    The value is their mutual information over the sum of their entropies, from 0 to 1/2, with 16
+    bins of equal counts.
+    """
     target = _binned(throughput(table).to_numpy())
-    told = {name: _redundancy(_binned(table[name].to_numpy()), target) for name in FEATURES}
-    ranking: pd.Series[float] = pd.Series(told).sort_values(ascending=False, kind="stable")
+    found = {name: _redundancy(_binned(table[name].to_numpy()), target) for name in FEATURES}
+    ranking: pd.Series[float] = pd.Series(found).sort_values(ascending=False, kind="stable")
     return ranking
 
 
 def _binned(values: Array) -> npt.NDArray[np.int64]:
-    """Bins of equal counts; equal values fall into one."""
+    """Sort values into bins of equal counts; equal values share a bin."""
     ranks = np.searchsorted(np.sort(values), values, side="left")
     return np.asarray(ranks * _BINS // len(values), dtype=np.int64)
 

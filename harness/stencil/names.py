@@ -1,4 +1,4 @@
-"""Names of inputs, functions and parameters: none that a kernel has already in C or a dialect."""
+"""Check names of inputs, functions and parameters against C, OpenCL C, CUDA C and our kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ using virtual void volatile wchar_t while write_only xor xor_eq
 blockDim blockIdx gridDim threadIdx warpSize COARSENING INFINITY NAN VARIANT
 result max min mirror
 """
-# Functions of OpenCL C, which may not be defined anew.
+# Functions of OpenCL C, which cannot be redefined.
 _FUNCTIONS = """
 abs acos acosh all any asin asinh atan atan2 atanh barrier bitselect cbrt ceil clamp copysign cos
 cosh cross degrees distance dot erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod
@@ -34,9 +34,9 @@ _TAKEN = re.compile(
 
 
 def check_name(name: str, where: str, is_function: bool = False) -> None:
-    """Raises StencilError, which says where it stands, for a name that a kernel cannot take."""
+    """Raise StencilError, beginning with `where`, if a kernel cannot use the name."""
     is_name = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)
     if not is_name or _TAKEN.fullmatch(name) or (is_function and name in _FUNCTIONS.split()):
         raise StencilError(
-            f"{where}: expected a name that kernels do not have yet, but got {name!r}"
+            f"{where}: {name!r} is not a valid name, or kernels already use it; choose another"
         )

@@ -1,4 +1,4 @@
-"""Thread configurations: the group sizes and grids to launch a mapped expression with."""
+"""Thread configurations: group sizes and grids for a mapped expression."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from harness.stencil.nest import NdRange
 from harness.stencil.types import shape
 
 FEWEST_THREADS, MOST_THREADS = 32, 1024
-"""Of a group."""
+"""Limits on the threads of a group."""
 
 MOST_RESULTS = 1 << 14
-"""Of a thread: what leaves more to each takes seconds."""
+"""The most results for each thread: a launch with more takes seconds."""
 
 COARSENINGS = (1, 2, 4, 8)
 _MOST_GROUPS = (2**31 - 1, 65_535, 65_535)
@@ -24,15 +24,18 @@ _MOST_GROUPS = (2**31 - 1, 65_535, 65_535)
 
 @dataclass(frozen=True)
 class Threads:
-    """How an expression is launched: threads of a group along x, y, z, and how many elements each
-    thread of the grid, or group, takes along the grid's last dimension."""
+    """A thread configuration: the threads of a group along x, y, z, and the coarsening.
+
+    The coarsening is how many elements each thread of the grid, or each group, takes along the
+    grid's last dimension.
+    """
 
     local: tuple[int, int, int]
     coarsening: int
 
 
 def grid(expression: Node, threads: Threads) -> NdRange:
-    """The launch: as many groups as there is work for."""
+    """Compute the launch, with as many groups as there is work for."""
     extents = parallel_extents(expression)
     shared = [(d, e, threads.local[d] if kind == "global" else 1)
               for (kind, d), e in extents.items() if kind != "local"]  # fmt: skip
@@ -45,7 +48,7 @@ def grid(expression: Node, threads: Threads) -> NdRange:
 
 
 def configurations(expression: Node) -> Iterator[Threads]:
-    """All that are sensible: powers of two, no more threads than work, every device's limits."""
+    """Yield powers of two within every device's limits and with no more threads than work."""
     extents = parallel_extents(expression)
     over = {dim: e for (kind, dim), e in extents.items() if kind != "workgroup"}
     outer = {dim: e for (kind, dim), e in extents.items() if kind != "local"}
@@ -67,7 +70,7 @@ def configurations(expression: Node) -> Iterator[Threads]:
 
 
 def usual(choices: Sequence[Threads]) -> Threads:
-    """What a person tries first: 256 threads, 32 of them along x, an element each."""
+    """Choose the usual launch: 256 threads, 32 of them along x, one element each."""
 
     def oddity(threads: Threads) -> tuple[float, ...]:
         count, wide = math.prod(threads.local), threads.local[0]
@@ -77,5 +80,5 @@ def usual(choices: Sequence[Threads]) -> Threads:
 
 
 def _powers(extent: int) -> list[int]:
-    """1, 2, 4, ... up to the first that is no less than the extent."""
+    """List 1, 2, 4, ... up to the first that is at least the extent."""
     return [1 << e for e in range((extent - 1).bit_length() + 1) if 1 << e <= MOST_THREADS]

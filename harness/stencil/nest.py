@@ -1,4 +1,4 @@
-"""The loop nest that an expression is lowered to: what a kernel does, before it has a language."""
+"""The loop nest that an expression is lowered to: a kernel before it is written in a language."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import cached_property
 
 from harness.stencil.arith import Index, Variable
 from harness.stencil.ir import UserFun
-from harness.stencil.types import Scalar, Type, shape
+from harness.stencil.types import Scalar, Type, leaf, shape
 
 
 @dataclass(frozen=True)
 class NdRange:
-    """A launch: threads of a group and groups, along x, y, z."""
+    """A launch: the threads of a group and the number of groups, along x, y, z."""
 
     local: tuple[int, int, int] = (1, 1, 1)
     groups: tuple[int, int, int] = (1, 1, 1)
 
     def workers(self, kind: str, dim: int) -> int:
-        """Who shares a loop of this kind: threads of the grid, groups, or threads of a group."""
+        """Count the workers of a loop: threads of the grid, groups, or threads of a group."""
         if kind == "global":
             return self.local[dim] * self.groups[dim]
         return self.groups[dim] if kind == "workgroup" else self.local[dim]
@@ -27,7 +27,7 @@ class NdRange:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory for an array, or a private variable: `space` is global, local or private."""
+    """Memory for an array, or a private variable; `space` is global, local or private."""
 
     name: str
     space: str
@@ -36,29 +36,28 @@ class Buffer:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The lengths, the outermost first."""
+        """Return the lengths, the outermost first."""
         return shape(self.type)
 
 
 @dataclass(frozen=True)
 class Load:
-    """An element's value; `indices` one for each length."""
+    """An element's value; one of `indices` for each length."""
 
     buffer: Buffer
     indices: tuple[Index, ...]
 
     @property
     def type(self) -> Type:
-        """Of a number."""
-        kind = self.buffer.type
-        while not isinstance(kind, Scalar):
-            kind = kind.element  # type: ignore[union-attr]
+        """Return the element's type."""
+        kind = leaf(self.buffer.type)
+        assert isinstance(kind, Scalar)
         return kind
 
 
 @dataclass(frozen=True)
 class Number:
-    """A constant, as C."""
+    """A constant, as C text."""
 
     text: str
     type: Scalar
@@ -73,7 +72,7 @@ class IndexValue:
 
 @dataclass(frozen=True)
 class Call:
-    """A user function of terms."""
+    """A call of a user function."""
 
     function: UserFun
     arguments: tuple[Term, ...]
@@ -81,7 +80,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Inside:
-    """The term where each index lies in 0 .. length - 1, else the constant."""
+    """The term if each index lies in 0 .. length - 1, else the constant."""
 
     bounds: tuple[tuple[Index, int], ...]
     term: Term
@@ -92,8 +91,8 @@ Term = Load | Number | IndexValue | Call | Inside
 
 
 @dataclass(frozen=True)
-class Store:
-    """An element's new value; of a private variable, `declares` it."""
+class Assignment:
+    """Store an element's new value; `declares` a private variable with it."""
 
     target: Load
     value: Term
@@ -102,22 +101,22 @@ class Store:
 
 @dataclass(frozen=True)
 class Barrier:
-    """Waits for the whole group."""
+    """Wait for the whole group."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """A private array."""
+    """Declare a private array."""
 
     buffer: Buffer
 
 
 @dataclass(frozen=True)
 class Loop:
-    """`extent` turns, shared by `workers`, each of which takes every `workers`-th.
+    """`extent` iterations shared by `workers`, each of which takes every `workers`-th.
 
-    Where there are as many workers as turns it is no loop, and where there are more it is an
-    `if`: then the variable is the worker's own number.
+    With as many workers as iterations it is not a loop, and with more it is an `if`; the variable
+    is then the worker's own id.
     """
 
     kind: str
@@ -129,18 +128,18 @@ class Loop:
 
     @property
     def form(self) -> str:
-        """`once`, `if` or `for`."""
+        """Return `once`, `if` or `for`."""
         if self.kind == "seq" or self.extent > self.workers:
             return "for"
         return "once" if self.extent == self.workers else "if"
 
 
-Statement = Store | Barrier | Declaration | Loop
+Statement = Assignment | Barrier | Declaration | Loop
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """A whole kernel: what it is given, its local memory, what it does."""
+class LoopNest:
+    """A whole kernel: its buffers, its statements and its launch."""
 
     name: str
     inputs: tuple[Buffer, ...]
@@ -151,7 +150,7 @@ class Kernel:
 
 
 def terms_of(term: Term) -> Iterator[Term]:
-    """A term and all within."""
+    """Yield a term and all terms in it."""
     yield term
     if isinstance(term, Call):
         for argument in term.arguments:
@@ -161,5 +160,5 @@ def terms_of(term: Term) -> Iterator[Term]:
 
 
 def loads_of(term: Term) -> Iterator[Load]:
-    """The loads of a term."""
+    """Yield the loads of a term."""
     return (part for part in terms_of(term) if isinstance(part, Load))

@@ -1,8 +1,8 @@
-"""Rewrite rules: each takes an expression and gives others that compute the same.
+"""Rewrite rules: from an expression to others that compute the same.
 
-A rule is a function from a node to what may stand in its place; `everywhere` applies it within an
-expression. Rules that decide (`mapped`, `in_local`, `in_private`, `unrolled`) say how an
-expression is carried out; the others rearrange what it computes.
+A rule is a function from a node to its possible replacements; `everywhere` applies it inside an
+expression. The rules `mapped`, `in_local`, `in_private` and `unrolled` decide how an expression is
+carried out; the others rearrange its computation.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from harness.stencil.views import rearranges
 
 Rule = Callable[[Node], Iterator[Node]]
 Cut = tuple[Node, Callable[[Node], Node]]
-"""An array cut into parts, and what the array is within one part."""
+"""An array cut into parts, and a function from one part to its share of the array."""
 
 
 def everywhere(rule: Rule, node: Node) -> Iterator[Node]:
-    """The expression with the rule applied at one place, for each place and each result."""
+    """Apply a rule at one position; yield the expression for each position and each result."""
     yield from rule(node)
-    for place, child in enumerate(node.children):
+    for index, child in enumerate(node.children):
         for new in everywhere(rule, child):
-            children = (*node.children[:place], new, *node.children[place + 1 :])
+            children = (*node.children[:index], new, *node.children[index + 1 :])
             yield make(node.op, children, node.data)
 
 
@@ -50,7 +50,7 @@ def everywhere(rule: Rule, node: Node) -> Iterator[Node]:
 
 
 def split_join(size: int) -> Rule:
-    """map(f, x) = join(map(map(f), split(size, x))): parts of `size` elements."""
+    """Cut a map into parts: map(f, x) = join(map(map(f), split(size, x)))."""
 
     def rule(node: Node) -> Iterator[Node]:
         if _is_open(node) and _length(node) % size == 0 and 1 < size < _length(node):
@@ -61,19 +61,19 @@ def split_join(size: int) -> Rule:
 
 
 def interchange(node: Node) -> Iterator[Node]:
-    """Two nested maps in the other order: columns of rows instead of rows of columns."""
+    """Interchange two nested maps: columns of rows instead of rows of columns."""
     inner = node.children[0].body if _is_open(node) else node
     if inner is node or not _is_open(inner) or inner.children[1] is not node.children[0].data[0]:
         return
     f = _function(inner)
     if node.children[0].data[0] in subexpressions(inner.children[0]):
         return
-    turned = map_(lambda column: map_(f, column), transpose(node.children[1]))
-    yield transpose(turned)
+    columns = map_(lambda column: map_(f, column), transpose(node.children[1]))
+    yield transpose(columns)
 
 
 def written_out(node: Node) -> Iterator[Node]:
-    """iterate(n, f, x) = f(... f(x))."""
+    """Write iterations out: iterate(n, f, x) = f(... f(x))."""
     if node.op == "iterate":
         function, x = node.children
         for _ in range(node.data[0]):
@@ -82,8 +82,10 @@ def written_out(node: Node) -> Iterator[Node]:
 
 
 def fuse_maps(node: Node) -> Iterator[Node]:
-    """map(f, map(g, x)) = map(x => f(g(x)), x), where g computes. Where it only looks at the data
-    another way, as in windows of two dimensions, tiling has to see it."""
+    """Fuse maps: map(f, map(g, x)) = map(x => f(g(x)), x), where g computes something.
+
+    A g that only rearranges data, as windows of two dimensions do, stays: tiling has to see it.
+    """
     if node.op == "map" and node.children[1].op == "map":
         f, inner = _function(node), node.children[1]
         if inner.data == node.data and _computes(inner.children[0]):
@@ -96,7 +98,7 @@ def _computes(function: Node) -> bool:
 
 
 def fuse_reduce(node: Node) -> Iterator[Node]:
-    """reduce(f, map(g, x)) = reduce((sum, x) => f(sum, g(x)), x)."""
+    """Fuse a map into a reduction: reduce(f, map(g, x)) = reduce((sum, x) => f(sum, g(x)), x)."""
     if node.op == "reduce" and node.children[2].op == "map":
         step, start, inner = node.children
         if inner.data[0] == "any":
@@ -110,7 +112,7 @@ def fuse_reduce(node: Node) -> Iterator[Node]:
 
 
 def tile(size: int) -> Rule:
-    """A map over windows as a map over tiles of `size` windows, whose inputs overlap."""
+    """Turn a map over windows into a map over overlapping tiles of `size` windows."""
 
     def rule(node: Node) -> Iterator[Node]:
         if _is_open(node) and _length(node) % size == 0 and 1 < size < _length(node):
@@ -122,7 +124,7 @@ def tile(size: int) -> Rule:
 
 
 def tile2d(high: int, wide: int) -> Rule:
-    """Two nested maps over windows as maps over tiles of `high` rows and `wide` columns."""
+    """Turn two nested maps over windows into maps over tiles of `high` rows, `wide` columns."""
 
     def rule(node: Node) -> Iterator[Node]:
         f = _function2d(node)
@@ -164,16 +166,16 @@ def _cut2d(x: Node, high: int, wide: int) -> Cut:
 
 
 def _within(cuts: Sequence[Cut], part: Node) -> Iterator[Node]:
-    return (within(get(place, part)) for place, (_, within) in enumerate(cuts))
+    return (within(get(index, part)) for index, (_, within) in enumerate(cuts))
 
 
 def match_slide2d(x: Node) -> tuple[tuple[int, int], tuple[int, int], Node] | None:
-    """The sizes and steps of slide2d(..., array), and the array; None for anything else."""
+    """Return the sizes, steps and array of slide2d(..., array); None for another expression."""
     if not (x.op == "map" and x.children[1].op == "slide"):
         return None
     (high, down), body = x.children[1].data, x.children[0].body
-    is_turned = body.op == "transpose" and body.children[0].op == "map"
-    inner = body.children[0].children[0].body if is_turned else body
+    is_transposed = body.op == "transpose" and body.children[0].op == "map"
+    inner = body.children[0].children[0].body if is_transposed else body
     if inner.op != "slide":
         return None
     made = slide2d((high, inner.data[0]), (down, inner.data[1]), x.children[1].children[0])
@@ -183,7 +185,7 @@ def match_slide2d(x: Node) -> tuple[tuple[int, int], tuple[int, int], Node] | No
 
 
 def match_zip2d(x: Node) -> tuple[Node, ...] | None:
-    """The arrays of zip2d(...); None for anything else."""
+    """Return the arrays of zip2d(...); None for another expression."""
     if x.op == "map" and x.children[1].op == "zip" and x.children[0].body.op == "zip":
         arrays = x.children[1].children
         return arrays if zip2d(*arrays).key == x.key else None
@@ -194,42 +196,42 @@ def match_zip2d(x: Node) -> tuple[Node, ...] | None:
 
 
 def spine(node: Node) -> list[Node]:
-    """The nested maps that compute the result, the outermost first."""
+    """List the nested maps that compute the result, the outermost first."""
     if node.op == "map" and not rearranges(node):
         return [node, *spine(node.children[0].body)]
     return [] if _next(node) is None else spine(_next(node))  # type: ignore[arg-type]
 
 
 def lengths(node: Node) -> list[int]:
-    """How many elements each map of the spine has."""
+    """List the length of each map of the spine."""
     return [_length(map_node) for map_node in spine(node)]
 
 
-def on_spine(rule: Rule, place: int, node: Node) -> Iterator[Node]:
-    """The rule applied to one of the maps that compute the result, counted from outside."""
+def on_spine(rule: Rule, level: int, node: Node) -> Iterator[Node]:
+    """Apply a rule to one map of the spine; level 0 is the outermost."""
     if node.op == "map" and not rearranges(node):
-        if place == 0:
+        if level == 0:
             yield from rule(node)
             return
-        place -= 1
+        level -= 1
     if _next(node) is not None:
-        for new in on_spine(rule, place, _next(node)):  # type: ignore[arg-type]
+        for new in on_spine(rule, level, _next(node)):  # type: ignore[arg-type]
             yield _with_next(node, new)
 
 
 def mapped(kinds: Sequence[tuple[str, int]]) -> Callable[[Node], Node]:
-    """Each map of the spine carried out in one way."""
+    """Carry out each map of the spine as one of `kinds`, from outside in."""
 
     def decided(node: Node) -> Node:
-        for place, kind in enumerate(kinds):
-            (node,) = on_spine(lambda x, k=kind: iter([make("map", x.children, k)]), place, node)  # type: ignore[misc]
+        for level, kind in enumerate(kinds):
+            (node,) = on_spine(lambda x, k=kind: iter([make("map", x.children, k)]), level, node)  # type: ignore[misc]
         return node
 
     return decided
 
 
 def _next(node: Node) -> Node | None:
-    """Where the way to what computes the result goes on."""
+    """Return the next node on the way to the map that computes the result."""
     if node.op == "map" and not rearranges(node):
         return node.children[0].body
     if node.op == "let":
@@ -246,15 +248,17 @@ def _with_next(node: Node, new: Node) -> Node:
 
 
 def reused(function: Node) -> dict[str, Node]:
-    """What of its parameter a function slides windows over, by name: the parameter or its parts."""
+    """Find the arrays that a function slides windows over: its parameter or parts of it."""
     slid = [x.children[0] for x in subexpressions(function.body) if x.op == "slide"]
     found = {_part(array, function.data[0]): array for array in slid}
     return {name: found[name] for name in sorted(n for n in found if n is not None)}
 
 
 def in_local(arrays: Sequence[str], dims: Sequence[int]) -> Rule:
-    """Within the innermost groups: some of what is re-used copied to local memory first, shared by
-    threads along these dimensions. `arrays` are names as `names_of` gives them."""
+    """Copy reused arrays to local memory at the start of the innermost groups.
+
+    Threads along `dims` share the copying. `arrays` are names that `names_of` returns.
+    """
 
     def rule(node: Node) -> Iterator[Node]:
         if node.op != "map" or node.data[0] != "workgroup":
@@ -269,7 +273,7 @@ def in_local(arrays: Sequence[str], dims: Sequence[int]) -> Rule:
 
 
 def in_private(node: Node) -> Iterator[Node]:
-    """What a function takes, an array of at most 25 numbers, copied to its own variables first."""
+    """Copy a function's arguments, arrays of at most 25 numbers, to private variables first."""
     if node.op != "map" or node.children[0].body.op == "let" or rearranges(node):
         return
     (parameter,) = node.children[0].data
@@ -285,38 +289,35 @@ def in_private(node: Node) -> Iterator[Node]:
 
 
 def unrolled(node: Node) -> Iterator[Node]:
-    """A reduction, or a map in sequence, of at most 25 elements written out."""
+    """Unroll a reduction or a sequential map of at most 25 elements."""
     kinds = {"reduce": ("any", "seq"), "map": ("seq",)}
     if node.op in kinds and node.data[0] in kinds[node.op] and _length(node.children[-1]) <= 25:
         yield make(node.op, node.children, ("unroll", 0))
 
 
 def names_of(node: Node) -> list[str]:
-    """What `in_local` can copy within the innermost groups."""
+    """List the arrays that `in_local` can copy in the innermost groups."""
     groups = [x for x in subexpressions(node) if x.op == "map" and x.data[0] == "workgroup"]
     return list(reused(groups[-1].children[0])) if groups else []
 
 
 def _around(node: Node, copied: Sequence[tuple[Node, Node]]) -> Node:
-    """A map whose function first computes some places into memory."""
+    """Make the map's function compute the copies first, and use them instead of the arrays."""
     function = node.children[0]
     body, (parameter,) = function.body, function.data
     for array, copy in copied:
         name = _part(array, parameter)
         same = [x for x in subexpressions(body) if _part(x, parameter) == name]
-        body = _with_own(body, same, copy)
+        body = _with_copy(body, same, copy)
     return make("map", (make("fun", (body,), function.data), node.children[1]), node.data)
 
 
-def _with_own(body: Node, places: Sequence[Node], copy: Node) -> Node:
-    def within(own: Node) -> Node:
-        return substitute(body, dict.fromkeys(places, own))
-
-    return let(within, copy)
+def _with_copy(body: Node, arrays: Sequence[Node], copy: Node) -> Node:
+    return let(lambda own: substitute(body, dict.fromkeys(arrays, own)), copy)
 
 
 def _part(node: Node, parameter: Node) -> str | None:
-    """A name for a parameter, "", or for a part of it, its number; None for anything else."""
+    """Name a parameter "" and a part of it by its number; return None for another expression."""
     if node.op == "get" and node.children[0] is parameter:
         return str(node.data[0])
     return "" if node is parameter else None
@@ -338,17 +339,17 @@ def _copy(x: Node, kinds: Sequence[tuple[str, int]]) -> Node:
 
 
 def _is_open(node: Node) -> bool:
-    """Whether it is a map that computes something, and how is not decided."""
+    """Return whether it is a map that computes something and has no decided kind."""
     return node.op == "map" and node.data[0] == "any" and not rearranges(node)
 
 
 def _function(node: Node) -> Callable[[Node], Node]:
-    """A map's function as one of Python."""
+    """Return a map's function as a Python function."""
     return lambda x: apply(node.children[0], x)
 
 
 def _function2d(node: Node) -> Callable[[Node], Node] | None:
-    """The function that map2d has for every element."""
+    """Return the function that map2d applies to every element; None for another expression."""
     if not _is_open(node):
         return None
     row, inner = node.children[0].data[0], node.children[0].body

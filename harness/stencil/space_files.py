@@ -1,7 +1,7 @@
-"""Variants -> a folder that is a space: YAML, kernels, host module, and the points' features.
+"""Variants -> the folder of a space: YAML, kernels, host module and the points' features.
 
-Each variant is a file of its own, in which the group sizes choose the kernel; the space's source
-includes the one that VARIANT names, so that a build reads no other.
+Each variant has its own file, in which the group sizes choose the kernel. The space's source
+includes the file that VARIANT names, so a build reads no other.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from harness.stencil.ir import show
 from harness.stencil.ndrange import Threads
 
 _CONSTRAINT_LENGTH = 800
-"""Of what a constraint says of its variants, in characters; 1,000 are the most of all, and a space
-has no more than 1,000 constraints."""
+"""The most characters of a constraint about variants; a space allows 1,000 characters, and 1,000
+constraints."""
 
 
 def files(
@@ -33,24 +33,24 @@ def files(
     command: str,
     exact_lines: bool = False,
 ) -> dict[Path, str]:
-    """The folder's files by path within it; `command` is what asked for them."""
-    made = _Space(definition, size, variants, command)
+    """Write the folder's texts by relative path; their comments name the `command`."""
+    folder = _SpaceFolder(definition, size, variants, command)
     name = definition.name
-    written = {Path(f"{name}.yaml"): made.yaml(), Path(f"{name}.py"): made.host()}
+    texts = {Path(f"{name}.yaml"): folder.yaml(), Path(f"{name}.py"): folder.host()}
     for dialect in DIALECTS:
-        written[Path(name + dialect.suffix)] = made.chooser(dialect)
+        texts[Path(name + dialect.suffix)] = folder.chooser(dialect)
         for number, variant in enumerate(variants):
-            written[made.variant_path(number, dialect)] = made.variant(number, variant, dialect)
-    written[Path(f"{name}.features.csv")] = made.features(exact_lines)
-    return written
+            texts[folder.variant_path(number, dialect)] = folder.variant(number, variant, dialect)
+    texts[Path(f"{name}.features.csv")] = folder.features(exact_lines)
+    return texts
 
 
 def function_name(definition: Definition) -> str:
-    """The kernel's name; that of the stencil itself may be a function's of its own."""
+    """Name the kernel; the stencil's own name may be taken by one of its functions."""
     return f"{definition.name}_kernel"
 
 
-class _Space:
+class _SpaceFolder:
     def __init__(
         self, definition: Definition, size: int, variants: Sequence[Variant], command: str
     ) -> None:
@@ -72,8 +72,8 @@ class _Space:
 
     def chooser(self, dialect: Dialect) -> str:
         names = ", ".join(self._launch_names())
-        lines = [f"/* {self._title}: one of its variants,"]
-        lines += [f" * launched as {names} say. */"]
+        lines = [f"/* {self._title}: the variant VARIANT,"]
+        lines += [f" * launched with {names}. */"]
         lines += [f"#ifndef LOCAL_{d}\n#define LOCAL_{d} 1\n#endif" for d in "XYZ"]
         for number in range(len(self._variants)):
             lines += [f"#{'elif' if number else 'if'} VARIANT == {number}"]
@@ -81,19 +81,19 @@ class _Space:
         return "\n".join([*lines, "#endif", ""])
 
     def variant(self, number: int, variant: Variant, dialect: Dialect) -> str:
-        """A comment with the expression, and the kernels; each for its group sizes."""
+        """Write the kernels, each under its group sizes, below a comment with the expression."""
         texts: dict[str, list[Threads]] = {}
         for threads, kernel in variant.kernels.items():
             texts.setdefault(emit(kernel, dialect), []).append(threads)
-        told = textwrap.wrap(show(variant.expression), 95, break_long_words=False)
-        head = [f"/* Variant {number}:", *(f" * {line}" for line in told), " */"]
+        lines = textwrap.wrap(show(variant.expression), 95, break_long_words=False)
+        head = [f"/* Variant {number}:", *(f" * {line}" for line in lines), " */"]
         if len(texts) == 1:
             return "\n".join([*head, *texts])
         # The kernel that most launches share needs no condition.
         *others, usual = sorted(texts, key=lambda text: len(texts[text]))
-        for place, text in enumerate(others):
+        for index, text in enumerate(others):
             condition = " || \\\n    ".join(self._condition(t) for t in texts[text])
-            head += [f"#{'elif' if place else 'if'} {condition}", text]
+            head += [f"#{'elif' if index else 'if'} {condition}", text]
         return "\n".join([*head, "#else", usual, "#endif", ""])
 
     def _condition(self, threads: Threads) -> str:
@@ -114,7 +114,7 @@ class _Space:
         default = next(iter(variants[0].kernels))
         rows = [self._launch_values(t) for v in variants for t in v.kernels]
         lines = [
-            f"# {points} points: variants of a stencil, each with some thread configurations.",
+            f"# {points} points: variants of a stencil, each with several thread configurations.",
             f"# Written by {self._command}",
             f"name: {name}",
             f"title: {self._title}, in {len(variants)} variants",
@@ -126,12 +126,12 @@ class _Space:
             f"  VARIANT: {{type: integer, min: 0, max: {len(variants) - 1}, "
             "role: choice, default: 0}",
         ]
-        for place, parameter in enumerate(self._launch_names()):
-            values = sorted({row[place] for row in rows})
-            start = self._launch_values(default)[place]
+        for column, parameter in enumerate(self._launch_names()):
+            values = sorted({row[column] for row in rows})
+            start = self._launch_values(default)[column]
             lines += [f"  {parameter}: {{values: {values}, role: launch, default: {start}}}"]
         lines += [
-            "# The thread configurations of each variant: the digits of all as one number.",
+            "# The thread configurations of each variant, each as one number of all its digits.",
             "constraints:",
         ]
         lines += [f"  - {line}" for line in self._constraints()]
@@ -147,7 +147,7 @@ class _Space:
         names = self._launch_names()
         variants = [[self._launch_values(t) for t in v.kernels] for v in self._variants]
         digits = [len(str(max(c))) for c in zip(*itertools.chain(*variants), strict=True)]
-        factors = [10 ** sum(digits[place + 1 :]) for place in range(len(names))]
+        factors = [10 ** sum(digits[column + 1 :]) for column in range(len(names))]
         spelled = " + ".join(
             f"{factor} * {name}" if factor > 1 else name
             for factor, name in zip(factors, names, strict=True)
@@ -200,7 +200,7 @@ _HOST = '''\
 
 # ------------------------------------------------------------------------------------------------
 # Written by {command}
-# What the harness asks for, beside the stencil above.
+# The host functions that harness calls; the stencil is above.
 
 import csv as _csv
 import pathlib as _pathlib
@@ -215,25 +215,27 @@ _own_reference = reference
 
 
 def arguments(features, rng):
-    """The inputs, from 0.5 to 1.5 unless the stencil makes its own, and room for the result."""
+    """Make the inputs, from 0.5 to 1.5 unless the stencil has `inputs`, and an empty result."""
     if _own_inputs is not None:
-        given = _own_inputs(features["size"], rng)
+        arrays = _own_inputs(features["size"], rng)
     else:
-        given = {{
+        arrays = {{
             name: 0.5 + rng.random(shape, dtype=_np.float32) for name, shape in _INPUTS.items()
         }}
     for name, shape in _INPUTS.items():
-        if name not in given or _np.shape(given[name]) != shape:
-            found = f"one of {{_np.shape(given[name])}}" if name in given else "none"
-            raise ValueError(f"inputs() must give `{{name}}`, an array of {{shape}}, not {{found}}")
-    given = {{name: _np.ascontiguousarray(array, _np.float32) for name, array in given.items()}}
-    return given | {{"result": _np.zeros({result}, _np.float32)}}
+        if name not in arrays or _np.shape(arrays[name]) != shape:
+            found = f"one of {{_np.shape(arrays[name])}}" if name in arrays else "none"
+            raise ValueError(
+                f"inputs() must return `{{name}}`, an array of {{shape}}, not {{found}}"
+            )
+    arrays = {{name: _np.ascontiguousarray(array, _np.float32) for name, array in arrays.items()}}
+    return arrays | {{"result": _np.zeros({result}, _np.float32)}}
 
 
 def reference(arguments):
-    """The stencil's own."""
-    given = {{name: array for name, array in arguments.items() if name != "result"}}
-    return {{"result": _np.asarray(_own_reference(given), _np.float32)}}
+    """Compute the result with the stencil's own reference."""
+    inputs = {{name: array for name, array in arguments.items() if name != "result"}}
+    return {{"result": _np.asarray(_own_reference(inputs), _np.float32)}}
 
 
 _TUNED = {tuned}
@@ -246,13 +248,13 @@ def _point(config):
 
 
 def launches(arguments, config):
-    """One launch, with as many groups as there is work for."""
+    """Launch once, with as many groups as there is work for."""
     groups = tuple(int(_point(config)[f"groups_{{axis}}"]) for axis in "xyz")
     yield _Launch("{function}", ({local}), groups, (*_INPUTS, "result"))
 
 
 def observe(config):
-    """The point's features, which predictors learn from."""
+    """Return the point's features, the training data of predictors."""
     known = (*_TUNED, "groups_x", "groups_y", "groups_z")
     return {{name: float(value) for name, value in _point(config).items() if name not in known}}
 '''

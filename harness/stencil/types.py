@@ -1,4 +1,4 @@
-"""What expressions are: numbers, arrays with their length, and tuples."""
+"""The types of expressions: numbers, arrays with their length, and tuples."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from harness.core.errors import HarnessError
 
 
 class StencilError(HarnessError):
-    """A stencil's expression is ill-typed, or cannot be mapped to threads as it asks."""
+    """A stencil's expression is ill-typed, or its mapping to threads is impossible."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number, by its name in C."""
+    """A number type, by its C name."""
 
     name: str
 
@@ -25,7 +25,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Array:
-    """`length` elements of one type, at least one."""
+    """`length` elements of one type; at least one."""
 
     element: Type
     length: int
@@ -36,7 +36,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Tuple:
-    """Some values of any types."""
+    """Values of any types."""
 
     parts: tuple[Type, ...]
 
@@ -49,30 +49,30 @@ Type = Scalar | Array | Tuple
 FLOAT = Scalar("float")
 INT = Scalar("int")
 ELEMENT_BYTES = 4
-"""Of either."""
+"""The size of a float or an int."""
 
 
 def in_c(value: float) -> str:
-    """A number of type float, as C has it."""
+    """Write a float literal in C."""
     text = repr(float(value))
     return f"{text}f" if math.isfinite(value) else text.upper().replace("INF", "INFINITY")
 
 
 def shape(kind: Type) -> tuple[int, ...]:
-    """The lengths of an array of arrays, the outermost first; () of anything else."""
+    """Return the lengths of an array of arrays, the outermost first; () for other types."""
     return (kind.length, *shape(kind.element)) if isinstance(kind, Array) else ()
 
 
 def leaf(kind: Type) -> Type:
-    """What an array of arrays holds."""
+    """Return the innermost element type of an array of arrays."""
     return leaf(kind.element) if isinstance(kind, Array) else kind
 
 
 def size_bytes(kind: Type) -> int:
-    """Of an array of numbers, or a number."""
+    """Return the size of a number, or of an array of numbers."""
     return math.prod(shape(kind)) * ELEMENT_BYTES
 
 
 def divisors(number: int) -> Iterator[int]:
-    """In ascending order."""
+    """Yield the divisors in ascending order."""
     return (d for d in range(1, number + 1) if number % d == 0)

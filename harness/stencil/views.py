@@ -1,7 +1,7 @@
-"""Views: what an expression's value is, as functions from indices to what lies there.
+"""Views: an expression's value as a function from an index to an element.
 
-Words that rearrange, such as split, are functions on views. The same views say where a result is
-written: what stands in a row's parts is written through the split of the row.
+Words that rearrange, such as split, are functions on views. The same views describe where a result
+is written: writing the parts of an array goes through the split of the array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.stencil.types import Array, Type
 
 
 @dataclass(frozen=True)
-class Row:
+class ArrayView:
     """A view of an array."""
 
     length: int
@@ -24,82 +24,82 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Parts:
+class TupleView:
     """A view of a tuple."""
 
     parts: tuple[View, ...]
 
 
-View = Row | Parts | Load | Number | IndexValue | Call | Inside
-"""A view of a number is the term that gives it."""
+View = ArrayView | TupleView | Load | Number | IndexValue | Call | Inside
+"""A number's view is its term."""
 
 
 def view_of(buffer: Buffer) -> View:
-    """What lies in memory, or where a result goes."""
+    """View a buffer, to read or to write it."""
     return _view_within(buffer, buffer.type, ())
 
 
 def _view_within(buffer: Buffer, kind: Type, indices: tuple[Index, ...]) -> View:
     if isinstance(kind, Array):
         element = kind.element
-        return Row(kind.length, lambda i: _view_within(buffer, element, (*indices, i)))
+        return ArrayView(kind.length, lambda i: _view_within(buffer, element, (*indices, i)))
     return Load(buffer, indices)
 
 
-def parts_of(row: Row, size: int) -> Row:
-    """The row as rows of `size` elements."""
-    return Row(row.length // size, lambda i: Row(size, lambda j: row.at(i * size + j)))
+def parts_of(row: ArrayView, size: int) -> ArrayView:
+    """View an array as parts of `size` elements."""
+    return ArrayView(row.length // size, lambda i: ArrayView(size, lambda j: row.at(i * size + j)))
 
 
-def joined(row: Row, size: int) -> Row:
-    """A row of rows of `size` elements as one."""
-    return Row(row.length * size, lambda i: _element(row.at(i // size), i % size))
+def joined(row: ArrayView, size: int) -> ArrayView:
+    """View an array of arrays of `size` elements as one array."""
+    return ArrayView(row.length * size, lambda i: _element(row.at(i // size), i % size))
 
 
-def transposed(row: Row, width: int) -> Row:
-    """A row of rows of `width` elements, turned."""
-    return Row(width, lambda i: Row(row.length, lambda j: _element(row.at(j), i)))
+def transposed(row: ArrayView, width: int) -> ArrayView:
+    """Transpose an array of arrays of `width` elements."""
+    return ArrayView(width, lambda i: ArrayView(row.length, lambda j: _element(row.at(j), i)))
 
 
 def _element(view: View, index: Index) -> View:
-    assert isinstance(view, Row)
+    assert isinstance(view, ArrayView)
     return view.at(index)
 
 
 def inner_length(node: Node) -> int:
-    """Of an array of arrays."""
+    """Return the inner length of an array of arrays."""
     return node.type.element.length  # type: ignore[union-attr]
 
 
-def inside(row: Row, place: Index, otherwise: Number) -> View:
-    """What a row has at an index where it lies in the row, a constant elsewhere.
+def inside(row: ArrayView, index: Index, otherwise: Number) -> View:
+    """View the element at an index inside the array, and a constant outside.
 
-    What must be computed first, a sum for instance, is computed whether it does or not, and so at
-    the nearest index that does.
+    What must be computed first, such as a sum, is computed in both cases, and so at the nearest
+    index inside.
     """
-    nearest = place.padded("clamp", row.length)
-    return _inside(row.at(nearest), (place, row.length), nearest.terms[0][0], otherwise)
+    nearest = index.padded("clamp", row.length)
+    return _inside(row.at(nearest), (index, row.length), nearest.terms[0][0], otherwise)
 
 
 def _inside(view: View, bound: tuple[Index, int], nearest: Atom, otherwise: Number) -> View:
-    if isinstance(view, Row):
-        return Row(view.length, lambda i: _inside(view.at(i), bound, nearest, otherwise))
-    assert not isinstance(view, Parts)
+    if isinstance(view, ArrayView):
+        return ArrayView(view.length, lambda i: _inside(view.at(i), bound, nearest, otherwise))
+    assert not isinstance(view, TupleView)
     term = _at(view, nearest, bound[0])
     if isinstance(term, Inside) and term.otherwise == otherwise:
         return Inside((bound, *term.bounds), term.term, otherwise)
     return Inside((bound,), term, otherwise)
 
 
-def _at(term: Term, nearest: Atom, place: Index) -> Term:
-    """The term at an index itself: where the condition holds, that is the nearest within."""
+def _at(term: Term, nearest: Atom, index: Index) -> Term:
+    """Put the index itself for the nearest one inside: where the condition holds, they agree."""
     if isinstance(term, Load):
-        return Load(term.buffer, tuple(i.replaced(nearest, place) for i in term.indices))
+        return Load(term.buffer, tuple(i.replaced(nearest, index) for i in term.indices))
     if isinstance(term, Call):
-        return Call(term.function, tuple(_at(x, nearest, place) for x in term.arguments))
+        return Call(term.function, tuple(_at(x, nearest, index) for x in term.arguments))
     if isinstance(term, Inside):
-        bounds = tuple((i.replaced(nearest, place), length) for i, length in term.bounds)
-        return Inside(bounds, _at(term.term, nearest, place), term.otherwise)
+        bounds = tuple((i.replaced(nearest, index), length) for i, length in term.bounds)
+        return Inside(bounds, _at(term.term, nearest, index), term.otherwise)
     return term
 
 
@@ -109,7 +109,7 @@ REARRANGING = ("split", "join", "transpose", "map")
 
 
 def rearranges(node: Node) -> bool:
-    """Whether a map's function only splits, joins and transposes what it is given."""
+    """Return whether a map's function only splits, joins and transposes its argument."""
     if node.data[0] != "any":
         return False
     fun = node.children[0]
@@ -122,8 +122,8 @@ def rearranges(node: Node) -> bool:
 
 
 def before(node: Node, out: View) -> View:
-    """Where the argument of a word that rearranges is written, so that its result is in `out`."""
-    assert isinstance(out, Row)
+    """Return where to write the argument of a rearranging word, so that its result is in `out`."""
+    assert isinstance(out, ArrayView)
     x = node.children[-1]
     if node.op == "join":
         return parts_of(out, inner_length(x))
@@ -131,7 +131,7 @@ def before(node: Node, out: View) -> View:
         return joined(out, node.data[0])
     if node.op == "transpose":
         return transposed(out, x.type.length)  # type: ignore[union-attr]
-    return Row(out.length, lambda i: _before_all(node.children[0], out.at(i)))
+    return ArrayView(out.length, lambda i: _before_all(node.children[0], out.at(i)))
 
 
 def _before_all(fun: Node, out: View) -> View:

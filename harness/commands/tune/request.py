@@ -28,7 +28,7 @@ from harness.space_file.model import Search
 from harness.tuning.searching import check_seeds_used
 
 if TYPE_CHECKING:
-    from harness.stencil.predicted import Teacher
+    from harness.stencil.predicted import Predictor
 
 PREDICTED = "Predicted"
 """A stencil's space in the order of a predictor that other stencils taught, then `auto`."""
@@ -49,7 +49,7 @@ class Asked:
     seeds: tuple[Mapping[str, Any], ...]
     options: SearchOptions
     place: str
-    predictor: Teacher | None = None
+    predictor: Predictor | None = None
 
     def seeds_for(self, compiler: str | None) -> tuple[Config, ...]:
         """The seeds; parameters that they leave out keep their defaults."""
@@ -112,15 +112,15 @@ def _techniques(args: argparse.Namespace, search: Search) -> tuple[str, ...]:
     return resolve_techniques(list(dict.fromkeys("auto" if n == PREDICTED else n for n in named)))
 
 
-def _teacher(args: argparse.Namespace, place: str) -> Teacher | None:
+def _teacher(args: argparse.Namespace, place: str) -> Predictor | None:
     """What orders a stencil's space, where that is asked for."""
     if PREDICTED not in (args.technique or []):
         return None
     if args.space is None or args.validate is not None:
         raise UsageError(f"--technique {PREDICTED} orders the space of a stencil, to search it")
-    from harness.stencil.predicted import read_teacher  # here: it loads pandas
+    from harness.stencil.predicted import read_predictor  # here: it loads pandas
 
-    return read_teacher(place, args.space)
+    return read_predictor(place, args.space)
 
 
 def _check_warm_start(args: argparse.Namespace, techniques: Sequence[str]) -> None:

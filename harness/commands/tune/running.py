@@ -87,7 +87,7 @@ def _predicted(asked: Asked, measurer: Measurer, console: Console) -> tuple[Conf
     if order is None:
         told = f"no other stencil was tuned in {asked.place} on this device: auto instead"
     else:
-        told = order.told
+        told = order.message
     print_line(console, f"{PREDICTED}: {told}")
     return () if order is None else order.configs[: max(1, asked.options.test_limit // 2)]
 
