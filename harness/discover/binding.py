@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
-from harness.discover.scope import Scope
+from harness.discover.scope import KernelScope
 from harness.source.pragmas import (
     UNROLLS,
     Pragma,
@@ -30,7 +30,7 @@ _LAUNCH_PARTS = {
 
 
 @dataclass(frozen=True)
-class Tuned:
+class DeclaredParameter:
     """A parameter that a pragma declares, the default that the source gives it, and its role."""
 
     name: str
@@ -48,19 +48,19 @@ class Tuned:
 class Declared:
     """What the pragmas of a source say; `left_out` matters to other kernels of it alone."""
 
-    tuned: tuple[Tuned, ...]
+    tuned: tuple[DeclaredParameter, ...]
     constraints: tuple[Pragma, ...]
-    left_out: tuple[Tuned, ...]
+    left_out: tuple[DeclaredParameter, ...]
 
 
-def read_pragmas(path: str, scan: Scan, scope: Scope) -> Declared:
+def read_pragmas(path: str, scan: Scan, scope: KernelScope) -> Declared:
     """Read and place every pragma of ours; raises SpecError with every fault of the file."""
-    reader = _Reader(path, scan)
+    reader = _PragmaReader(path, scan)
     for index, directive in enumerate(scan.directives):
         reader.read(index, directive)
     if reader.faults:
         raise SpecError(reader.faults)
-    tuned: dict[str, Tuned] = {}
+    tuned: dict[str, DeclaredParameter] = {}
     for offset, found in reader.placed:
         is_loop = found.pragma.kind in UNROLLS
         if scope.holds(offset) if is_loop else found.name not in scope.foreign:
@@ -88,16 +88,16 @@ def constants_of(directives: Sequence[Directive]) -> dict[str, int]:
     return {name: v[0] for name, v in found.items() if len(v) == 1 and v[0] is not None}
 
 
-class _Fault(Exception):
+class _PragmaError(Exception):
     """What is wrong with the pragma being read."""
 
 
-class _Reader:
+class _PragmaReader:
     """Collects what the pragmas say, and every fault of theirs."""
 
     def __init__(self, path: str, scan: Scan) -> None:
-        self.tuned: dict[str, Tuned] = {}
-        self.placed: list[tuple[int, Tuned]] = []
+        self.tuned: dict[str, DeclaredParameter] = {}
+        self.placed: list[tuple[int, DeclaredParameter]] = []
         self.constraints: list[Pragma] = []
         self.faults: list[Fault] = []
         self._path = path
@@ -123,13 +123,13 @@ class _Reader:
                 self._add(directive.start, self._above_loop(index, pragma))
             else:
                 self._add(directive.start, self._above_define(index, pragma))
-        except (ValueError, _Fault) as error:
+        except (ValueError, _PragmaError) as error:
             self._fault(directive.line, f"`#pragma {printable(directive.text)}`: {error}")
 
     def _fault(self, line: int, text: str) -> None:
         self.faults.append(Fault(self._path, line, printable(text)))
 
-    def _add(self, offset: int, tuned: Tuned) -> None:
+    def _add(self, offset: int, tuned: DeclaredParameter) -> None:
         self.placed.append((offset, tuned))
         other = self.tuned.setdefault(tuned.name, tuned)
         shared = tuned.pragma.kind in UNROLLS and other.pragma.kind in UNROLLS
@@ -137,33 +137,35 @@ class _Reader:
             tuned.default, list(tuned.pragma.values[:1000]), len(tuned.pragma.values)
         )  # fmt: skip
         if other is not tuned and not (shared and same):
-            raise _Fault(
+            raise _PragmaError(
                 f"`{tuned.name}` has a pragma already, on line {other.pragma.line}; "
                 "give one to each parameter"
             )
 
-    def _above_define(self, index: int, pragma: Pragma) -> Tuned:
+    def _above_define(self, index: int, pragma: Pragma) -> DeclaredParameter:
         below = self._adjoining(index)
         found = next(below, None)
         guard = found if found and found.name in ("ifndef", "if") else None
         found = next(below, None) if guard else found
         if not found or not found.is_constant or (guard and found.word not in found.undefined):
             name = guard.word if guard and guard.name == "ifndef" else "NAME"
-            raise _Fault(f"expected `#define {name} VALUE` below it, found {self._below(index)}")
+            raise _PragmaError(
+                f"expected `#define {name} VALUE` below it, found {self._below(index)}"
+            )
         shown = spaced(found.operands[1:])
         default: Value = number(shown)
         if default is None and pragma.kind == "select":
             default = shown
         if not _is_value(default, pragma):
             plain = "; write it without a suffix" if default is None and shown[:1].isdigit() else ""
-            raise _Fault(
+            raise _PragmaError(
                 f"the default, `{shown}` in `#define {found.word}` on line {found.line}, "
                 f"is not one of its values: {_listed(pragma)}{plain}"
             )
         kind = "choice" if pragma.kind == "select" else guessed_role(found.word)
-        return Tuned(found.word, pragma, default, pragma.role or kind)
+        return DeclaredParameter(found.word, pragma, default, pragma.role or kind)
 
-    def _above_loop(self, index: int, pragma: Pragma) -> Tuned:
+    def _above_loop(self, index: int, pragma: Pragma) -> DeclaredParameter:
         above, default = self._directives[index], pragma.values[0]
         if 0 in pragma.values:
             default = 0
@@ -171,19 +173,19 @@ class _Reader:
         if below is not None and is_unroll(below):
             above, default = below, self._factor(below, pragma)
         if self._code.get(above.next_code or -1) not in ("for", "while", "do"):
-            raise _Fault(f"expected a loop below it, found {self._below(index)}")
+            raise _PragmaError(f"expected a loop below it, found {self._below(index)}")
         name = self._unrolls[self._directives[index].start]
         if pragma.name is None and name in self._words | self._constants.keys():
-            raise _Fault(f"would be {name}, but that is a name of this file already; choose one: "
+            raise _PragmaError(f"would be {name}, but that is a name of this file already; choose one: "
                          f"`#pragma {pragma.kind} NAME {pragma.operands}`")  # fmt: skip
-        return Tuned(name, pragma, default, "source")
+        return DeclaredParameter(name, pragma, default, "source")
 
     def _factor(self, directive: Directive, pragma: Pragma) -> Value:
         """The default: the factor of the `#pragma unroll` that stands above the loop already."""
         told = unroll_factor(directive.text)
         factor = 1 if directive.word == "nounroll" else self._constants.get(told, number(told))
         if not _is_value(factor, pragma):
-            raise _Fault(
+            raise _PragmaError(
                 f"the default is that of `#pragma {directive.text}` on line {directive.line}, "
                 f"which is not one of its values: {_listed(pragma)}"
             )

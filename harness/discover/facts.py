@@ -11,17 +11,17 @@ from harness.core.errors import Fault, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
 from harness.core.text import nearest, suggestion
 from harness.discover.binding import Declared, constants_of, printable, read_pragmas
-from harness.discover.scope import Scope, scope_of
+from harness.discover.scope import KernelScope, scope_of
 from harness.discover.suggestions import Suggestion, suggest_constants, suggest_loops
 from harness.discover.syntax import (
     Argument,
-    Kernel,
+    KernelSignature,
     find_kernels,
     find_launchers,
     find_loops,
 )
 from harness.discover.types import NumpyType, numpy_type
-from harness.discover.words import CUDA, OPENCL, Prepared, prepare
+from harness.discover.words import CUDA, OPENCL, ParserText, prepare
 from harness.source.kernel_source import Source, read_source
 from harness.source.pragmas import Pragma
 from harness.source.preprocessor import scan, spaced
@@ -35,7 +35,7 @@ class Facts:
 
     path: Path
     dialect: str
-    kernel: Kernel
+    kernel: KernelSignature
     declared: Declared
     suggested: tuple[Suggestion, ...]
     loops: tuple[str, ...]
@@ -116,12 +116,19 @@ def _source(path: Path) -> Source:
         raise UsageError(f"{path} {error}") from None
 
 
-def _scope(kernel: Kernel, kernels: Sequence[Kernel], prepared: Prepared, source: Source) -> Scope:
+def _scope(
+    kernel: KernelSignature,
+    kernels: Sequence[KernelSignature],
+    prepared: ParserText,
+    source: Source,
+) -> KernelScope:
     included = (scan(text) for text in source.includes.values())
     return scope_of(kernel, kernels, find_launchers(prepared), prepared.scan, included)
 
 
-def _chosen(path: Path, kernels: Sequence[Kernel], function: str | None) -> Kernel:
+def _chosen(
+    path: Path, kernels: Sequence[KernelSignature], function: str | None
+) -> KernelSignature:
     there = ", ".join(printable(f"{k.name} (line {k.line})") for k in kernels[:_SHOWN_NAMES])
     if not kernels:
         raise UsageError(
@@ -140,7 +147,7 @@ def _chosen(path: Path, kernels: Sequence[Kernel], function: str | None) -> Kern
     return chosen[0]
 
 
-def _aliases(prepared: Prepared) -> dict[str, str]:
+def _aliases(prepared: ParserText) -> dict[str, str]:
     """Macros that stand for words, such as `#define REAL float`."""
     constants = (d for d in prepared.scan.directives if d.is_constant)
     return {

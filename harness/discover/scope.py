@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.discover.syntax import Kernel
+from harness.discover.syntax import KernelSignature
 from harness.source.pragmas import is_ours
 from harness.source.preprocessor import Directive, Scan
 
@@ -21,7 +21,7 @@ _Spans = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Scope:
+class KernelScope:
     """What one kernel has of its file.
 
     `others` are the definitions of the other kernels, from offset to offset; `foreign` the macros
@@ -38,8 +38,12 @@ class Scope:
 
 
 def scope_of(
-    kernel: Kernel, kernels: Sequence[Kernel], hosts: _Spans, scan: Scan, includes: Iterable[Scan]
-) -> Scope:
+    kernel: KernelSignature,
+    kernels: Sequence[KernelSignature],
+    hosts: _Spans,
+    scan: Scan,
+    includes: Iterable[Scan],
+) -> KernelScope:
     """The scope of one of a file's kernels; `hosts` are the functions that launch kernels."""
     others = tuple(k.span for k in kernels if k.name != kernel.name)
     here, there, hosted = set[str](), set[str](), set[str]()
@@ -52,7 +56,7 @@ def scope_of(
         macros |= _macros(included.directives)
     own, all_ = _expanded(here, macros), _expanded(here | there | hosted, macros)
     foreign = _expanded(there, macros) - own
-    return Scope(others, frozenset(foreign), frozenset(all_ - foreign))
+    return KernelScope(others, frozenset(foreign), frozenset(all_ - foreign))
 
 
 def _is_within(offset: int, spans: _Spans) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.records import LIMIT_NAMES, Value
-from harness.discover.binding import Tuned, printable
+from harness.discover.binding import DeclaredParameter, printable
 from harness.discover.facts import Facts
 from harness.discover.suggestions import Suggestion
 from harness.discover.syntax import Argument
@@ -154,7 +154,7 @@ def _is_likely(suggestion: Suggestion) -> bool:
     return suggestion.is_guarded or suggestion.role == "launch"
 
 
-def _tuned_lines(tuned: Tuned) -> Iterator[str]:
+def _tuned_lines(tuned: DeclaredParameter) -> Iterator[str]:
     yield f"  # line {tuned.pragma.line}: {printable(str(tuned.pragma))}"
     role = "" if tuned.role == "source" else f", role: {tuned.role}"
     guess = f"  {CONFIRM}the role, guessed from the name" if tuned.role_is_guess and role else ""

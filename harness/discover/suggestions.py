@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from harness.discover.binding import constants_of, guessed_role
-from harness.discover.scope import Scope
-from harness.discover.syntax import Loop
+from harness.discover.scope import KernelScope
+from harness.discover.syntax import SourceLoop
 from harness.source.pragmas import UNROLLS, is_ours, number
 from harness.source.preprocessor import Directive, Scan
 
@@ -32,7 +32,11 @@ class Suggestion:
 
 
 def suggest_constants(
-    scan: Scan, scope: Scope, loops: Sequence[Loop], sizes: Sequence[str], known: Set[str]
+    scan: Scan,
+    scope: KernelScope,
+    loops: Sequence[SourceLoop],
+    sizes: Sequence[str],
+    known: Set[str],
 ) -> Iterator[Suggestion]:
     """Constants in scope, each with values around its own; `known` are left out."""
     constants = constants_of(scan.directives)
@@ -63,7 +67,7 @@ def _around(default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
     return f"type: integer, min: 1, max: {max(2, 2 * default)}", role
 
 
-def suggest_loops(scan: Scan, loops: Sequence[Loop]) -> Iterator[str]:
+def suggest_loops(scan: Scan, loops: Sequence[SourceLoop]) -> Iterator[str]:
     """A sentence for each loop whose unrolling could be tuned, were a pragma above it."""
     ours = _below_pragmas(scan.directives)
     for loop in loops:
@@ -75,7 +79,7 @@ def suggest_loops(scan: Scan, loops: Sequence[Loop]) -> Iterator[str]:
             yield f"line {loop.line}, {loop.trips} turns: #pragma unroll_range 1,{_most(loop)}"
 
 
-def _instead(loop: Loop) -> str:
+def _instead(loop: SourceLoop) -> str:
     """A pragma with the factor that the loop has now, which is then the default."""
     factor = number(loop.factor)
     if not isinstance(factor, int):
@@ -84,7 +88,7 @@ def _instead(loop: Loop) -> str:
     return f"#pragma unroll_range 1,{max(_most(loop), factor)}{place}"
 
 
-def _most(loop: Loop) -> int:
+def _most(loop: SourceLoop) -> int:
     """The highest factor to try."""
     return min(loop.trips or MAX_FACTOR, MAX_FACTOR)
 

@@ -1,4 +1,4 @@
-"""Kernel source -> its kernels and its loops, by tree-sitter's CUDA grammar, which knows C++ too.
+"""KernelSignature source -> its kernels and its loops, by tree-sitter's CUDA grammar, which knows C++ too.
 
 The one place that imports tree-sitter.
 """
@@ -17,7 +17,7 @@ from harness.discover.words import (
     KERNEL_WORDS,
     LOCAL_WORDS,
     Blanked,
-    Prepared,
+    ParserText,
     dimensions,
     group_sizes,
 )
@@ -43,7 +43,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelSignature:
     """A kernel's signature; `sizes` are its group's where the source fixes or bounds them.
 
     `unreadable` holds the parameters that no argument could be made of. `is_named` says that
@@ -64,7 +64,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Loop:
+class SourceLoop:
     """A loop at an offset; `trips` is how often it runs, where constants say so.
 
     `unrolled` are the words that unroll it now, such as `#pragma unroll 4` or `UNROLL(4)`, and
@@ -78,7 +78,7 @@ class Loop:
     factor: str
 
 
-def find_kernels(prepared: Prepared) -> tuple[Kernel, ...]:
+def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
     """Every kernel that the text defines, in its order."""
     marked = _marked(prepared, _parsed(prepared), KERNEL_WORDS)
     return tuple(
@@ -88,7 +88,7 @@ def find_kernels(prepared: Prepared) -> tuple[Kernel, ...]:
     )
 
 
-def find_loops(prepared: Prepared, constants: Mapping[str, int]) -> tuple[Loop, ...]:
+def find_loops(prepared: ParserText, constants: Mapping[str, int]) -> tuple[SourceLoop, ...]:
     """The loops that run on the device; `constants` are the macros whose value is known."""
     root = _parsed(prepared)
     roots: Iterable[Node] = [root]
@@ -100,7 +100,7 @@ def find_loops(prepared: Prepared, constants: Mapping[str, int]) -> tuple[Loop, 
     return tuple(_loop(prepared, unique[start], constants) for start in sorted(unique))
 
 
-def find_launchers(prepared: Prepared) -> tuple[tuple[int, int], ...]:
+def find_launchers(prepared: ParserText) -> tuple[tuple[int, int], ...]:
     """Where the functions stand that launch kernels by `<<<...>>>`, unless kernels themselves."""
     root = _parsed(prepared)
     kernels = {around.start_byte for *_, around in _marked(prepared, root, KERNEL_WORDS)}
@@ -109,7 +109,7 @@ def find_launchers(prepared: Prepared) -> tuple[tuple[int, int], ...]:
     return tuple({(f.start_byte, f.end_byte) for f in around if f.start_byte not in kernels})
 
 
-def _parsed(prepared: Prepared) -> Node:
+def _parsed(prepared: ParserText) -> Node:
     return Parser(Language(tree_sitter_cuda.language())).parse(prepared.text).root_node
 
 
@@ -134,7 +134,7 @@ def _line(node: Node) -> int:
 
 
 def _marked(
-    prepared: Prepared, root: Node, words: Sequence[str]
+    prepared: ParserText, root: Node, words: Sequence[str]
 ) -> Iterator[tuple[Blanked, Node, Node]]:
     """Each of these words that makes a function something: it, its declarator, its definition."""
     heads = sorted(_heads(root), key=lambda head: head.start_byte)
@@ -158,7 +158,7 @@ def _heads(root: Node) -> Iterator[Node]:
             yield node
 
 
-def _span(prepared: Prepared, mark: Blanked, around: Node) -> tuple[int, int]:
+def _span(prepared: ParserText, mark: Blanked, around: Node) -> tuple[int, int]:
     """Where a definition begins, with its template's head and the words before it, and ends."""
     is_template = around.parent is not None and around.parent.type == "template_declaration"
     outer = around.parent if is_template and around.parent else around
@@ -171,13 +171,15 @@ def _span(prepared: Prepared, mark: Blanked, around: Node) -> tuple[int, int]:
     return start, around.end_byte
 
 
-def _kernel(prepared: Prepared, mark: Blanked, head: Node, span: tuple[int, int]) -> Kernel:
+def _kernel(
+    prepared: ParserText, mark: Blanked, head: Node, span: tuple[int, int]
+) -> KernelSignature:
     around = list(_ancestors(head))
     before = (b for b in prepared.blanked if span[0] <= b.start < head.start_byte)
     sizes = [given for b in before if (given := group_sizes(b))]
     arguments, unreadable = _arguments(prepared, head)
     is_cuda = mark.word == "__global__"
-    return Kernel(
+    return KernelSignature(
         name=_text(head.child_by_field_name("declarator")),
         line=_line(head),
         span=span,
@@ -196,7 +198,7 @@ def _ancestors(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _arguments(prepared: Prepared, head: Node) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
+def _arguments(prepared: ParserText, head: Node) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
     listed = head.child_by_field_name("parameters")
     found: list[Argument] = []
     unreadable: list[str] = []
@@ -230,13 +232,13 @@ def _argument(node: Node, words: set[str]) -> Argument | None:
 # -------------------------------------------------------------------------------- loops
 
 
-def _loop(prepared: Prepared, node: Node, constants: Mapping[str, int]) -> Loop:
+def _loop(prepared: ParserText, node: Node, constants: Mapping[str, int]) -> SourceLoop:
     trips = _trips(node, constants) if node.type == "for_statement" else None
     words, factor = _unrolled(prepared, node.start_byte)
-    return Loop(node.start_byte, _line(node), trips, words, factor)
+    return SourceLoop(node.start_byte, _line(node), trips, words, factor)
 
 
-def _unrolled(prepared: Prepared, start: int) -> tuple[str | None, str]:
+def _unrolled(prepared: ParserText, start: int) -> tuple[str | None, str]:
     """What unrolls the loop at this offset, and by which factor, as the source says it."""
     for directive in prepared.scan.directives:
         is_above = directive.next_code == start

@@ -1,4 +1,4 @@
-"""Kernel source -> the same text at the same offsets with what a C++ grammar does not know blank.
+"""KernelSignature source -> the same text at the same offsets with what a C++ grammar does not know blank.
 
 OpenCL C's qualifiers and the words of kernels/portable.h are C++ to no grammar. They are told by
 token, never inside comments or texts, and every offset stays, so that what a parser finds can be
@@ -65,7 +65,7 @@ class Blanked:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ParserText:
     """A text made ready for the parser: one byte for each character of the original."""
 
     text: bytes
@@ -78,7 +78,7 @@ class Prepared:
         return not self.text[start:end].strip()
 
 
-def prepare(text: str, suffix: str) -> Prepared:
+def prepare(text: str, suffix: str) -> ParserText:
     """Take out what the grammar does not know; `suffix` is that of the file's name."""
     scanned = scan(text)
     dialect = _dialect(scanned.directives, suffix)
@@ -93,7 +93,7 @@ def prepare(text: str, suffix: str) -> Prepared:
     for item in blanked:
         told = _RETURNS.get(item.word, "")
         characters[item.start : item.start + len(told)] = told
-    return Prepared("".join(characters).encode(), scanned, blanked, dialect)
+    return ParserText("".join(characters).encode(), scanned, blanked, dialect)
 
 
 def _ascii(text: str) -> str:
