@@ -1,4 +1,4 @@
-"""From a kernel's source to its space: what is found, what is told, and that it can be tuned."""
+"""Kernel source to space: discovered facts, messages, and a space that can be tuned."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _space(folder: Path, text: str, function: str | None = None, name: str = "k.
 
 
 def _line(text: str, start: str) -> str:
-    """The one line that begins so, without what it says in a comment."""
+    """Return the only line that begins with `start`, without its comment."""
     [line] = [line for line in text.splitlines() if line.strip().startswith(start)]
     return line.strip().split("  #")[0]
 
@@ -78,7 +78,7 @@ def _line(text: str, start: str) -> str:
 # ----------------------------------------------------------------------------- parameters
 
 
-def test_a_guarded_macro_and_a_loops_own_factor_give_these_parameters() -> None:
+def test_a_guarded_macro_and_an_unrolled_loop_give_these_parameters() -> None:
     facts = discover(DATA / "scale.cu", None)
     text = space_text(facts, DATA, DATA / "scale.py")
     assert text.partition("parameters:\n")[2].partition("\nlaunch:")[0] == SCALE
@@ -168,7 +168,7 @@ def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
     assert [t.name for t in _facts(tmp_path, text).declared.tuned] == ["U"]
 
 
-def test_pragmas_in_comments_texts_and_dead_code_are_none(tmp_path: Path) -> None:
+def test_pragmas_in_comments_strings_and_dead_code_are_ignored(tmp_path: Path) -> None:
     text = (
         "/*\n#pragma range 1,2\n*/\n// \\\n#pragma range 1,2\n#if 0\n#pragma range 1,2\n#endif\n"
         'extern "C" __global__ void f(int *y) { const char *s = "\\\n#pragma range 1,2"; }\n'
@@ -177,7 +177,7 @@ def test_pragmas_in_comments_texts_and_dead_code_are_none(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "#pragma eragne 1,2\n#define A 1",
@@ -223,7 +223,7 @@ def test_pragmas_in_comments_texts_and_dead_code_are_none(tmp_path: Path) -> Non
         ),
         (
             "#pragma range 1,4\n#define A 1\n#pragma range 1,4\n#define A 1",
-            "`A` has a pragma already, on line 1",
+            "`A` already has a pragma, on line 1",
         ),
         (
             "#pragma unroll_range 1,8\nint x;",
@@ -235,21 +235,21 @@ def test_pragmas_in_comments_texts_and_dead_code_are_none(tmp_path: Path) -> Non
         ),
         (
             "void g() {\n#pragma unroll_range 1,8\n#pragma unroll 16\nfor (;;); }",
-            "the default is that of `#pragma unroll 16` on line 3, which is not one "
+            "the default, from `#pragma unroll 16` on line 3, is not one "
             "of its values: 1, 2, 3, 4, 5, 6, 7, 8",
         ),
         (
             "void g() {\n#pragma unroll_range 1,8\n#pragma unroll\nfor (;;); }",
-            "the default is that of `#pragma unroll` on line 3",
+            "the default, from `#pragma unroll` on line 3",
         ),
         (
             "void g(int UNROLL_1) {\n#pragma unroll_range 1,8\nfor (;;); }",
-            "choose one: `#pragma unroll_range NAME 1,8`",
+            "choose another: `#pragma unroll_range NAME 1,8`",
         ),
         (
             "#pragma constraint BLOC <= 4\n#pragma range 1,4\n#define BLOCK 4",
             "k.cu:1: `BLOC` in `#pragma constraint BLOC <= 4` is not a parameter, a "
-            "whole-number argument of f or a device limit; did you mean `BLOCK`?",
+            "an integer argument of f or a device limit; did you mean `BLOCK`?",
         ),
         (
             "#pragma range\x1b[2J 1,2\n",
@@ -257,22 +257,26 @@ def test_pragmas_in_comments_texts_and_dead_code_are_none(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_a_fault_names_its_line_and_what_was_expected(tmp_path: Path, text: str, told: str) -> None:
+def test_a_fault_names_its_line_and_the_expectation(
+    tmp_path: Path, text: str, message: str
+) -> None:
     with pytest.raises(SpecError) as fault:
         _facts(tmp_path, f'{text}\nextern "C" __global__ void f(int *y) {{}}\n')
-    assert told in str(fault.value)
+    assert message in str(fault.value)
     assert len(fault.value.faults) == 1
 
 
-def test_every_fault_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_faults_are_reported_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = tmp_path / "k.cu"
     source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
     assert main([str(source)]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert f"{source}:1: " in told.err
-    assert f"{source}:2: " in told.err
-    assert told.err.endswith("error: 2 faults found\n")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{source}:1: " in printed.err
+    assert f"{source}:2: " in printed.err
+    assert printed.err.endswith("error: 2 faults found\n")
 
 
 # ---------------------------------------------------------------------------- suggestions
@@ -322,7 +326,7 @@ def test_without_pragmas_sizes_and_guarded_constants_are_parameters_to_confirm(
     ]
 
 
-def test_other_constants_are_offered_in_comments(tmp_path: Path) -> None:
+def test_other_constants_are_suggested_in_comments(tmp_path: Path) -> None:
     text = _space(tmp_path, PLAIN)
     assert re.findall(r"^  # (\w+: \{.*)", text, re.MULTILINE) == [
         "DEPTH: {type: integer, min: 1, max: 12, default: 6}",
@@ -330,28 +334,30 @@ def test_other_constants_are_offered_in_comments(tmp_path: Path) -> None:
     ]
 
 
-def test_loops_are_offered_with_the_pragma_to_write(tmp_path: Path) -> None:
+def test_loops_are_suggested_with_the_pragma_to_write(tmp_path: Path) -> None:
     text = _space(tmp_path, PLAIN)
     assert re.findall(r"^  # (line \d+, .*)", text, re.MULTILINE) == [
         "line 24, #pragma unroll 4: #pragma unroll_range 1,8",
-        "line 25, 3 turns: #pragma unroll_range 1,3",
-        "line 26, 13 turns: #pragma unroll_range 1,8",
+        "line 25, 3 iterations: #pragma unroll_range 1,3",
+        "line 26, 13 iterations: #pragma unroll_range 1,8",
     ]
 
 
 @pytest.mark.parametrize(
-    ("above", "offered"),
+    ("above", "suggested"),
     [
-        ("#pragma unroll", "#pragma unroll_range 0,8 in its place"),
+        ("#pragma unroll", "#pragma unroll_range 0,8 instead of it"),
         ("#pragma unroll 12", "#pragma unroll_range 1,12"),
-        ('_Pragma("unroll 2")', "#pragma unroll_range 1,8 in its place"),
+        ('_Pragma("unroll 2")', "#pragma unroll_range 1,8 instead of it"),
     ],
 )
-def test_what_is_offered_for_a_loop_is_accepted(tmp_path: Path, above: str, offered: str) -> None:
+def test_the_pragma_suggested_for_a_loop_is_accepted(
+    tmp_path: Path, above: str, suggested: str
+) -> None:
     [loop] = _facts(tmp_path, LOOP.format(above)).loops
-    assert loop == f"line 3, {above}: {offered}"
-    pragma = offered.removesuffix(" in its place")
-    written = pragma if pragma != offered else f"{pragma}\n{above}"
+    assert loop == f"line 3, {above}: {suggested}"
+    pragma = suggested.removesuffix(" instead of it")
+    written = pragma if pragma != suggested else f"{pragma}\n{above}"
     assert [t.name for t in _facts(tmp_path, LOOP.format(written)).declared.tuned] == ["UNROLL_1"]
 
 
@@ -362,14 +368,14 @@ def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
     assert not re.search(r"^  (BLOCK_X|FAST|FACTOR):", text, re.MULTILINE)
 
 
-def test_a_constant_that_a_constraint_speaks_of_is_a_parameter(tmp_path: Path) -> None:
+def test_a_constant_in_a_constraint_is_a_parameter(tmp_path: Path) -> None:
     pragmas = "#pragma range 1,9\n#define N 3\n#pragma constraint N <= DEPTH\n"
     assert re.search(r"^  DEPTH: .*CONFIRM", _space(tmp_path, pragmas + PLAIN), re.MULTILINE)
 
 
 def test_a_source_that_could_tune_nothing_asks_for_a_parameter(tmp_path: Path) -> None:
     text = _space(tmp_path, "__global__ void f(float *y, int n) {}\n")
-    assert "  # FILL IN: what is tuned: no pragma says so" in text
+    assert "  # FILL IN: the parameters to tune: no pragma declares one" in text
 
 
 # ---------------------------------------------------------------------------- the kernel
@@ -397,7 +403,7 @@ __kernel void second(
 """
 
 
-def test_opencl_qualifiers_are_no_part_of_types(tmp_path: Path) -> None:
+def test_opencl_qualifiers_are_not_part_of_types(tmp_path: Path) -> None:
     facts = _facts(tmp_path, OPENCL, "first", "k.cl")
     assert facts.dialect == "opencl"
     assert facts.kernel.sizes == ("64", "2", "1")
@@ -428,18 +434,18 @@ def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path: Path) -
     assert [(a.name, a.type_name) for a in kernel.arguments] == [("a", "long"), ("b", "int")]
 
 
-def test_local_memory_as_an_argument_is_told(tmp_path: Path) -> None:
+def test_local_memory_as_an_argument_is_reported(tmp_path: Path) -> None:
     text = _space(tmp_path, OPENCL, "first", "k.cl")
-    assert "# FILL IN: scratch is local memory given as an argument" in text
+    assert "# FILL IN: scratch is local memory passed as an argument" in text
     assert _line(text, "source:") == "source: {opencl: k.cl}"
 
 
-def test_several_kernels_must_be_told_apart(tmp_path: Path) -> None:
+def test_with_several_kernels_one_must_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has 2 kernels: first \(line 7\), second \(line 13\)"):
         _facts(tmp_path, OPENCL, None, "k.cl")
     with pytest.raises(UsageError, match="did you mean `second`"):
         _facts(tmp_path, OPENCL, "secund", "k.cl")
-    with pytest.raises(UsageError, match="defines no kernel: a function marked __global__"):
+    with pytest.raises(UsageError, match=r"defines no kernel\. A kernel is a function"):
         _facts(tmp_path, "void f(int n) {}\n")
 
 
@@ -488,28 +494,28 @@ KERNEL_SIZED(TWICE, 1, 1) two(GLOBAL int *y, int n) {
 """
 
 
-def test_what_only_another_kernel_has_is_left_out_and_told(tmp_path: Path) -> None:
+def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path: Path) -> None:
     one, two = (_facts(tmp_path, SEVERAL, name) for name in ("one", "two"))
     assert [t.name for t in one.declared.tuned] == ["BOTH", "ONES", "UNROLL_1", "UNROLL_2"]
     assert [t.name for t in two.declared.tuned] == ["BOTH", "TWOS", "UNROLL_1", "UNROLL_3", "EACH"]
-    assert one.loops == ("line 23, 3 turns: #pragma unroll_range 1,3",)
-    assert two.loops == ("line 30, 5 turns: #pragma unroll_range 1,5",)
+    assert one.loops == ("line 23, 3 iterations: #pragma unroll_range 1,3",)
+    assert two.loops == ("line 30, 5 iterations: #pragma unroll_range 1,5",)
     assert [s.name for s in one.suggested] == []
     assert [s.name for s in two.suggested] == ["SCALED"]
     assert [c.line for c in one.constraints] == []
     assert [c.line for c in two.constraints] == [13, 14]
-    told = "  # Left out, since only other kernels of the file have it: "
+    begin = "  # Left out, since only other kernels of the file use it: "
     text = _space(tmp_path, SEVERAL, "one")
-    assert f"{told}TWOS (line 6), UNROLL_3 (line 26), EACH (line 28)\n" in text
+    assert f"{begin}TWOS (line 6), UNROLL_3 (line 26), EACH (line 28)\n" in text
 
 
-def test_a_fault_in_another_kernel_is_told_all_the_same(tmp_path: Path) -> None:
+def test_a_fault_in_another_kernel_is_reported(tmp_path: Path) -> None:
     text = SEVERAL.replace("EACH 1,4", "EACH 4,1")
     with pytest.raises(SpecError, match=r"k\.cu:28: .*found lo=4 above hi=1"):
         _facts(tmp_path, text, "one")
 
 
-def test_loops_that_share_a_name_are_those_of_the_kernel(tmp_path: Path) -> None:
+def test_only_the_kernels_own_loops_share_a_name(tmp_path: Path) -> None:
     loop = "{{\n#pragma unroll_range U 1,8\nfor (;;); }}\n".format()
     text = f"__global__ void f(int n) {loop}__global__ void g(int n) {loop}"
     [tuned] = _facts(tmp_path, text, "g").declared.tuned
@@ -542,9 +548,7 @@ def test_two_versions_of_one_kernel_need_no_choice(tmp_path: Path) -> None:
         "struct S { __device__ int i; };",
     ],
 )
-def test_a_mark_on_something_else_makes_no_device_function_of_the_next(
-    tmp_path: Path, device: str
-) -> None:
+def test_a_marked_variable_does_not_mark_the_next_function(tmp_path: Path, device: str) -> None:
     text = (
         f"{device}\nvoid host() {{ for (int i = 0; i < 8; i++) ; }}\n__global__ void f(int n) {{}}"
     )
@@ -559,7 +563,7 @@ def test_a_mark_on_something_else_makes_no_device_function_of_the_next(
         "template <> __device__ float of<int>(int n) {{ {} }}",
     ],
 )
-def test_loops_of_device_members_and_specialisations_are_offered(
+def test_loops_of_device_members_and_specialisations_are_suggested(
     tmp_path: Path, device: str
 ) -> None:
     function = device.format("for (int i = 0; i < 8; i++) ;")
@@ -581,25 +585,25 @@ void launch(float *y) { inner::all<float><<<1, 256>>>(y, 1, nullptr); }
 """
 
 
-def test_a_template_kernel_is_read_and_its_obstacle_told(tmp_path: Path) -> None:
+def test_a_template_kernel_is_read_and_its_obstacle_reported(tmp_path: Path) -> None:
     facts = _facts(tmp_path, TEMPLATE)
     assert facts.kernel.name == "all"
     assert facts.kernel.is_template
     assert [(a.name, a.type_name) for a in facts.kernel.arguments] == [
         ("kernel", "T"), ("n", "std::int64_t"), ("p", "float3")
     ]  # fmt: skip
-    assert "# FILL IN: a template has no name to launch" in _space(tmp_path, TEMPLATE)
+    assert "# FILL IN: a template cannot be launched by name" in _space(tmp_path, TEMPLATE)
 
 
-def test_a_kernel_without_c_linkage_is_told(tmp_path: Path) -> None:
+def test_a_kernel_without_c_linkage_is_reported(tmp_path: Path) -> None:
     plain = "__global__ void f(float *y, int n) {}\n"
-    assert '# FILL IN: the kernel is found by its name only if it is extern "C"' in _space(
+    assert '# FILL IN: the kernel cannot be found by its name: declare it extern "C"' in _space(
         tmp_path, plain
     )
     assert "extern" not in _space(tmp_path, f'extern "C" {{ {plain} }}\n')
 
 
-def test_an_argument_of_another_kind_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_argument_is_reported(tmp_path: Path) -> None:
     text = _space(tmp_path, 'extern "C" __global__ void f(float (*a)[4], float **b, int n) {}\n')
     assert "# FILL IN: `float (*a)[4]` is not a plain argument" in text
     assert "# FILL IN: `float **b` is not a plain argument" in text
@@ -611,7 +615,9 @@ def test_the_suites_mvmul_gives_a_sensible_space() -> None:
     assert _line(text, "source:") == "source: ../kernels/mvmul.cl"
     assert _line(text, "features:") == "features: [m, n]"
     assert [s.name for s in facts.suggested] == ["THRD", "LU", "X_CACHE"]
-    assert "  group: [THRD]  # FILL IN: the source declares (SIDE, SIDE, 1)" in text
+    assert (
+        "  group: [THRD]  # FILL IN: the size that the source declares as (SIDE, SIDE, 1)" in text
+    )
 
 
 # ---------------------------------------------------------------------- launch and inputs
@@ -631,7 +637,7 @@ def test_the_suites_mvmul_gives_a_sensible_space() -> None:
          "[W]", '["ceil_div(n, W)"]'),
     ],
 )  # fmt: skip
-def test_the_launch_is_guessed_from_roles_and_whole_numbers(
+def test_the_launch_is_guessed_from_roles_and_integers(
     tmp_path: Path, pragmas: str, signature: str, group: str, grid: str
 ) -> None:
     text = _space(tmp_path, f'{pragmas}\nextern "C" __global__ void {signature} {{}}\n')
@@ -652,7 +658,7 @@ def test_the_launch_is_guessed_from_roles_and_whole_numbers(
         ("#define RBLOCK 64", "THREAD_X", "int n", "RBLOCK", ["n"]),
     ],
 )  # fmt: skip
-def test_the_group_has_the_dimensions_that_the_kernel_asks_for(
+def test_the_group_has_the_dimensions_that_the_kernel_uses(
     tmp_path: Path, define: str, body: str, features: str, group: str, along: list[str]
 ) -> None:
     names = " + ".join(re.findall(r"define (\w+)", define))
@@ -692,15 +698,15 @@ def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) ->
 
 
 def text_of_error(facts: Facts) -> str:
-    """The statement that stands where the reference is to be written."""
+    """Return the `raise` statement of the unwritten reference."""
     [line] = [line for line in host_text(facts).splitlines() if "raise" in line]
     return line.strip()
 
 
-def test_the_host_skeleton_says_what_is_restored_before_every_run(tmp_path: Path) -> None:
+def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path: Path) -> None:
     text = host_text(_facts(tmp_path, OPENCL, "first", "k.cl"))
     comment = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
-    assert "what a kernel reads and overwrites, and what one launch writes and a later" in comment
+    assert "that a kernel reads and overwrites, or that one launch writes and a later" in comment
     assert 'INOUT = ("y",)' in comment
 
 
@@ -715,16 +721,16 @@ def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
     assert "FILL IN: return a dict of the expected arrays: kernel" in "".join(to_do(text))
 
 
-def test_files_are_written_once_and_what_is_left_is_told(
+def test_files_are_written_once_and_the_rest_is_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output, host = tmp_path / "s.yaml", tmp_path / "s.py"
     command = [str(DATA / "scale.cu"), "--output", str(output), "--host", str(host)]
     assert main(command) == 0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert f"{output}, line 28: FILL IN: inputs" in told.err
-    assert f"{host}, line " in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{output}, line 28: FILL IN: inputs" in printed.err
+    assert f"{host}, line " in printed.err
     before = output.read_text(), host.read_text()
     for again in (command, command[:3], [command[0], *command[3:]]):
         assert main(again) == 2
@@ -732,7 +738,7 @@ def test_files_are_written_once_and_what_is_left_is_told(
     assert (output.read_text(), host.read_text()) == before
 
 
-def test_nothing_is_written_where_a_pragma_is_wrong(tmp_path: Path) -> None:
+def test_nothing_is_written_if_a_pragma_is_wrong(tmp_path: Path) -> None:
     source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
     source.write_text("#pragma range 1\n#define A 1\n__global__ void f(int n) {}\n")
     assert main([str(source), "--output", str(output), "--host", str(tmp_path / "h.py")]) == 2
@@ -740,11 +746,11 @@ def test_nothing_is_written_where_a_pragma_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["not_there.cu"], "not_there.cu cannot be read: No such file or directory"),
         (["."], ". is a folder"),
-        (["empty.cu"], "empty.cu defines no kernel: a function marked __global__"),
+        (["empty.cu"], "empty.cu defines no kernel. A kernel is a function marked __global__"),
         (["binary.cu"], "binary.cu is not UTF-8 text (line 2, byte 3)"),
         ([str(DATA / "scale.cu"), "--host", "host.txt"], "its name must end in .py"),
         ([str(DATA / "scale.cu"), "--output", "no/s.yaml"], "no/s.yaml cannot be written"),
@@ -753,7 +759,7 @@ def test_nothing_is_written_where_a_pragma_is_wrong(tmp_path: Path) -> None:
 )
 def test_an_impossible_command_is_refused(
     arguments: list[str],
-    told: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -762,14 +768,14 @@ def test_an_impossible_command_is_refused(
     Path("empty.cu").touch()
     Path("binary.cu").write_bytes(b"\x7fE\n\xff\0")
     assert main(arguments) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------- end to end
 
 
 def _tuned_space(folder: Path, inputs: str) -> Path:
-    """The space that the command writes for smooth.cl; only inputs and host are filled in."""
+    """Discover smooth.cl, and fill in only inputs and host."""
     source, space, host = (folder / f"smooth.{suffix}" for suffix in ("cl", "yaml", "py"))
     source.write_text((DATA / "smooth.cl").read_text())
     host.write_text(HOST)
@@ -800,7 +806,7 @@ def _program(spec: Spec, language: str, **changes: int | str) -> Program:
     return make_program(spec, space, Config(config), language)
 
 
-def test_each_factor_of_an_unrolled_loop_is_a_program_of_its_own(smooth: Spec) -> None:
+def test_each_unroll_factor_is_a_different_program(smooth: Spec) -> None:
     programs = {_program(smooth, "opencl", UNROLL_1=factor).text for factor in range(1, 9)}
     assert len(programs) == 8
     assert all("unroll_range" not in program for program in programs)
@@ -814,8 +820,8 @@ def test_a_kernel_is_tuned_from_its_pragmas_alone(
     database = tmp_path / "smooth.db"
     options = ["--backend", "opencl", "--test-limit", "6", "--quiet", "--repeats", "3"]
     assert tune.main([str(space), "--database", str(database), *options]) == 0
-    told = capsys.readouterr()
-    assert "UNROLL_1=" in told.out, told
+    printed = capsys.readouterr()
+    assert "UNROLL_1=" in printed.out, printed
     with sqlite3.connect(database) as connection:
         outcomes = connection.execute("SELECT outcome, count(*) FROM measurements GROUP BY 1")
         counts = dict(outcomes.fetchall())
@@ -843,7 +849,7 @@ def test_nvcc_compiles_a_configuration_without_warnings(
 
 
 @pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
-def test_a_source_with_pragmas_builds_as_it_stands_and_each_value_differently(
+def test_a_source_with_pragmas_builds_unchanged_and_each_value_differently(
     tmp_path: Path,
 ) -> None:
     nvcc = Nvcc("sm_90")
@@ -857,6 +863,6 @@ def test_a_source_with_pragmas_builds_as_it_stands_and_each_value_differently(
     assert plain.binary_sha256 == tuned[0].binary_sha256 != tuned[1].binary_sha256
 
 
-def test_an_opencl_source_with_pragmas_builds_as_it_stands() -> None:
+def test_an_opencl_source_with_pragmas_builds_unchanged() -> None:
     compiler = OpenClCompiler(find_device())
     assert compiler.compile(Program((DATA / "smooth.cl").read_text(), (), ())).data

@@ -78,7 +78,7 @@ def test_types_have_lengths(expression: Node, kind: str) -> None:
             lambda: iterate(2, lambda x: slide(1, 1, x), X),
             "the function takes [float]12, so it must",
         ),
-        (lambda: to_local(zip_(X, X)), "to_local(zip(x, x)): memory holds numbers, not (fl"),
+        (lambda: to_local(zip_(X, X)), "to_local(zip(x, x)): memory holds numbers, not [("),
         (
             lambda: reduce_(add, 0.0, X, "local"),
             "a reduction is one of any, seq, unroll, not 'local'",

@@ -1,1 +1,1 @@
-"""Find the space that a kernel's source names, and write it as a space file."""
+"""Read a kernel's source and write a space file from it."""

@@ -1,4 +1,4 @@
-"""Pragmas -> parameters: each with the `#define` or the loop that it stands above."""
+"""Pragmas -> parameters: bind each pragma to the `#define` or the loop below it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LAUNCH_PARTS = {
 
 @dataclass(frozen=True)
 class DeclaredParameter:
-    """A parameter that a pragma declares, the default that the source gives it, and its role."""
+    """A parameter that a pragma declares, with the source's default and a role."""
 
     name: str
     pragma: Pragma
@@ -40,13 +40,16 @@ class DeclaredParameter:
 
     @property
     def role_is_guess(self) -> bool:
-        """Whether the name alone told the role."""
+        """Return whether the role was guessed from the name."""
         return self.pragma.role is None and self.pragma.kind not in ("select", *UNROLLS)
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What the pragmas of a source say; `left_out` matters to other kernels of it alone."""
+    """The parameters and constraints in a source's pragmas.
+
+    `left_out` are the parameters of other kernels in the file.
+    """
 
     tuned: tuple[DeclaredParameter, ...]
     constraints: tuple[Pragma, ...]
@@ -54,14 +57,14 @@ class Declared:
 
 
 def read_pragmas(path: str, scan: Scan, scope: KernelScope) -> Declared:
-    """Read and place every pragma of ours; raises SpecError with every fault of the file."""
+    """Read and bind every pragma of ours; raise SpecError with all faults of the file."""
     reader = _PragmaReader(path, scan)
     for index, directive in enumerate(scan.directives):
         reader.read(index, directive)
     if reader.faults:
         raise SpecError(reader.faults)
     tuned: dict[str, DeclaredParameter] = {}
-    for offset, found in reader.placed:
+    for offset, found in reader.bound:
         is_loop = found.pragma.kind in UNROLLS
         if scope.holds(offset) if is_loop else found.name not in scope.foreign:
             tuned.setdefault(found.name, found)
@@ -70,7 +73,7 @@ def read_pragmas(path: str, scan: Scan, scope: KernelScope) -> Declared:
 
 
 def guessed_role(name: str) -> str:
-    """What a name says of a role: sizes of blocks and tiles are launch, all else is source."""
+    """Guess a role from a name: sizes of blocks and tiles are launch, all others source."""
     parts = [p.lower().rstrip("0123456789") for p in re.split(r"_|(?<=[a-z])(?=[A-Z])", name)]
     is_size = parts[-1] in ("x", "y", "z") or any(
         part in _LAUNCH_PARTS or part.endswith(("block", "threads")) for part in parts
@@ -79,7 +82,7 @@ def guessed_role(name: str) -> str:
 
 
 def constants_of(directives: Sequence[Directive]) -> dict[str, int]:
-    """The macros that are defined once, as a whole number."""
+    """Return the macros that are defined exactly once, as an integer."""
     found: dict[str, list[int | None]] = {}
     for directive in directives:
         if directive.is_constant:
@@ -89,15 +92,15 @@ def constants_of(directives: Sequence[Directive]) -> dict[str, int]:
 
 
 class _PragmaError(Exception):
-    """What is wrong with the pragma being read."""
+    """The fault of the pragma that is being read."""
 
 
 class _PragmaReader:
-    """Collects what the pragmas say, and every fault of theirs."""
+    """Collect the parameters, constraints and faults of all pragmas."""
 
     def __init__(self, path: str, scan: Scan) -> None:
         self.tuned: dict[str, DeclaredParameter] = {}
-        self.placed: list[tuple[int, DeclaredParameter]] = []
+        self.bound: list[tuple[int, DeclaredParameter]] = []
         self.constraints: list[Pragma] = []
         self.faults: list[Fault] = []
         self._path = path
@@ -108,11 +111,11 @@ class _PragmaReader:
         self._unrolls = unroll_names(scan.directives)
 
     def read(self, index: int, directive: Directive) -> None:
-        """Read one preprocessor line, which may be none of ours."""
+        """Read one preprocessor line; ignore it unless it is a pragma of ours."""
         near = lookalike(directive)
         if near:
-            told = f"`#pragma {directive.word}` is unknown; did you mean `#pragma {near}`?"
-            self._fault(directive.line, told)
+            text = f"`#pragma {directive.word}` is unknown; did you mean `#pragma {near}`?"
+            self._fault(directive.line, text)
         if not is_ours(directive):
             return
         try:
@@ -130,7 +133,7 @@ class _PragmaReader:
         self.faults.append(Fault(self._path, line, printable(text)))
 
     def _add(self, offset: int, tuned: DeclaredParameter) -> None:
-        self.placed.append((offset, tuned))
+        self.bound.append((offset, tuned))
         other = self.tuned.setdefault(tuned.name, tuned)
         shared = tuned.pragma.kind in UNROLLS and other.pragma.kind in UNROLLS
         same = (other.default, list(other.pragma.values[:1000]), len(other.pragma.values)) == (
@@ -138,8 +141,8 @@ class _PragmaReader:
         )  # fmt: skip
         if other is not tuned and not (shared and same):
             raise _PragmaError(
-                f"`{tuned.name}` has a pragma already, on line {other.pragma.line}; "
-                "give one to each parameter"
+                f"`{tuned.name}` already has a pragma, on line {other.pragma.line}; "
+                "keep one for each parameter"
             )
 
     def _above_define(self, index: int, pragma: Pragma) -> DeclaredParameter:
@@ -176,23 +179,25 @@ class _PragmaReader:
             raise _PragmaError(f"expected a loop below it, found {self._below(index)}")
         name = self._unrolls[self._directives[index].start]
         if pragma.name is None and name in self._words | self._constants.keys():
-            raise _PragmaError(f"would be {name}, but that is a name of this file already; choose one: "
-                         f"`#pragma {pragma.kind} NAME {pragma.operands}`")  # fmt: skip
+            raise _PragmaError(
+                f"its parameter would be {name}, but the file already uses that name; choose "
+                f"another: `#pragma {pragma.kind} NAME {pragma.operands}`"
+            )
         return DeclaredParameter(name, pragma, default, "source")
 
     def _factor(self, directive: Directive, pragma: Pragma) -> Value:
-        """The default: the factor of the `#pragma unroll` that stands above the loop already."""
-        told = unroll_factor(directive.text)
-        factor = 1 if directive.word == "nounroll" else self._constants.get(told, number(told))
+        """Return the default: the factor of the `#pragma unroll` above the loop."""
+        text = unroll_factor(directive.text)
+        factor = 1 if directive.word == "nounroll" else self._constants.get(text, number(text))
         if not _is_value(factor, pragma):
             raise _PragmaError(
-                f"the default is that of `#pragma {directive.text}` on line {directive.line}, "
-                f"which is not one of its values: {_listed(pragma)}"
+                f"the default, from `#pragma {directive.text}` on line {directive.line}, "
+                f"is not one of its values: {_listed(pragma)}"
             )
         return factor
 
     def _adjoining(self, index: int) -> Iterator[Directive]:
-        """The preprocessor lines below, up to the first code, constraints left out."""
+        """Yield the preprocessor lines below up to the first code, without constraints."""
         for directive in self._directives[index + 1 :]:
             if not directive.adjoins:
                 return
@@ -200,7 +205,7 @@ class _PragmaReader:
                 yield directive
 
     def _below(self, index: int) -> str:
-        """What stands there instead, in words."""
+        """Describe what is below a pragma."""
         directive = self._directives[index]
         if directive.next_code is not None:
             return f"code that begins with `{self._code[directive.next_code]}`"
@@ -213,7 +218,7 @@ class _PragmaReader:
 
 
 def _is_value(value: Value, pragma: Pragma) -> bool:
-    """Whether it is a value, by type as well: 1.0 is not 1."""
+    """Return whether it is a value of the same type: 1.0 is not 1."""
     if isinstance(pragma.values, range):
         return type(value) is int and value in pragma.values
     return any(type(v) is type(value) and v == value for v in pragma.values)
@@ -227,5 +232,5 @@ def _listed(pragma: Pragma) -> str:
 
 
 def printable(text: str) -> str:
-    """A text of the source as one line that commands no terminal and breaks no comment."""
+    """Replace control characters, which could command a terminal or end a comment."""
     return "".join(c if c.isprintable() else "?" for c in text)

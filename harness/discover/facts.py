@@ -1,4 +1,4 @@
-"""A kernel's file -> everything that a space can be made of, and which of its kernels is meant."""
+"""Kernel file -> the facts about one of its kernels that a space can be made of."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHOWN_NAMES = 12
 
 @dataclass(frozen=True)
 class Facts:
-    """What a source says of one of its kernels."""
+    """The facts in a source about one of its kernels."""
 
     path: Path
     dialect: str
@@ -39,16 +39,16 @@ class Facts:
     declared: Declared
     suggested: tuple[Suggestion, ...]
     loops: tuple[str, ...]
-    others: frozenset[str]  # what only the file's other kernels have: arguments and parameters
+    others: frozenset[str]  # arguments and parameters that only other kernels of the file have
     aliases: Mapping[str, str]
 
     def type_of(self, argument: Argument) -> NumpyType | None:
-        """What an argument's elements are to numpy; None where only the kernel knows."""
+        """Return the numpy type of an argument's elements; None for the kernel's own types."""
         return numpy_type(argument.type_name, self.aliases, self.dialect)
 
     @property
     def counts(self) -> tuple[Argument, ...]:
-        """The arguments that are whole numbers: what inputs are described by."""
+        """Return the integer arguments, which describe inputs."""
         taken = {t.name for t in self.declared.tuned}
         return tuple(
             a
@@ -59,14 +59,14 @@ class Facts:
 
     @property
     def known_names(self) -> list[str]:
-        """What a constraint may speak of."""
+        """List the names that a constraint may use."""
         tuned = [t.name for t in self.declared.tuned]
         return [*tuned, *(s.name for s in self.suggested), *(a.name for a in self.counts),
                 *LIMIT_NAMES]  # fmt: skip
 
     @property
     def constraints(self) -> tuple[Pragma, ...]:
-        """The constraints on this kernel: those on arguments of another are left out."""
+        """Return the constraints, without those on arguments of other kernels."""
         elsewhere = self.others.difference(self.known_names)
         return tuple(
             c for c in self.declared.constraints
@@ -75,12 +75,12 @@ class Facts:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages that the source is written in."""
+        """Return the languages that the source is written in."""
         return (self.dialect,) if self.dialect in (CUDA, OPENCL) else (CUDA, OPENCL)
 
 
 def discover(path: Path, function: str | None) -> Facts:
-    """Read a source; raises UsageError or SpecError for what a space cannot be made of."""
+    """Read a source; raise UsageError or SpecError if no space can be made of it."""
     source = _source(path)
     prepared = prepare(source.text, path.suffix)
     kernels = find_kernels(prepared)
@@ -132,8 +132,8 @@ def _chosen(
     there = ", ".join(printable(f"{k.name} (line {k.line})") for k in kernels[:_SHOWN_NAMES])
     if not kernels:
         raise UsageError(
-            f"{path} defines no kernel: a function marked __global__ in CUDA, __kernel in a file "
-            "that ends in .cl, or KERNEL where portable.h is included"
+            f"{path} defines no kernel. A kernel is a function marked __global__ in CUDA, "
+            "__kernel in a file that ends in .cl, or KERNEL with portable.h"
         )
     if function is None:
         if len({k.name for k in kernels}) > 1:
@@ -148,7 +148,7 @@ def _chosen(
 
 
 def _aliases(prepared: ParserText) -> dict[str, str]:
-    """Macros that stand for words, such as `#define REAL float`."""
+    """Collect the macros that stand for words, such as `#define REAL float`."""
     constants = (d for d in prepared.scan.directives if d.is_constant)
     return {
         d.word: spaced(d.operands[1:])
@@ -158,7 +158,7 @@ def _aliases(prepared: ParserText) -> dict[str, str]:
 
 
 def _check_constraints(facts: Facts) -> None:
-    """Every name in a constraint is a parameter, a whole-number argument or a device's limit."""
+    """Check that constraints name only parameters, integer arguments and device limits."""
     known = facts.known_names
     faults = [
         Fault(str(facts.path), pragma.line, _unknown(facts, pragma, name, known))
@@ -171,6 +171,6 @@ def _check_constraints(facts: Facts) -> None:
 
 def _unknown(facts: Facts, pragma: Pragma, name: str, known: Sequence[str]) -> str:
     return (
-        f"`{name}` in `{pragma}` is not a parameter, a whole-number argument of "
+        f"`{name}` in `{pragma}` is not a parameter, an integer argument of "
         f"{facts.kernel.name} or a device limit; {suggestion(name, known)}"
     )

@@ -1,6 +1,6 @@
-"""Facts of a kernel -> the skeleton of its host module: arguments as far as they are known.
+"""Facts -> the skeleton of a host module, with the known parts of the arguments.
 
-The reference is a person's to write: one that was guessed would verify nothing.
+The reference is left to a person: a guessed one would verify nothing.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ _UNKNOWN = NumpyType("float32")
 
 
 def host_text(facts: Facts) -> str:
-    """The whole module."""
+    """Write the whole module."""
     return "\n".join((*_head(facts), "", "", *_arguments(facts), "", "", *_reference(facts), ""))
 
 
 def _head(facts: Facts) -> Iterator[str]:
     name = facts.kernel.name
-    yield f'"""Host side of {name}: what the kernel is given, and what it must return."""'
+    yield f'"""Host module of {name}: the kernel\'s arguments and its expected results."""'
     yield ""
     yield "import numpy as np"
     written = [a.name for a in facts.kernel.arguments if a.is_pointer and not a.is_const]
     if written:
         yield ""
-        yield "# FILL IN: arrays of zeros are outputs by guess: give content to what is read. Name"
-        yield "# here what a kernel reads and overwrites, and what one launch writes and a later"
-        yield "# one reads; such arrays are restored before every run:"
+        yield "# FILL IN: arrays of zeros are guessed to be outputs; fill those that are read. Name"
+        yield "# here the arrays that a kernel reads and overwrites, or that one launch writes and"
+        yield "# a later one reads; harness restores them before every run:"
         yield f"# INOUT = ({json.dumps(written[0])},)"
 
 
 def _arguments(facts: Facts) -> Iterator[str]:
     yield "def arguments(features, rng):"
-    yield '    """The kernel\'s arguments by name, in its order."""'
+    yield '    """Return the kernel\'s arguments by name, in its order."""'
     by_argument = {argument: feature for feature, argument in features(facts).items() if argument}
     local = {a: f"features[{json.dumps(f)}]" for a, f in by_argument.items()}
     size = " * ".join(local.values()) or 'features["n"]'
     pointers = [a for a in facts.kernel.arguments if a.is_pointer]
     if pointers:
-        yield f"    size = {size}  # FILL IN: the size of each array, where it is another"
+        yield f"    size = {size}  # FILL IN: the size of each array, if it differs"
     yield "    return {"
     for argument in facts.kernel.arguments:
         yield f"        {json.dumps(argument.name)}: {_argument(facts, argument, local)}"
-    for told in facts.kernel.unreadable:
-        yield f"        # FILL IN: {printable(told)}"
+    for text in facts.kernel.unreadable:
+        yield f"        # FILL IN: {printable(text)}"
     yield "    }"
 
 
 def _argument(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
-    """One argument's value, with a mark where something about it is not known."""
+    """Write one argument's value, with a mark for its unknown parts."""
     known = facts.type_of(argument)
     kind = known or _UNKNOWN
     mark = "" if known else f"  # FILL IN: the dtype of {printable(argument.type_name)}"
@@ -83,9 +83,9 @@ def _array(kind: NumpyType, is_read: bool) -> str:
 
 def _reference(facts: Facts) -> Iterator[str]:
     written = [a.name for a in facts.kernel.arguments if a.is_pointer and not a.is_const]
-    told = ", ".join(written) or "what the kernel writes"
+    outputs = ", ".join(written) or "all outputs"
     yield "def reference(arguments):"
-    yield '    """The expected content of every output, by argument name."""'
-    yield f"    # FILL IN: return a dict of the expected arrays: {told}"
-    what = json.dumps(f"FILL IN: reference() must return the expected {told}")
-    yield f"    raise NotImplementedError({what})"
+    yield '    """Return the expected content of every output, by argument name."""'
+    yield f"    # FILL IN: return a dict of the expected arrays: {outputs}"
+    message = json.dumps(f"FILL IN: reference() must return the expected {outputs}")
+    yield f"    raise NotImplementedError({message})"

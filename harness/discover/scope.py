@@ -1,7 +1,7 @@
-"""A file of several kernels -> what in it can matter to one of them.
+"""A file of several kernels -> the parts that matter to one of them.
 
-Macros, helper functions and included files are everybody's; the definition of another kernel is
-not, nor are the macros that only such definitions use.
+All kernels share macros, helper functions and included files. The definitions of other kernels,
+and the macros that only those use, do not matter.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from harness.source.pragmas import is_ours
 from harness.source.preprocessor import Directive, Scan
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# An #if asks by these whether a macro is there: that uses no value of it.
+# An #if tests with these whether a macro is defined, without using its value.
 _GUARD = re.compile(r"\bdefined\s*\(?\s*\w+")
 _Spans = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class KernelScope:
-    """What one kernel has of its file.
+    """The parts of a file that belong to one kernel.
 
-    `others` are the definitions of the other kernels, from offset to offset; `foreign` the macros
-    that only those use, and `used` all others that anything uses.
+    `others` are the definitions of the other kernels, as spans of offsets. `foreign` are the macros
+    that only those use; `used` are all other macros in use.
     """
 
     others: tuple[tuple[int, int], ...]
@@ -33,7 +33,7 @@ class KernelScope:
     used: frozenset[str]
 
     def holds(self, offset: int) -> bool:
-        """Whether what stands there lies in no other kernel."""
+        """Return whether an offset is outside all other kernels."""
         return not _is_within(offset, self.others)
 
 
@@ -44,12 +44,12 @@ def scope_of(
     scan: Scan,
     includes: Iterable[Scan],
 ) -> KernelScope:
-    """The scope of one of a file's kernels; `hosts` are the functions that launch kernels."""
+    """Find the scope of one of a file's kernels; `hosts` are the functions that launch kernels."""
     others = tuple(k.span for k in kernels if k.name != kernel.name)
     here, there, hosted = set[str](), set[str](), set[str]()
     for offset, words in _uses(scan):
-        place = there if _is_within(offset, others) else here
-        (hosted if _is_within(offset, hosts) else place).update(words)
+        device = there if _is_within(offset, others) else here
+        (hosted if _is_within(offset, hosts) else device).update(words)
     macros = _macros(scan.directives)
     for included in includes:
         here.update(word for _, words in _uses(included) for word in words)
@@ -64,11 +64,11 @@ def _is_within(offset: int, spans: _Spans) -> bool:
 
 
 def _uses(scan: Scan) -> Iterable[tuple[int, Iterable[str]]]:
-    """Where words stand that macros would be put in for, and the words."""
+    """Yield the words that macro expansion would look at, with their offsets."""
     for token in scan.code:
         yield token.start, (token.text,)
     for directive in scan.directives:
-        # What our pragmas speak of, they do not use.
+        # Our pragmas mention macros without using them.
         if directive.name in ("if", "elif", "include") or _is_others_pragma(directive):
             yield directive.start, _WORD.findall(_GUARD.sub("", directive.text))
 
@@ -78,7 +78,7 @@ def _is_others_pragma(directive: Directive) -> bool:
 
 
 def _macros(directives: Sequence[Directive]) -> dict[str, set[str]]:
-    """The words that each macro stands for, in any of its definitions."""
+    """Collect the words that each macro stands for, in any of its definitions."""
     found: dict[str, set[str]] = {}
     for directive in directives:
         if directive.name == "define":
@@ -87,7 +87,7 @@ def _macros(directives: Sequence[Directive]) -> dict[str, set[str]]:
 
 
 def _expanded(words: Iterable[str], macros: Mapping[str, set[str]]) -> set[str]:
-    """The words and what they stand for as macros, and so on."""
+    """Expand words as macros, transitively."""
     found: set[str] = set()
     waiting = list(words)
     while waiting:

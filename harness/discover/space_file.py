@@ -1,6 +1,6 @@
-"""Facts of a kernel -> the text of its space file, with what a person has to add marked in it.
+"""Facts -> the text of a space file.
 
-`# FILL IN:` marks what only a person can know, `# CONFIRM:` what was guessed.
+`# FILL IN:` marks facts that only a person can know, `# CONFIRM:` marks guesses.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 _START_SIZES = {1: 1_048_576, 2: 1024}  # elements along each dimension of a first input
 _SMALL = 64
 _DEFAULT_GROUPS = (("64",), ("16", "16"), ("8", "8", "8"))
-# What inputs are called by along x, y and z; neighbouring threads walk along rows.
+# Usual names of sizes along x, y and z; neighbouring threads walk along rows.
 _ALONG = (("n", "width", "w", "cols", "columns", "nx", "wb"),
           ("m", "height", "h", "rows", "ny", "ha"), ("depth", "d", "nz"))  # fmt: skip
 
 
 def space_text(facts: Facts, folder: Path, host: Path) -> str:
-    """The whole file, as it would stand in the folder."""
+    """Write the whole file, with paths relative to the folder."""
     parts = (
         _head(facts),
         _kernel(facts, folder, host),
@@ -44,7 +44,7 @@ def space_text(facts: Facts, folder: Path, host: Path) -> str:
 
 
 def to_do(text: str) -> list[str]:
-    """What is left to a person: each mark with its line."""
+    """List the marks that are left to a person, with their lines."""
     return [
         f"line {number}: {mark.strip('# ')} {line.partition(mark)[2]}"
         for number, line in enumerate(text.splitlines(), start=1)
@@ -54,13 +54,13 @@ def to_do(text: str) -> list[str]:
 
 
 def feature_name(name: str, taken: Sequence[str]) -> str:
-    """The feature that an argument is called by: expressions keep some words for themselves."""
+    """Name the feature of an argument; append `_` to words that expressions reserve."""
     reserved = (*LIMIT_NAMES, *FUNCTIONS, *WORDS, *keyword.kwlist, *taken)
     return f"{name}_" if name in reserved else name
 
 
 def features(facts: Facts) -> dict[str, str]:
-    """Each feature with the argument it stands for; `n`, which is none, where there is none."""
+    """Map each feature to its argument; without integer arguments, map `n` to nothing."""
     taken = (facts.kernel.name,)
     return {feature_name(a.name, taken): a.name for a in facts.counts} or {"n": ""}
 
@@ -70,20 +70,20 @@ def features(facts: Facts) -> dict[str, str]:
 
 def _head(facts: Facts) -> Iterator[str]:
     name = facts.kernel.name
-    yield f"# The space of {name}, discovered in {printable(facts.path.name)}. FILL IN marks what a"
-    yield "# person has to add, CONFIRM what was guessed. Then: python -m harness.check THIS_FILE"
+    yield f"# The space of {name}, discovered in {printable(facts.path.name)}. Add what FILL IN"
+    yield "# asks for, check the guesses at CONFIRM, then: python -m harness.check THIS_FILE"
     yield f"name: {name}"
 
 
 def _kernel(facts: Facts, folder: Path, host: Path) -> Iterator[str]:
-    signature = ", ".join(map(_argument_told, facts.kernel.arguments))
+    signature = ", ".join(map(_argument_text, facts.kernel.arguments))
     source = quoted(_relative(facts.path, folder))
     if len(facts.languages) == 1:
         source = f"{{{facts.languages[0]}: {source}}}"
     missing = "" if host.exists() else f"  {FILL_IN}write it; --host FILE writes its skeleton"
     yield "kernel:"
     yield f"  function: {facts.kernel.name}  # line {facts.kernel.line}: ({printable(signature)})"
-    yield from (f"  {FILL_IN}{told}" for told in _obstacles(facts))
+    yield from (f"  {FILL_IN}{obstacle}" for obstacle in _obstacles(facts))
     yield f"  source: {source}"
     yield f"  host: {quoted(_relative(host, folder))}{missing}"
 
@@ -92,26 +92,26 @@ def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
-def _argument_told(argument: Argument) -> str:
+def _argument_text(argument: Argument) -> str:
     const = "const " if argument.is_const else ""
     return f"{const}{argument.type_name} {'*' if argument.is_pointer else ''}{argument.name}"
 
 
 def _obstacles(facts: Facts) -> Iterator[str]:
-    """What about the source itself stands between the kernel and a run."""
+    """Describe what in the source prevents a run."""
     kernel = facts.kernel
     if kernel.is_template:
-        yield 'a template has no name to launch: write an extern "C" kernel for one type'
+        yield 'a template cannot be launched by name: write an extern "C" kernel for one type'
     elif not kernel.is_named:
-        yield 'the kernel is found by its name only if it is extern "C": declare it so'
+        yield 'the kernel cannot be found by its name: declare it extern "C"'
     for argument in kernel.arguments:
         if argument.is_local:
             yield (
-                f"{argument.name} is local memory given as an argument, which a host module "
-                "cannot give: declare an array in the kernel"
+                f"{argument.name} is local memory passed as an argument, which a host module "
+                "cannot pass: declare an array in the kernel"
             )
-    for told in kernel.unreadable:
-        yield f"`{printable(told)}` is not a plain argument: pass a number or an array"
+    for text in kernel.unreadable:
+        yield f"`{printable(text)}` is not a plain argument: pass a number or an array"
 
 
 # --------------------------------------------------------------------------- parameters
@@ -121,20 +121,20 @@ def _parameters(facts: Facts) -> Iterator[str]:
     active, offered = _suggested(facts)
     yield "parameters:"
     if not facts.declared.tuned and not active:
-        yield f"  {FILL_IN}what is tuned: no pragma says so"
+        yield f"  {FILL_IN}the parameters to tune: no pragma declares one"
     for tuned in facts.declared.tuned:
         yield from _tuned_lines(tuned)
     for suggestion in active:
         yield f"  # line {suggestion.line}: #define {suggestion.name} {suggestion.default}"
-        yield f"  {_entry(suggestion)}  {CONFIRM}the values and the role, guessed"
+        yield f"  {_entry(suggestion)}  {CONFIRM}the guessed values and role"
     if facts.declared.left_out:
         names = ", ".join(f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
-        yield f"  # Left out, since only other kernels of the file have it: {names}"
+        yield f"  # Left out, since only other kernels of the file use it: {names}"
     if offered:
-        yield "  # Constants that could be parameters as well, with values around their own:"
+        yield "  # Constants that could be parameters too, with values around the present one:"
         yield from (f"  # {_entry(suggestion)}" for suggestion in offered)
     if facts.loops:
-        yield "  # Loops that could be unrolled otherwise, with the pragma to write above them:"
+        yield "  # Loops whose unrolling could be tuned, with the pragma to write above them:"
         yield from (f"  # {printable(loop)}" for loop in facts.loops)
 
 
@@ -158,7 +158,7 @@ def _tuned_lines(tuned: DeclaredParameter) -> Iterator[str]:
     yield f"  # line {tuned.pragma.line}: {printable(str(tuned.pragma))}"
     role = "" if tuned.role == "source" else f", role: {tuned.role}"
     guess = f"  {CONFIRM}the role, guessed from the name" if tuned.role_is_guess and role else ""
-    kind, default = _values_told(tuned.pragma.values), _value(tuned.default)
+    kind, default = _values_text(tuned.pragma.values), _value(tuned.default)
     yield f"  {tuned.name}: {{{kind}{role}, default: {default}}}{guess}"
 
 
@@ -167,7 +167,7 @@ def _entry(suggestion: Suggestion) -> str:
     return f"{suggestion.name}: {{{suggestion.kind}{role}, default: {suggestion.default}}}"
 
 
-def _values_told(values: Sequence[Value]) -> str:
+def _values_text(values: Sequence[Value]) -> str:
     if isinstance(values, range):
         step = f", step: {values.step}" if values.step > 1 else ""
         return f"type: integer, min: {values[0]}, max: {values[-1]}{step}"
@@ -188,13 +188,13 @@ def _value(value: Value) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as YAML: plain where no reader could take it for anything else."""
+    """Write a text as YAML, without quotes only if every reader reads it as text."""
     plain = re.fullmatch(r"(?:\.\./)*[A-Za-z_][A-Za-z0-9_./-]*", text)
     return text if plain and text.lower() not in _WORDS_OF_YAML else json.dumps(text)
 
 
 def _expression(text: str) -> str:
-    """An expression as YAML, plain where it holds nothing that YAML reads."""
+    """Write an expression as YAML, without quotes if it has no YAML syntax."""
     plain = re.fullmatch(r"[A-Za-z_(][A-Za-z0-9_ +*/%().<>=-]*[ <>=][A-Za-z0-9_ )<>=]+", text)
     return text if plain else json.dumps(text)
 
@@ -203,15 +203,15 @@ def _expression(text: str) -> str:
 
 
 def _group(facts: Facts) -> tuple[list[str], str]:
-    """The group's size in 1 to 3 dimensions, and the comment on how it is known."""
+    """Return the group's size in 1 to 3 dimensions, and a comment on its origin."""
     launched = _launch_parameters(facts)
     sizes = facts.kernel.sizes[:3]
-    told = printable(", ".join(sizes))
+    declared = printable(", ".join(sizes))
     if sizes and any(s in launched for s in sizes) and all(_is_size(s, launched) for s in sizes):
         while len(sizes) > 1 and sizes[-1] == "1":
             sizes = sizes[:-1]
-        return list(sizes), f"# as the source declares it: ({told})"
-    mark = f"{FILL_IN}the source declares ({told}), say it here" if sizes else ""
+        return list(sizes), f"# as the source declares it: ({declared})"
+    mark = f"{FILL_IN}the size that the source declares as ({declared})" if sizes else ""
     by_dimension = {n[-1].lower(): n for n in launched if re.search(r"(?:^|_)[XYZxyz]$", n)}
     if "x" in by_dimension:
         named = [by_dimension[d] for d in "xyz" if d in by_dimension]
@@ -247,12 +247,12 @@ def _launch(facts: Facts) -> Iterator[str]:
     grid = [f"ceil_div({name}, {size})" for name, size in zip(along, group, strict=True)]
     yield "launch:"
     yield f"  group: [{', '.join(group)}]  {comment}"
-    told = f"{CONFIRM}one thread (work-item) for each element, guessed"
-    yield f"  grid: [{', '.join(map(json.dumps, grid))}]  {told}"
+    guess = f"{CONFIRM}one thread (work-item) for each element, guessed"
+    yield f"  grid: [{', '.join(map(json.dumps, grid))}]  {guess}"
 
 
 def _along(names: list[str], dimensions: int) -> Iterator[str]:
-    """The feature that tells the size along x, y and z: by its name, else from the last on."""
+    """Choose the features that are the sizes along x, y and z: by name, else from the last on."""
     left = names[::-1]
     for usual in _ALONG[:dimensions]:
         name = next((n for n in left if n.lower() in usual), left[0])
@@ -268,15 +268,15 @@ def _inputs(facts: Facts) -> Iterator[str]:
     names = features(facts)
     size = _START_SIZES.get(len(names), _SMALL)
     yield "inputs:"
-    none = "" if facts.counts else f"  {FILL_IN}numbers that describe an input; n is one invented"
+    none = "" if facts.counts else f"  {FILL_IN}numbers that describe an input; n is an example"
     yield f"  features: [{', '.join(names)}]{none}"
     yield "  values:"
     values = ", ".join(f"{name}: {size}" for name in names)
-    yield f"    - {{{values}}}  {FILL_IN}inputs from the whole range that the kernel will meet"
+    yield f"    - {{{values}}}  {FILL_IN}inputs from the whole range that the kernel will run on"
 
 
 def _rest() -> Iterator[str]:
-    yield "# Tolerances by the outputs' types; `rtol` and `atol` set others."
+    yield "# Tolerances follow the outputs' types; `rtol` and `atol` set others."
     yield "verify: {}"
     yield "measure: {warmup: 1, repeats: 20}"
     yield "search: {technique: auto, test_limit: 100}"

@@ -1,4 +1,4 @@
-"""What a source could tune but has no pragma for: its constants and its loops."""
+"""Suggest parameters for the constants and loops that have no pragma."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from harness.source.preprocessor import Directive, Scan
 
 MAX_GROUP = 1024
 MAX_FACTOR = 8
-MIN_SIZE = 64  # powers of two from here are sizes, whatever they are called
+MIN_SIZE = 64  # powers of two from here on count as sizes, whatever their name
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A `#define` that may be a parameter: the line where it stands, and YAML for it.
+    """A `#define` that could be a parameter, with its line and the YAML of its values.
 
-    `is_guarded` tells what stands in an `#ifndef`, which was written to be set from outside.
+    `is_guarded` marks a `#define` inside an `#ifndef`, which is meant to be set from outside.
     """
 
     name: str
@@ -38,7 +38,7 @@ def suggest_constants(
     sizes: Sequence[str],
     known: Set[str],
 ) -> Iterator[Suggestion]:
-    """Constants in scope, each with values around its own; `known` are left out."""
+    """Suggest constants in scope, with values around the present one; skip `known` names."""
     constants = constants_of(scan.directives)
     factors = {loop.factor for loop in loops}
     for directive in scan.directives:
@@ -54,7 +54,7 @@ def suggest_constants(
 
 
 def _around(default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
-    """Values around a default, as YAML, and the role that goes with them."""
+    """Choose values around a default, as YAML, and a role."""
     if is_factor:
         return f"type: integer, min: 1, max: {max(MAX_FACTOR, 2 * default)}", "source"
     if default in (0, 1) and not is_size:
@@ -68,7 +68,7 @@ def _around(default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
 
 
 def suggest_loops(scan: Scan, loops: Sequence[SourceLoop]) -> Iterator[str]:
-    """A sentence for each loop whose unrolling could be tuned, were a pragma above it."""
+    """Suggest a pragma for each loop whose unrolling could be tuned."""
     ours = _below_pragmas(scan.directives)
     for loop in loops:
         if loop.start in ours:
@@ -76,25 +76,25 @@ def suggest_loops(scan: Scan, loops: Sequence[SourceLoop]) -> Iterator[str]:
         if loop.unrolled and not loop.factor.isidentifier():
             yield f"line {loop.line}, {loop.unrolled}: {_instead(loop)}"
         elif loop.trips and loop.trips > 1 and not loop.unrolled:
-            yield f"line {loop.line}, {loop.trips} turns: #pragma unroll_range 1,{_most(loop)}"
+            yield f"line {loop.line}, {loop.trips} iterations: #pragma unroll_range 1,{_most(loop)}"
 
 
 def _instead(loop: SourceLoop) -> str:
-    """A pragma with the factor that the loop has now, which is then the default."""
+    """Write a pragma that has the loop's present factor as its default."""
     factor = number(loop.factor)
     if not isinstance(factor, int):
-        return f"#pragma unroll_range 0,{_most(loop)} in its place"
-    place = "" if loop.unrolled and loop.unrolled.startswith("#") else " in its place"
-    return f"#pragma unroll_range 1,{max(_most(loop), factor)}{place}"
+        return f"#pragma unroll_range 0,{_most(loop)} instead of it"
+    instead = "" if loop.unrolled and loop.unrolled.startswith("#") else " instead of it"
+    return f"#pragma unroll_range 1,{max(_most(loop), factor)}{instead}"
 
 
 def _most(loop: SourceLoop) -> int:
-    """The highest factor to try."""
+    """Return the highest factor to try."""
     return min(loop.trips or MAX_FACTOR, MAX_FACTOR)
 
 
 def _below_pragmas(directives: Sequence[Directive]) -> set[int]:
-    """The offsets of the loops that have an unroll pragma of ours."""
+    """Return the offsets of the loops that have an unroll pragma of ours."""
     found: set[int] = set()
     is_open = False
     for directive in directives:

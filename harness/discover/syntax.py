@@ -1,6 +1,6 @@
-"""KernelSignature source -> its kernels and its loops, by tree-sitter's CUDA grammar, which knows C++ too.
+"""Kernel source -> kernels and loops, with tree-sitter's CUDA grammar, which includes C++.
 
-The one place that imports tree-sitter.
+Only this module imports tree-sitter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DECLARATORS = ("pointer_declarator", "array_declarator", "reference_declarator"
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a kernel; `type_name` is that of its elements, without qualifiers."""
+    """An argument of a kernel; `type_name` is the type of its elements, without qualifiers."""
 
     name: str
     type_name: str
@@ -44,12 +44,12 @@ class Argument:
 
 @dataclass(frozen=True)
 class KernelSignature:
-    """A kernel's signature; `sizes` are its group's where the source fixes or bounds them.
+    """A kernel's signature.
 
-    `unreadable` holds the parameters that no argument could be made of. `is_named` says that
-    a launch finds it by its name: in CUDA only `extern "C"` functions have such names. `span`
-    is where its definition begins and ends: offsets in the text. `dimensions` is in how many
-    its threads ask where they stand: 1 to 3.
+    `span` holds the offsets where its definition begins and ends. `unreadable` holds the parameters
+    that are not plain arguments. `sizes` are the group's, if the source fixes or bounds them.
+    `dimensions` (1 to 3) is how many dimensions of thread ids it uses. `is_named` says that a
+    launch can find it by name; in CUDA this needs `extern "C"`.
     """
 
     name: str
@@ -65,10 +65,10 @@ class KernelSignature:
 
 @dataclass(frozen=True)
 class SourceLoop:
-    """A loop at an offset; `trips` is how often it runs, where constants say so.
+    """A loop at an offset; `trips` is its iteration count, if that is constant.
 
-    `unrolled` are the words that unroll it now, such as `#pragma unroll 4` or `UNROLL(4)`, and
-    `factor` what stands in them.
+    `unrolled` is the text that unrolls it now, such as `#pragma unroll 4` or `UNROLL(4)`; `factor`
+    is the text of its factor.
     """
 
     start: int
@@ -79,7 +79,7 @@ class SourceLoop:
 
 
 def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
-    """Every kernel that the text defines, in its order."""
+    """Find the kernels that the text defines, in order."""
     marked = _marked(prepared, _parsed(prepared), KERNEL_WORDS)
     return tuple(
         _kernel(prepared, mark, head, _span(prepared, mark, around))
@@ -89,19 +89,19 @@ def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
 
 
 def find_loops(prepared: ParserText, constants: Mapping[str, int]) -> tuple[SourceLoop, ...]:
-    """The loops that run on the device; `constants` are the macros whose value is known."""
+    """Find the loops that run on the device; `constants` are the macros with known values."""
     root = _parsed(prepared)
     roots: Iterable[Node] = [root]
     if prepared.dialect == CUDA:
         roots = [body for *_, body in _marked(prepared, root, (*KERNEL_WORDS, "__device__"))]
     nodes = (n for around in roots for n in _walk(around) if n.type in _LOOPS)
-    # A function may bear two of the words.
+    # A function may have two of the words.
     unique = {n.start_byte: n for n in nodes}
     return tuple(_loop(prepared, unique[start], constants) for start in sorted(unique))
 
 
 def find_launchers(prepared: ParserText) -> tuple[tuple[int, int], ...]:
-    """Where the functions stand that launch kernels by `<<<...>>>`, unless kernels themselves."""
+    """Find the spans of host functions that launch kernels by `<<<...>>>`."""
     root = _parsed(prepared)
     kernels = {around.start_byte for *_, around in _marked(prepared, root, KERNEL_WORDS)}
     launches = (n for n in _walk(root) if n.type == "kernel_call_syntax")
@@ -114,7 +114,7 @@ def _parsed(prepared: ParserText) -> Node:
 
 
 def _walk(root: Node) -> Iterator[Node]:
-    """The nodes in the text's order, without recursion: sources nest as deep as they like."""
+    """Yield the nodes in text order, without recursion: sources can nest deeply."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -136,7 +136,7 @@ def _line(node: Node) -> int:
 def _marked(
     prepared: ParserText, root: Node, words: Sequence[str]
 ) -> Iterator[tuple[Blanked, Node, Node]]:
-    """Each of these words that makes a function something: it, its declarator, its definition."""
+    """Yield each of the words that marks a function, with its declarator and its definition."""
     heads = sorted(_heads(root), key=lambda head: head.start_byte)
     for mark in (b for b in prepared.blanked if b.word in words):
         head = next((h for h in heads if h.start_byte >= mark.end), None)
@@ -145,7 +145,7 @@ def _marked(
             around = around.parent
         if head is None or around is None or around.type != "function_definition":
             continue
-        # A variable's mark is not that of the function behind it.
+        # A word that marks a variable does not mark the function behind it.
         if not set(b";{}").intersection(prepared.text[mark.end : head.start_byte]):
             yield mark, head, around
 
@@ -239,23 +239,23 @@ def _loop(prepared: ParserText, node: Node, constants: Mapping[str, int]) -> Sou
 
 
 def _unrolled(prepared: ParserText, start: int) -> tuple[str | None, str]:
-    """What unrolls the loop at this offset, and by which factor, as the source says it."""
+    """Return the text that unrolls the loop at this offset, and the text of its factor."""
     for directive in prepared.scan.directives:
         is_above = directive.next_code == start
         if is_above and directive.name == "pragma" and directive.word == "unroll":
             return f"#pragma {directive.text}", unroll_factor(directive.text)
     for item in prepared.blanked:
         if item.end <= start and prepared.is_blank(item.end, start):
-            told = "".join(token.text for token in item.arguments)
+            argument = "".join(token.text for token in item.arguments)
             if item.word == "UNROLL":
-                return f"UNROLL({told})", told
-            if item.word == "_Pragma" and told.strip('"').startswith("unroll"):
-                return f"_Pragma({told})", unroll_factor(told.strip('"'))
+                return f"UNROLL({argument})", argument
+            if item.word == "_Pragma" and argument.strip('"').startswith("unroll"):
+                return f"_Pragma({argument})", unroll_factor(argument.strip('"'))
     return None, ""
 
 
 def _trips(node: Node, constants: Mapping[str, int]) -> int | None:
-    """How often `for (i = A; i < B; i += C)` runs, all of them constant; else None."""
+    """Count the iterations of `for (i = A; i < B; i += C)`; None unless all are constant."""
     name, first = _start(node.child_by_field_name("initializer"), constants)
     condition = node.child_by_field_name("condition")
     if first is None or condition is None or condition.type != "binary_expression":
@@ -292,7 +292,7 @@ def _step(node: Node | None, name: str, constants: Mapping[str, int]) -> int | N
 
 
 def _constant(node: Node | None, constants: Mapping[str, int], depth: int = 0) -> int | None:
-    """A number, a macro whose value is known, or the sum, product, ... of two of them."""
+    """Evaluate a number, a macro with a known value, or arithmetic on them; else return None."""
     if node is None or depth > _MAX_DEPTH:
         return None
     if node.type == "number_literal":

@@ -1,4 +1,4 @@
-"""The types of C, CUDA and OpenCL as numpy names them."""
+"""C, CUDA and OpenCL types -> numpy types."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _ALIASES = 20
 
 @dataclass(frozen=True)
 class NumpyType:
-    """A numpy scalar type by name, and how many of them an element has: 1, or a vector's."""
+    """A numpy scalar type by name; `width` is 1, or the number of scalars in a vector."""
 
     name: str
     width: int = 1
 
     @property
     def is_integer(self) -> bool:
-        """Whether it counts."""
+        """Return whether the scalar is an integer."""
         return self.name.startswith(("int", "uint"))
 
 
 def numpy_type(type_name: str, aliases: Mapping[str, str], dialect: str) -> NumpyType | None:
-    """The type that a C type is to numpy; None for one that only the kernel knows.
+    """Return the numpy type of a C type; None for the kernel's own types.
 
-    `aliases` are the macros that stand for one word or a few, such as `#define REAL float`.
+    `aliases` are macros that stand for type names, such as `#define REAL float`.
     """
     for _ in range(_ALIASES):
         if type_name not in aliases:
@@ -55,5 +55,5 @@ def numpy_type(type_name: str, aliases: Mapping[str, str], dialect: str) -> Nump
     if vector is None or vector[1] not in _SCALARS:
         return None
     width = int(vector[2])
-    # OpenCL's vectors of three take the room of four.
+    # OpenCL's vectors of three are stored like vectors of four.
     return NumpyType(_SCALARS[vector[1]], 4 if width == 3 and dialect != "cuda" else width)

@@ -1,9 +1,8 @@
-"""KernelSignature source -> the same text at the same offsets with what a C++ grammar does not know blank.
+"""Kernel source -> the same text with the words that a C++ grammar does not know blanked out.
 
-OpenCL C's qualifiers and the words of kernels/portable.h are C++ to no grammar. They are told by
-token, never inside comments or texts, and every offset stays, so that what a parser finds can be
-looked up in the source. Directives go as well: the branches of an `#if` are parsed one after the
-other.
+A C++ grammar does not know OpenCL C's qualifiers and the words of kernels/portable.h. They are
+found as tokens, never in comments or strings. Offsets do not change, so a parser's results can be
+looked up in the source. Directives are blanked too: all branches of an `#if` are parsed.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ _CALLED = {
 }  # fmt: skip
 
 
-# Where a thread stands, in CUDA, in OpenCL and in the words of portable.h.
-_PLACES = re.compile(
+# Thread ids in CUDA, in OpenCL and in the words of portable.h.
+_THREAD_IDS = re.compile(
     r"\b(?:(?:threadIdx|blockIdx)\s*\.\s*([xyz])\b"
     r"|get_(?:global|local|group)_id\s*\(\s*([012])\s*\)|(?:THREAD|BLOCK)_([XYZ])\b)"
 )
@@ -56,7 +55,7 @@ _PLACES = re.compile(
 
 @dataclass(frozen=True)
 class Blanked:
-    """A word that was taken out, with the tokens of what it was called with, if it was."""
+    """A blanked word, with the tokens of its arguments if it was called."""
 
     word: str
     start: int
@@ -66,7 +65,7 @@ class Blanked:
 
 @dataclass(frozen=True)
 class ParserText:
-    """A text made ready for the parser: one byte for each character of the original."""
+    """A text for the parser: one byte for each character of the original."""
 
     text: bytes
     scan: Scan
@@ -74,12 +73,12 @@ class ParserText:
     dialect: str
 
     def is_blank(self, start: int, end: int) -> bool:
-        """Whether the parser sees nothing between two offsets."""
+        """Return whether the text between two offsets is blank."""
         return not self.text[start:end].strip()
 
 
 def prepare(text: str, suffix: str) -> ParserText:
-    """Take out what the grammar does not know; `suffix` is that of the file's name."""
+    """Blank the words that the grammar does not know; `suffix` is the file's."""
     scanned = scan(text)
     dialect = _dialect(scanned.directives, suffix)
     languages = (CUDA, OPENCL, PORTABLE) if dialect == PORTABLE else (dialect,)
@@ -91,8 +90,8 @@ def prepare(text: str, suffix: str) -> ParserText:
         if token.start not in gone:
             characters[token.start : token.end] = _ascii(token.text)
     for item in blanked:
-        told = _RETURNS.get(item.word, "")
-        characters[item.start : item.start + len(told)] = told
+        kind = _RETURNS.get(item.word, "")
+        characters[item.start : item.start + len(kind)] = kind
     return ParserText("".join(characters).encode(), scanned, blanked, dialect)
 
 
@@ -125,7 +124,7 @@ def _found(code: Sequence[Token], known: set[str]) -> Iterator[Blanked]:
 
 
 def _closing(code: Sequence[Token], index: int) -> int:
-    """The index behind the bracket that closes the one at this index; itself if none opens."""
+    """Return the index behind the closing bracket; the index itself if no bracket opens there."""
     depth = 0
     for position in range(index, len(code)):
         depth += (code[position].text == "(") - (code[position].text == ")")
@@ -135,13 +134,13 @@ def _closing(code: Sequence[Token], index: int) -> int:
 
 
 def dimensions(body: str) -> int:
-    """In how many dimensions a kernel's threads ask where they stand: 1 to 3."""
-    asked = (found[1] or found[2] or found[3] for found in _PLACES.finditer(body))
-    return max((1 + "x0y1z2".index(letter.lower()) // 2 for letter in asked), default=1)
+    """Count the dimensions of thread ids that a kernel uses, from 1 to 3."""
+    axes = (found[1] or found[2] or found[3] for found in _THREAD_IDS.finditer(body))
+    return max((1 + "x0y1z2".index(letter.lower()) // 2 for letter in axes), default=1)
 
 
 def group_sizes(item: Blanked) -> tuple[str, ...]:
-    """The group's size where a word fixes or bounds it: an expression for each dimension."""
+    """Return the group's size if a word fixes or bounds it: an expression for each dimension."""
     tokens = item.arguments
     words: Mapping[str, int] = {t.text: i for i, t in enumerate(tokens) if t.kind == "word"}
     if item.word == "__attribute__" and "reqd_work_group_size" in words:

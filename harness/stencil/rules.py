@@ -313,7 +313,10 @@ def _around(node: Node, copied: Sequence[tuple[Node, Node]]) -> Node:
 
 
 def _with_copy(body: Node, arrays: Sequence[Node], copy: Node) -> Node:
-    return let(lambda own: substitute(body, dict.fromkeys(arrays, own)), copy)
+    def within(own: Node) -> Node:
+        return substitute(body, dict.fromkeys(arrays, own))
+
+    return let(within, copy)
 
 
 def _part(node: Node, parameter: Node) -> str | None:
