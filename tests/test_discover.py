@@ -248,8 +248,8 @@ def test_pragmas_in_comments_strings_and_dead_code_are_ignored(tmp_path: Path) -
         ),
         (
             "#pragma constraint BLOC <= 4\n#pragma range 1,4\n#define BLOCK 4",
-            "k.cu:1: `BLOC` in `#pragma constraint BLOC <= 4` is not a parameter, a "
-            "an integer argument of f or a device limit; did you mean `BLOCK`?",
+            "k.cu:1: `BLOC` in `#pragma constraint BLOC <= 4` is not a parameter, an "
+            "integer argument of f or a device limit; did you mean `BLOCK`?",
         ),
         (
             "#pragma range\x1b[2J 1,2\n",
