@@ -24,7 +24,7 @@ from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.results.ablation import Verdict
 from harness.search.techniques.designed import _OptimalDesign
 from harness.space import Space
-from harness.stats.clustered_regression import fit, within
+from harness.stats.clustered_regression import demean, fit
 from harness.tuning.ablation import reduce
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -315,7 +315,7 @@ def test_those_that_fail_are_asked_for_as_well() -> None:
 def test_the_degrees_of_freedom_are_bell_and_mccaffreys() -> None:
     rng = np.random.default_rng(0)
     clusters = np.repeat(np.arange(12), [20, 9, 6, *[2] * 9])
-    columns = within(rng.standard_normal((53, 2)), np.zeros(53, dtype=np.intp))
+    columns = demean(rng.standard_normal((53, 2)), np.zeros(53, dtype=np.intp))
     found = fit(columns, rng.standard_normal(53), np.zeros(53, dtype=np.intp), clusters)
     whole = np.column_stack([np.ones(53), columns])
     weights = whole @ np.linalg.inv(whole.T @ whole)
@@ -368,7 +368,7 @@ def test_the_covariance_is_what_leaving_out_each_cluster_gives() -> None:
     columns, outputs = rng.standard_normal((60, 4)), rng.standard_normal(60)
     groups = rng.integers(0, 3, 60)
     clusters = rng.permutation(np.repeat(np.arange(24), [3] * 12 + [2] * 12))
-    centred = within(np.column_stack([columns, outputs]), groups)
+    centred = demean(np.column_stack([columns, outputs]), groups)
     found = fit(centred[:, :4], centred[:, 4], groups, clusters)
     whole = np.column_stack([columns, np.eye(3)[groups]])  # each group has a mean of its own
     changes = [
@@ -382,7 +382,7 @@ def test_the_covariance_is_what_leaving_out_each_cluster_gives() -> None:
 def test_least_squares_tells_what_the_rows_do_not_determine() -> None:
     rng = np.random.default_rng(0)
     columns = rng.integers(0, 2, (60, 3)).astype(float)
-    columns = within(np.column_stack([columns, columns[:, 0]]), np.zeros(60, dtype=np.intp))
+    columns = demean(np.column_stack([columns, columns[:, 0]]), np.zeros(60, dtype=np.intp))
     found = fit(columns, columns[:, 1] * 2.0, np.zeros(60, dtype=np.intp), np.arange(60))
     assert found.estimable.tolist() == [False, True, True, False]
     assert found.coefficients[1] == pytest.approx(2.0)

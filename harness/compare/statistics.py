@@ -49,7 +49,7 @@ import numpy as np
 
 from harness.stats import Estimate
 from harness.stats.multiple_tests import holm, holm_levels
-from harness.stats.timing import mean_log
+from harness.stats.timing import log_difference, mean_log, variance
 
 LEVEL = 0.05
 THRESHOLD = 0.01
@@ -103,12 +103,6 @@ class Change:
     verdict: Verdict
 
 
-def _variance_of(values: Sequence[float]) -> float:
-    """In floats; the standard library's own, in fractions, takes ten times as long."""
-    mean = statistics.fmean(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
 def occasion_variance(groups: Iterable[Sequence[float]]) -> OccasionVariance:
     """Pool the variance within groups of mean logarithms; a group is one configuration on one
     input."""
@@ -116,7 +110,7 @@ def occasion_variance(groups: Iterable[Sequence[float]]) -> OccasionVariance:
     freedom = sum(len(group) - 1 for group in repeated)
     if not freedom:
         return OccasionVariance()
-    squares = sum((len(group) - 1) * _variance_of(group) for group in repeated)
+    squares = sum((len(group) - 1) * variance(group) for group in repeated)
     return OccasionVariance(squares / freedom, freedom)
 
 
@@ -136,7 +130,7 @@ def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
         for s, half in zip(known, halves, strict=True)
     ]
     expected = statistics.fmean(float(polygamma(1, half)) for half in halves)
-    excess = _variance_of(logs) - expected
+    excess = variance(logs) - expected
     most = sum(s.freedom for s in known) - max(s.freedom for s in known)
     mean = statistics.fmean(logs)
     if excess <= 0:
@@ -235,7 +229,7 @@ def _distinct(samples_s: Sequence[float]) -> list[float]:
 
 def _scatter(samples_s: Sequence[float]) -> float:
     """The standard deviation; 0 for a single sample."""
-    return math.sqrt(_variance_of(samples_s)) if len(samples_s) > 1 else 0.0
+    return math.sqrt(variance(samples_s)) if len(samples_s) > 1 else 0.0
 
 
 def _joint_variance(pair: Pair, prior: OccasionVariance, run_noise: float) -> tuple[float, float]:
@@ -259,14 +253,8 @@ _CERTAIN = 1e9
 def _welch(base_s: Sequence[float], candidate_s: Sequence[float]) -> tuple[float, float]:
     """Variance of the difference of two means of logarithms by the samples' own spread; 0 where
     there is one sample on either side, or where all are equal."""
-    if min(len(base_s), len(candidate_s)) < 2:
-        return 0.0, _CERTAIN
-    logs = [[math.log(s) for s in samples_s] for samples_s in (base_s, candidate_s)]
-    parts = [_variance_of(values) / len(values) for values in logs]
-    if not sum(parts):
-        return 0.0, _CERTAIN
-    squares = sum(p**2 / (len(v) - 1) for p, v in zip(parts, logs, strict=True))
-    return sum(parts), sum(parts) ** 2 / squares
+    found = log_difference(base_s, candidate_s)
+    return (found.error**2, found.freedom) if 0 < found.error < math.inf else (0.0, _CERTAIN)
 
 
 def _change(test: _Test, p_value: float, own_level: float, level: float) -> Change:

@@ -14,7 +14,7 @@ from harness.core.records import Config, Input, Measurement, StopReason, Timing,
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.models.columns import FEWEST_INPUTS
-from harness.stats.interleaved import as_one
+from harness.stats.interleaved import merge_sessions
 from harness.stats.timing import is_within_noise, mean_log, time_ratio
 
 if TYPE_CHECKING:  # harness.results.view tells matrices
@@ -94,7 +94,7 @@ def _in_turn(row: Measured, turns: Sequence[Turn]) -> Measured:
     """All that was measured in turn on an input; and what had failed there, which is not tried
     again."""
     failed = {config: m for config, m in row.items() if m.timing is None}
-    return failed | as_one(turns)
+    return failed | merge_sessions(turns)
 
 
 def _in_turn_everywhere(

@@ -1,4 +1,4 @@
-"""What was measured on one input in several turns, as if it had been one."""
+"""Merge interleaved measurements of one input that were made at different times."""
 
 from __future__ import annotations
 
@@ -6,56 +6,58 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from harness.core.records import Config, Measurement, Timing, Turn
+from harness.core.arrays import Array
+from harness.core.records import Config, Measurement, Timing
 from harness.stats.timing import mean_log
 
-Logs = npt.NDArray[np.float64]
+Session = Sequence[Measurement]
+"""Configurations measured interleaved; the n-th samples of all of them are round n."""
 
 
-def as_one(turns: Sequence[Turn]) -> dict[Config, Measurement]:
-    """Of each configuration its measurement of the last turn that has it.
+def merge_sessions(sessions: Sequence[Session]) -> dict[Config, Measurement]:
+    """Return the latest measurement of each configuration; `sessions` are ordered by time.
 
-    The machine's drift is taken out: samples of one round are divided by what their geometric
-    mean, over all configurations or over those that later turns have too, such as the default, is
-    above its own mean. Times of earlier turns are then on the scale of later ones. A turn that has
-    nothing in common with the last one, or with others that have, is left out, and so is one in
-    which nothing worked.
+    The machine's drift is removed: the samples of a round are scaled by one factor, so that every
+    round has the same geometric mean over the configurations that later sessions have too, such as
+    the default (in the last session: over all configurations). Times of earlier sessions are then
+    on the scale of later ones. A session is left out if nothing in it worked, or if no shared
+    configurations link it to the last session, directly or through others.
     """
-    found: dict[Config, Measurement] = {}
-    waiting = [turn for turn in reversed(turns) if any(m.timing for m in turn)]
-    while (place := _linked(waiting, found)) is not None:
-        turn = waiting.pop(place)
-        factors = _factors(turn, found)
-        found = {m.config: _multiplied(m, factors) for m in turn} | found
-    return found
+    merged: dict[Config, Measurement] = {}
+    waiting = [session for session in reversed(sessions) if any(m.timing for m in session)]
+    while (index := _next_linked(waiting, merged)) is not None:
+        session = waiting.pop(index)
+        factors = _round_factors(session, merged)
+        merged = {m.config: _scaled(m, factors) for m in session} | merged
+    return merged
 
 
-def _linked(turns: Sequence[Turn], found: Mapping[Config, Measurement]) -> int | None:
-    """The first turn that has something in common with what was found, if that is anything."""
-    known = {config for config, m in found.items() if m.timing}
-    for place, turn in enumerate(turns):
-        if not found or any(m.timing and m.config in known for m in turn):
-            return place
+def _next_linked(sessions: Sequence[Session], merged: Mapping[Config, Measurement]) -> int | None:
+    """Find the first session that shares a working configuration with the merged ones."""
+    known = {config for config, m in merged.items() if m.timing}
+    for index, session in enumerate(sessions):
+        if not merged or any(m.timing and m.config in known for m in session):
+            return index
     return None
 
 
-def _factors(turn: Turn, later: Mapping[Config, Measurement]) -> Logs:
-    """What the samples of each round are multiplied by; one number where rounds do not match."""
+def _round_factors(session: Session, later: Mapping[Config, Measurement]) -> Array:
+    """Return the factor of each round, shape (rounds,), or one factor, shape (1,), where the
+    configurations have different numbers of samples."""
     known = {m.config: m.timing for m in later.values() if m.timing}
-    timed = {m.config: m.timing for m in turn if m.timing}
+    timed = {m.config: m.timing for m in session if m.timing}
     shared = [config for config in timed if config in known or not known]
     level = np.mean([mean_log(known.get(config, timed[config]).samples_s) for config in shared])
-    counts = {timing.count for timing in timed.values()}
-    if len(counts) > 1:
-        return np.array([np.exp(level - np.mean([mean_log(timed[c].samples_s) for c in shared]))])
-    of_round: Logs = np.log([timed[config].samples_s for config in shared]).mean(axis=0)
-    factors: Logs = np.exp(level - of_round)
+    if len({timing.count for timing in timed.values()}) > 1:
+        means = np.array([np.mean([mean_log(timed[config].samples_s) for config in shared])])
+    else:
+        means = np.log([timed[config].samples_s for config in shared]).mean(axis=0)
+    factors: Array = np.exp(level - means)
     return factors
 
 
-def _multiplied(measurement: Measurement, factors: Logs) -> Measurement:
+def _scaled(measurement: Measurement, factors: Array) -> Measurement:
     timing = measurement.timing
     if timing is None:
         return measurement

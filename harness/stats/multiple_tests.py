@@ -1,31 +1,34 @@
-"""What looking at many things at once costs."""
+"""Correct p-values for multiple comparisons (Holm, 1979).
+
+statsmodels' `multipletests` gives the same numbers. It loads 450 modules (1 s of processor time),
+and neither takes the size of the family apart from the p-values nor returns the level of each step.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from harness.core.arrays import Array
 
 
-def holm(p_values: Array, looks: int) -> Array:
-    """Holm's correction (1979) of these p-values among so many, shape (p-values,).
+def holm(p_values: Array, tests: int) -> Array:
+    """Adjust p-values, shape (p-values,), in a family of so many tests.
 
-    Those that are not given are taken as larger than all that are, which errs on the safe side.
+    Tests whose p-values are not passed count as larger than all others, which is conservative.
     """
     order = np.argsort(p_values, kind="stable")
-    scaled = np.minimum(1.0, p_values[order] * (looks - np.arange(len(order))))
-    corrected = np.empty(len(p_values))
-    corrected[order] = np.maximum.accumulate(scaled)
-    return corrected
+    scaled = np.minimum(1.0, p_values[order] * (tests - np.arange(len(order))))
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.maximum.accumulate(scaled)
+    return adjusted
 
 
 def holm_levels(p_values: Array, level: float) -> Array:
-    """The level at which Holm's procedure judged each of these p-values in the end, shape
-    (p-values,); no others were looked at."""
+    """Return the level at which Holm's procedure judged each p-value, shape (p-values,), where
+    these are the whole family."""
     count = len(p_values)
-    refuted = int((holm(p_values, count) <= level).sum())
+    rejected = int((holm(p_values, count) <= level).sum())
     steps = np.empty(count)
     steps[np.argsort(p_values, kind="stable")] = np.arange(count)
-    levels: Array = level / (count - np.minimum(steps, refuted))
+    levels: Array = level / (count - np.minimum(steps, rejected))
     return levels

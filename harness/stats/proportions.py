@@ -1,43 +1,45 @@
-"""How two shares differ: of rows that meet a condition and rows that do not, which ones failed."""
+"""Compare the share of failures among rows that meet a condition with that among the others."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from harness.core.arrays import Rows
+from harness.core.arrays import Array, Rows
 from harness.stats.estimate import Estimate
 
-Array = npt.NDArray[np.float64]
-
-_LEAST_ODDS_RATIO = 3.0
-_FEWEST_EXPLAINED = 3
+_MIN_ODDS_RATIO = 3.0
+_MIN_EXPLAINED = 3  # failures
 
 
 def strength(counts: Array, hits: Array, rows: int, failed: int) -> Array:
-    """The likelihood ratio; 0 where failures are no likelier with the conditions, or too little
-    so to be a cause."""
+    """Return the likelihood ratio of each condition that may be a cause, else 0.
+
+    A cause needs three failures and an odds ratio of at least 3. Arguments as for
+    `likelihood_ratio`.
+    """
     misses = failed - hits
     odds = (hits + 0.5) * (rows - counts - misses + 0.5)
-    is_cause = odds >= _LEAST_ODDS_RATIO * (counts - hits + 0.5) * (misses + 0.5)
-    told = likelihood_ratio(counts, hits, rows, failed)
-    return np.where(is_cause & (hits >= _FEWEST_EXPLAINED), told, 0.0)
+    is_cause = odds >= _MIN_ODDS_RATIO * (counts - hits + 0.5) * (misses + 0.5)
+    ratios = likelihood_ratio(counts, hits, rows, failed)
+    return np.where(is_cause & (hits >= _MIN_EXPLAINED), ratios, 0.0)
 
 
 def likelihood_ratio(counts: Array, hits: Array, rows: int, failed: int) -> Array:
-    """G of two-by-two tables: `counts` of the rows meet a condition, and `hits` of these are
-    among the failed ones."""
-    told = np.zeros(counts.shape)
-    for met, share in ((hits, failed / rows), (counts - hits, 1 - failed / rows)):
-        for cell, whole in ((met, counts), (share * rows - met, rows - counts)):
-            expected = whole * share
-            with np.errstate(divide="ignore", invalid="ignore"):
-                told += np.where(cell > 0, cell * np.log(cell / expected), 0.0)
-    return 2 * told
+    """Return the statistic G of two-by-two tables, one for each condition.
+
+    `counts` of all `rows` meet the condition; `hits` of these are among the `failed` rows.
+    """
+    from scipy.special import rel_entr  # here: scipy.special takes time to load
+
+    total = np.zeros(counts.shape)
+    for met, whole in ((hits, failed), (counts - hits, rows - failed)):
+        for observed, condition in ((met, counts), (whole - met, rows - counts)):
+            total += rel_entr(observed, condition * whole / rows)
+    return 2 * total
 
 
 def fisher(failed: Rows, met: Rows) -> float:
-    """One-sided p-value that failures are no likelier where the conditions are met."""
+    """Return the one-sided p-value of Fisher's exact test: failures are no likelier in `met`."""
     from scipy.stats import hypergeom  # here: it takes half a second to load
 
     hits = int((failed & met).sum())
@@ -45,7 +47,10 @@ def fisher(failed: Rows, met: Rows) -> float:
 
 
 def clopper_pearson(share: float, count: int, alpha: float) -> Estimate:
-    """Estimate a share of `count` independent rows, with its exact interval at level 1 - alpha."""
+    """Estimate a share of `count` independent rows, with its exact interval at level 1 - alpha.
+
+    scipy's `binomtest` takes whole numbers of successes only; `share * count` need not be one.
+    """
     from scipy.special import betaincinv
 
     hits = share * count

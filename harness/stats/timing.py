@@ -1,7 +1,7 @@
-"""Pure statistics of samples: when to stop sampling, and which of two is faster.
+"""When to stop sampling, and how two times compare.
 
-All intervals are Student's t; the paper behind the choices is Georges, Buytaert and Eeckhout,
-"Statistically rigorous Java performance evaluation" (OOPSLA 2007).
+All intervals are Student's t, as in Georges, Buytaert and Eeckhout, "Statistically rigorous Java
+performance evaluation" (OOPSLA 2007).
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from harness.stats.estimate import Estimate
 _GIVE_UP_SAMPLES = 3
 _LOOK_EVERY = 50
 NEGLIGIBLE = 0.005
-"""Differences under 0.5 % are not real without many samples, even on a GPU with locked clocks."""
+"""A difference of logarithms. Below 0.5 % a difference is not reproducible without many samples,
+even on a GPU with locked clocks."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """When to stop: `repeats` at most, sooner when the mean is known to +- `precision` of itself
-    at `confidence`, or when surely `give_up_at` times slower than the best so far.
+    """When to stop sampling a configuration.
 
-    `min_repeats` samples at least come before precision ends it, and three before slowness does;
-    `repeats` bounds them both. With precision 0 only equal samples are precise.
+    Sampling stops after `repeats` samples. It stops sooner when the mean is known to +- `precision`
+    of itself at `confidence`, after at least `min_repeats` samples; or when every sample is
+    `give_up_at` times slower than the best so far, after at least three. With precision 0 only
+    equal samples are precise.
     """
 
     warmup: int = 1
@@ -37,15 +39,15 @@ class Sampling:
     give_up_at: float = 2.0
 
     def stop(self, samples_s: Sequence[float], best_s: float | None) -> StopReason | None:
-        """Why sampling should end after these samples, or None to go on."""
+        """Return why sampling should stop after these samples, or None to go on."""
         count = len(samples_s)
         if count >= self.repeats:
             return StopReason.REPEATS
         if count % max(1, count // _LOOK_EVERY):
-            return None  # many samples are looked at now and then, else it costs their square
+            return None  # checking after every one of many samples would cost their square
         # The fastest sample, not the mean: one disturbed launch must not end a good one.
-        worse = best_s is not None and min(samples_s) > self.give_up_at * best_s
-        if worse and count >= min(_GIVE_UP_SAMPLES, self.min_repeats):
+        is_worse = best_s is not None and min(samples_s) > self.give_up_at * best_s
+        if is_worse and count >= min(_GIVE_UP_SAMPLES, self.min_repeats):
             return StopReason.WORSE
         if count >= self.min_repeats and self._is_precise(samples_s):
             return StopReason.PRECISE
@@ -57,19 +59,34 @@ class Sampling:
 
 
 def mean_log(samples: Sequence[float]) -> float:
-    """The mean of the logarithms, of which differences are ratios of geometric means."""
+    """Return the mean logarithm; differences of these are logarithms of geometric-mean ratios."""
     return statistics.fmean(map(math.log, samples))
 
 
+def variance(values: Sequence[float]) -> float:
+    """Return the unbiased variance of two or more values, exactly 0 where all are equal.
+
+    The standard library's `variance` calculates in fractions and takes ten times as long.
+    """
+    if min(values) == max(values):
+        return 0.0
+    mean = statistics.fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
 def half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
-    """Half the confidence interval of the samples' mean; infinity for a single sample."""
+    """Return half the confidence interval of the samples' mean; infinity for a single sample."""
     count = len(samples)
     if count < 2:
         return math.inf
-    from scipy.special import stdtrit  # builders, which load this module, need none of it
+    return _quantile(count - 1, confidence) * statistics.stdev(samples) / math.sqrt(count)
 
-    quantile = float(stdtrit(count - 1, 0.5 + confidence / 2))
-    return quantile * statistics.stdev(samples) / math.sqrt(count)
+
+def _quantile(freedom: float, confidence: float) -> float:
+    """Return Student's t for a two-sided interval."""
+    from scipy.special import stdtrit  # here: builders load this module and never call this
+
+    return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
 @dataclass(frozen=True)
@@ -87,64 +104,16 @@ class TimeRatio(Estimate):
 def paired_ratio(
     numerator_s: Sequence[float], denominator_s: Sequence[float], confidence: float = 0.95
 ) -> TimeRatio:
-    """The geometric mean of numerator over denominator, of samples taken in turn.
+    """Estimate the geometric mean of numerator over denominator from interleaved samples.
 
-    Rounds share the machine's state, so that its drift cancels in each ratio; the interval is
-    that of the mean of the logarithms. Both need the same number of samples, at least two.
+    The n-th samples share the machine's state, so its drift cancels in their ratio; the interval is
+    that of the mean logarithm. Raises ValueError for fewer than two samples or unequal counts.
     """
     pairs = zip(numerator_s, denominator_s, strict=True)
     logs = [math.log(numerator / denominator) for numerator, denominator in pairs]
     if len(logs) < 2:
         raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
-    mean, half = statistics.fmean(logs), half_width(logs, confidence)
-    return _time_ratio(mean, half, len(logs))
-
-
-def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> bool:
-    """Whether two timings do not differ for certain: Welch's t-test on the logarithms, and a
-    difference of medians above 0.5 %. A timing with one sample has no known spread, and is
-    judged by the difference alone."""
-    if abs(math.log(one.median_s / other.median_s)) <= NEGLIGIBLE:
-        return True
-    if one.count < 2 or other.count < 2:
-        return False
-    return welch_p_value(one.samples_s, other.samples_s) > 1 - confidence
-
-
-def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
-    """Two-sided p-value that the means of the samples' logarithms are equal (Welch, 1947)."""
-    logs = [[math.log(sample) for sample in samples] for samples in (one, other)]
-    parts = [statistics.variance(values) / len(values) for values in logs]
-    difference = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
-    if sum(parts) == 0:
-        return 1.0 if difference == 0 else 0.0
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(values) - 1) for part, values in zip(parts, logs, strict=True)
-    )
-    from scipy.special import stdtr  # see half_width
-
-    return float(2 * stdtr(freedom, -abs(difference) / math.sqrt(sum(parts))))
-
-
-def count_within_noise(best: Timing, others: Iterable[Timing], confidence: float = 0.95) -> int:
-    """How many of the others do not differ from the best for certain."""
-    return sum(is_within_noise(best, other, confidence) for other in others)
-
-
-def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
-    """How many times longer the numerator takes, with its confidence interval.
-
-    Paired where both were sampled in turn; else Welch's interval of the difference of the mean
-    logarithms, which is infinite where one of them has a single sample.
-    """
-    in_turn = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
-    if in_turn and numerator.count == denominator.count >= 2:
-        return paired_ratio(numerator.samples_s, denominator.samples_s, confidence)
-    logs = [[math.log(s) for s in timing.samples_s] for timing in (numerator, denominator)]
-    difference = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
-    half = _welch_half_width(logs[0], logs[1], confidence)
-    count = min(numerator.count, denominator.count)
-    return _time_ratio(difference, half, count)
+    return _time_ratio(statistics.fmean(logs), half_width(logs, confidence), len(logs))
 
 
 def _time_ratio(mean: float, half: float, count: int) -> TimeRatio:
@@ -152,13 +121,69 @@ def _time_ratio(mean: float, half: float, count: int) -> TimeRatio:
     return TimeRatio(ratio.value, ratio.low, ratio.high, count)
 
 
-def _welch_half_width(one: Sequence[float], other: Sequence[float], confidence: float) -> float:
-    if min(len(one), len(other)) < 2:
-        return math.inf
-    parts = [statistics.variance(values) / len(values) for values in (one, other)]
-    if sum(parts) == 0:
-        return 0.0
-    freedom = sum(parts) ** 2 / (parts[0] ** 2 / (len(one) - 1) + parts[1] ** 2 / (len(other) - 1))
-    from scipy.special import stdtrit  # see half_width
+def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
+    """Estimate how many times longer the numerator takes.
 
-    return float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(parts))
+    The ratio is paired where both were sampled interleaved. Otherwise the interval is Welch's, of
+    the difference of mean logarithms; it is infinite where one of them has a single sample.
+    """
+    interleaved = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
+    if interleaved and numerator.count == denominator.count >= 2:
+        return paired_ratio(numerator.samples_s, denominator.samples_s, confidence)
+    found = log_difference(numerator.samples_s, denominator.samples_s)
+    half = found.half_width(confidence)
+    return _time_ratio(found.mean, half, min(numerator.count, denominator.count))
+
+
+@dataclass(frozen=True)
+class LogDifference:
+    """The difference of two mean logarithms, with its standard error and degrees of freedom
+    (Welch, 1947); the error is infinite where one side has a single sample."""
+
+    mean: float
+    error: float
+    freedom: float
+
+    def half_width(self, confidence: float) -> float:
+        """Return half the confidence interval."""
+        if not 0 < self.error < math.inf:
+            return self.error
+        return _quantile(self.freedom, confidence) * self.error
+
+    def p_value(self) -> float:
+        """Return the two-sided p-value that there is no difference."""
+        if self.error == 0:
+            return 1.0 if self.mean == 0 else 0.0
+        from scipy.special import stdtr  # here: see _quantile
+
+        return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
+
+
+def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> LogDifference:
+    """Compare the mean logarithms of two samples that were taken independently."""
+    logs = [[math.log(sample) for sample in samples] for samples in (one_s, other_s)]
+    mean = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
+    if min(map(len, logs)) < 2:
+        return LogDifference(mean, math.inf, 1.0)
+    parts = [variance(values) / len(values) for values in logs]
+    squares = sum(part**2 / (len(v) - 1) for part, v in zip(parts, logs, strict=True))
+    freedom = sum(parts) ** 2 / squares if squares else math.inf
+    return LogDifference(mean, math.sqrt(sum(parts)), freedom)
+
+
+def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> bool:
+    """Whether two timings differ by at most 0.5 %, or not significantly (Welch's t-test).
+
+    The test compares mean logarithms, the 0.5 % medians. A single sample has no known variance; it
+    is judged by the difference alone.
+    """
+    if abs(math.log(one.median_s / other.median_s)) <= NEGLIGIBLE:
+        return True
+    if one.count < 2 or other.count < 2:
+        return False
+    return log_difference(one.samples_s, other.samples_s).p_value() > 1 - confidence
+
+
+def count_within_noise(best: Timing, others: Iterable[Timing], confidence: float = 0.95) -> int:
+    """Count the others that are within noise of the best."""
+    return sum(is_within_noise(best, other, confidence) for other in others)

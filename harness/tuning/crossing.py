@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from harness.core.records import Config, Input, Outcome
 from harness.dispatch.candidates import applies_where, shortlist
 from harness.results import CANDIDATE, Stored
-from harness.stats.interleaved import as_one
+from harness.stats.interleaved import merge_sessions
 from harness.tuning.interleaved import is_whole, measured_in_turn
 from harness.tuning.state import State
 
@@ -89,7 +89,7 @@ def _is_measured(state: State, given: Input, configs: Sequence[Config]) -> bool:
     or has nothing in common with later turns."""
     turns = state.store.turns(state.plan(given), CANDIDATE)
     known, rounds = state.known(given), _rounds(state)
-    found = as_one(turns)
+    found = merge_sessions(turns)
     return any(is_whole(turn, configs, rounds, known) for turn in turns) and all(
         config in found and (found[config].timing or found[config].outcome.repeats)
         for config in configs

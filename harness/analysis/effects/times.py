@@ -20,7 +20,7 @@ import numpy.typing as npt
 from harness.analysis.effects.factors import MOST_LEVELS, Factor, factors
 from harness.analysis.effects.trials import Trials, independent
 from harness.stats import Estimate
-from harness.stats.clustered_regression import Fit, degrees_of_freedom, fit, within
+from harness.stats.clustered_regression import Fit, degrees_of_freedom, demean, fit
 from harness.stats.multiple_tests import holm
 from harness.stats.timing import NEGLIGIBLE
 
@@ -118,7 +118,7 @@ def effects_on_time(found: Trials) -> Effects:
     logs = np.log(ends["time_s"].to_numpy(dtype=np.float64))
     if not made or design.spare < _FEWEST_LEFT:
         return Effects((), (), {}, *counts)
-    outputs = within(logs[:, None], design.groups)[:, 0]
+    outputs = demean(logs[:, None], design.groups)[:, 0]
     main = fit(design.columns, outputs, design.groups, design.clusters)
     first = _first(design, main)
     shares = _shares(design, main, outputs)
@@ -173,7 +173,7 @@ class _Design:
         return cls(
             made,
             raw,
-            within(raw, groups) if len(raw) else raw,
+            demean(raw, groups) if len(raw) else raw,
             np.repeat(np.arange(len(made)), widths),
             np.array([level for width in widths for level in range(1, width + 1)], dtype=np.intp),
             groups,
@@ -242,7 +242,7 @@ def _pairs(design: _Design, main: Fit, outputs: Array) -> list[Effect]:
     if not len(one):
         return []
     products = design.raw[:, one] * design.raw[:, other]
-    columns = np.hstack([design.columns, within(products, design.groups)])
+    columns = np.hstack([design.columns, demean(products, design.groups)])
     both = fit(columns, outputs, design.groups, design.clusters)
     rest = slice(design.columns.shape[1], None)
     halves, counts = both.half_widths()[rest], products.sum(axis=0).astype(int)
