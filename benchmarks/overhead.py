@@ -26,7 +26,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.recordings.replay import Recording, ReplayMeasurer
+from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec, load_spec
@@ -53,7 +53,7 @@ inputs: {features: [n], values: [{n: 4096}]}
 """
 
 
-class Recorded(dict[tuple[Input, Config], Measurement]):
+class FormulaTimes(dict[tuple[Input, Config], Measurement]):
     """A recording of every configuration: times by a formula, 5 % of them failures."""
 
     def get(self, key: tuple[Input, Config], default: object = None) -> Measurement:
@@ -99,12 +99,12 @@ class Clock:
 def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
     """Milliseconds per test of one search with this many tests, its end included."""
     options = SearchOptions(resolve_techniques(["auto"]), tests, 0, "overhead", 4)
-    recording = Recording(Environment("replay", "formula", "none", "none", "none"), Recorded())
+    environment = Environment("replay", "formula", "none", "none", "none")
     with writing(str(database)) as engine:
         store = Store(engine)
         make_opentuner_tables(store)
         clock = Clock()
-        campaign = Campaign(spec, Device(recording), store, options, clock)
+        campaign = Campaign(spec, Device(FormulaTimes(), environment), store, options, clock)
         started = time.perf_counter()
         campaign.run()
         elapsed_s = time.perf_counter() - started

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
-from harness.recordings.read import Source
-from harness.recordings.recorded import Recorded
+from harness.recordings.read import RecordingFile
+from harness.recordings.recording import Recording
 
 
 @functools.cache
-def recorded(source: Source) -> Recorded:
-    """The recording of a file, as `Source.read`."""
+def recorded(source: RecordingFile) -> Recording:
+    """The recording of a file, as `RecordingFile.read`."""
     return source.read()

@@ -45,7 +45,7 @@ from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.display import ProgressDisplay, format_time, make_console
 from harness.display.text import print_line
-from harness.recordings.read import Source, sources
+from harness.recordings.read import RecordingFile, recording_files
 from harness.recordings.space import ListedSpace
 
 Found = dict[str, dict[str, Searches]]
@@ -91,7 +91,7 @@ def _compare(args: argparse.Namespace) -> int:
         print_line(log, f"warning: {line}")
     if args.warm_start and not any(entrant.is_taught for entrant in chosen):
         raise UsageError(f"--warm-start is for {TAUGHT} alone; add it to --only")
-    files = sources([*args.file, *args.warm_start], args.mapping)
+    files = recording_files([*args.file, *args.warm_start], args.mapping)
     taught = tuple(files[len(args.file) :])
     spaces, places = _read(files[: len(args.file)])
     for number, landscape in enumerate(spaces.values(), start=1):
@@ -124,7 +124,7 @@ def _failures(held: Held, names: Mapping[Place, str]) -> Iterator[str]:
         yield f"{entrant} failed on {there}: {told}"
 
 
-def _read(files: Sequence[Source]) -> tuple[dict[str, Landscape], list[Place]]:
+def _read(files: Sequence[RecordingFile]) -> tuple[dict[str, Landscape], list[Place]]:
     """The landscapes of all files by their names, and the place of each."""
     spaces: dict[str, Landscape] = {}
     places = []
@@ -141,7 +141,11 @@ def _read(files: Sequence[Source]) -> tuple[dict[str, Landscape], list[Place]]:
 
 
 def _tell(
-    number: int, landscape: Landscape, taught: Sequence[Source], console: Console, log: Console
+    number: int,
+    landscape: Landscape,
+    taught: Sequence[RecordingFile],
+    console: Console,
+    log: Console,
 ) -> None:
     """Print a space and its warm start; raises UsageError for a useless recording."""
     print_line(console, f"[{number}] {landscape.name}: {_described(landscape)}")

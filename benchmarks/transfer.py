@@ -50,7 +50,7 @@ from harness.commands.run import run_command
 from harness.display import ProgressDisplay, make_console
 from harness.display.text import print_line
 from harness.measure.processes import Processes
-from harness.recordings.read import sources
+from harness.recordings.read import recording_files
 from harness.tuning.progress import Display
 
 _LONGEST_S = 3600.0  # of one order
@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 def _compare(args: argparse.Namespace) -> int:
     """Search, tell, and end with the JSON object."""
     console, log = make_console(), make_console(stderr=True)
-    files = sources([*args.file, *args.warm_start], args.mapping)
+    files = recording_files([*args.file, *args.warm_start], args.mapping)
     sets = [
         DataSet(source, where, tuple(files[len(args.file) :]))
         for source in files[: len(args.file)]

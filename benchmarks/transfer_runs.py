@@ -17,12 +17,11 @@ from benchmarks.transfer_figures import ALONE, TAUGHT, Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.models.transfer_prior import TransferData
-from harness.recordings.builder import name_of
-from harness.recordings.read import Source
-from harness.recordings.recorded import Recorded
+from harness.recordings.files import recording_name
+from harness.recordings.read import RecordingFile
+from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer
-from harness.recordings.space import ListedSpace
-from harness.recordings.stand_in import recorded_spec, recording_of
+from harness.recordings.space import ListedSpace, recording_spec
 from harness.results import Store, writing
 from harness.search import (
     Progress,
@@ -47,14 +46,14 @@ _PARALLELISM = 1  # as harness.tune --replay has it, since nothing is built besi
 class DataSet:
     """Those inputs of a recording for which a condition over their features holds."""
 
-    source: Source
+    source: RecordingFile
     where: str | None = None
-    warm_start: tuple[Source, ...] = ()
+    warm_start: tuple[RecordingFile, ...] = ()
 
     @property
     def name(self) -> str:
         """The file's, with the condition."""
-        return name_of(self.source.path) + ("" if self.where is None else f", {self.where}")
+        return recording_name(self.source.path) + ("" if self.where is None else f", {self.where}")
 
     def described(self) -> Iterator[str]:
         """Describe the inputs and the warm start; raises UsageError for a useless recording."""
@@ -69,13 +68,13 @@ class DataSet:
         lines = TransferSources(self.recordings).describe(ListedSpace(read, given), given)
         yield from (f"    warm start from {line}" for line in lines)
 
-    def read(self) -> tuple[Recorded, Spec]:
+    def read(self) -> tuple[Recording, Spec]:
         """The recording, and its spec with the inputs in which there is anything to search.
 
-        Raises UsageError where there are none, and what `read_recorded` raises.
+        Raises UsageError where there are none, and what `read_recording` raises.
         """
         read = recorded(self.source)
-        spec = recorded_spec(read)
+        spec = recording_spec(read)
         chosen = spec if self.where is None else select_inputs(spec, self.where)
         kept = [given for given in chosen.inputs if _is_searched(read, given)]
         if not kept:
@@ -86,17 +85,17 @@ class DataSet:
         return read, dataclasses.replace(chosen, inputs=tuple(kept))
 
     @property
-    def recordings(self) -> list[Recorded]:
+    def recordings(self) -> list[Recording]:
         """The recordings of other devices to learn from."""
         return [recorded(source) for source in self.warm_start]
 
 
 @functools.cache
-def _read(data: DataSet) -> tuple[Recorded, Spec]:
+def _read(data: DataSet) -> tuple[Recording, Spec]:
     return data.read()
 
 
-def _is_searched(recorded: Recorded, given: Input) -> bool:
+def _is_searched(recorded: Recording, given: Input) -> bool:
     table = recorded.tables[given]
     return len(table.legal) >= FEWEST and table.best is not None
 
@@ -125,7 +124,7 @@ def run(job: Job) -> Array:
         resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", _PARALLELISM
     )
     spaces = {given: ListedSpace(recording, given) for given in spec.inputs}
-    measurer = ReplayMeasurer(recording_of(recording))
+    measurer = ReplayMeasurer.of(recording)
     recordings = job.data.recordings if job.is_taught else []
     with writing(_MEMORY) as engine:
         store = Store(engine)
@@ -143,7 +142,7 @@ def drawn(inputs: Sequence[Input], count: int, seed: int) -> tuple[Input, ...]:
     return tuple(random.Random(seed).sample(list(inputs), min(count, len(inputs))))
 
 
-def _slowdowns(recorded: Recorded, given: Input, course: Course) -> list[float]:
+def _slowdowns(recorded: Recording, given: Input, course: Course) -> list[float]:
     optimum = recorded.optimum(given)
     assert optimum is not None
     return [best_s / optimum.time_s for best_s in course.best_s]

@@ -19,7 +19,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.measure.kernels import Measurer
-from harness.recordings.replay import Recording, ReplayMeasurer
+from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec, load_spec
@@ -85,7 +85,7 @@ class FormulaMeasurer(ReplayMeasurer):
         interleaves: bool = False,
     ) -> None:
         environment = Environment("replay", "formula", "none", "recorded", "recorded")
-        super().__init__(Recording(environment, {}))
+        super().__init__({}, environment)
         self._times = times
         self._stop_after = stop_after
         self._interleaves = interleaves

@@ -30,7 +30,7 @@ from benchmarks.search_figures import (
 from benchmarks.search_journal import Journal, Search
 from benchmarks.search_tables import tables
 from harness.core.errors import UsageError
-from harness.recordings.read import Source, read_recorded
+from harness.recordings.read import RecordingFile, read_recording
 from harness.recordings.space import ListedSpace
 
 INF = math.inf
@@ -175,7 +175,7 @@ def recording(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def landscape(recording: Path) -> Landscape:
-    (found,) = landscapes(read_recorded(recording))
+    (found,) = landscapes(read_recording(recording))
     return found
 
 
@@ -189,7 +189,7 @@ def test_values_that_python_calls_equal_are_refused(recording: Path) -> None:
     data = json.loads(recording.read_text())
     data["cache"]["16,1.0,5"] = {**data["cache"]["16,1,5"], "TILE": 1.0}
     recording.write_text(json.dumps(data))
-    (found,) = landscapes(read_recorded(recording))
+    (found,) = landscapes(read_recording(recording))
     with pytest.raises(UsageError, match="which only this project tells apart"):
         found.check()
 
@@ -261,12 +261,12 @@ def test_warm_start_learns_from_the_same_kernel_on_other_devices_alone(
     space = ListedSpace(landscape.recorded, landscape.given)
     other = tmp_path / "other.json"
     other.write_text(recording.read_text().replace("a GPU", "another GPU"))
-    found = transfer_sources(landscape, [Source(recording), Source(other)])
+    found = transfer_sources(landscape, [RecordingFile(recording), RecordingFile(other)])
     learnt = found.data_for(space, landscape.given, {})
     assert learnt is not None
     assert [len(source.times_s) for source in learnt.sources] == [22]
     with pytest.raises(UsageError, match="names no recording of small on another device"):
-        transfer_sources(landscape, [Source(recording)])
+        transfer_sources(landscape, [RecordingFile(recording)])
 
 
 # ------------------------------------------------------------------------- journal

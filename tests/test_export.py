@@ -12,8 +12,8 @@ import pytest
 
 from harness.commands import export
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
-from harness.recordings.read import read_recorded
-from harness.recordings.replay import read_recording
+from harness.recordings.read import read_recording
+from harness.recordings.replay import open_replay
 from tests.results_examples import (
     SPEC,
     begin_search,
@@ -102,7 +102,7 @@ def record(database: Path, found: list[Measurement]) -> None:
 def test_what_is_exported_is_read_back_equal(tmp_path: Path, format_: str) -> None:
     found = measurements()
     record(tmp_path / "r.db", found)
-    recorded = read_recorded(exported(tmp_path / "r.db", format_))
+    recorded = read_recording(exported(tmp_path / "r.db", format_))
     assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
     assert recorded.device == "a device"
     assert recorded.features == SPEC.features
@@ -113,7 +113,7 @@ def test_shared_measurements_are_written_like_others_and_counted(
 ) -> None:
     shared = dataclasses.replace(make_ok(1), config=make_ok(2).config, shared_with="ab" * 32)
     record(tmp_path / "r.db", [make_ok(1), shared])
-    recorded = read_recorded(exported(tmp_path / "r.db", "t4"))
+    recorded = read_recording(exported(tmp_path / "r.db", "t4"))
     written = list(map(comparable, recorded.measurements.values()))
     assert written == [comparable(make_ok(1)), comparable(shared)]
     assert "2 measurements of mvmul" in (told := capsys.readouterr().out)
@@ -133,7 +133,7 @@ def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Valu
         for value in values
     ]
     write(tmp_path / "r.db", *found)
-    recorded = read_recorded(exported(tmp_path / "r.db", format_))
+    recorded = read_recording(exported(tmp_path / "r.db", format_))
     assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
 
 
@@ -167,7 +167,7 @@ def test_t4_has_the_published_shape(tmp_path: Path) -> None:
 def test_csv_replays_with_its_space_as_well(tmp_path: Path) -> None:
     found = [make_ok(1), make_failed(Outcome.TIMEOUT, 2)]
     write(tmp_path / "r.db", *found)
-    recording = read_recording(exported(tmp_path / "r.db", "csv"), SPEC)
+    recording = open_replay(exported(tmp_path / "r.db", "csv"), SPEC)
     assert list(map(comparable, recording.measurements.values())) == list(map(comparable, found))
 
 
@@ -175,7 +175,7 @@ def test_messages_of_several_lines_survive_csv(tmp_path: Path) -> None:
     message = 'error: "x",\r\nline 2\n'
     failed = Measurement(Config({"P": 1}), SPEC.inputs[0], Outcome.BUILD_FAILED, message=message)
     write(tmp_path / "r.db", failed)
-    (found,) = read_recorded(exported(tmp_path / "r.db", "csv")).measurements.values()
+    (found,) = read_recording(exported(tmp_path / "r.db", "csv")).measurements.values()
     assert found.message == message
 
 
@@ -187,7 +187,7 @@ def test_last_campaign_is_exported_beside_its_database(
     assert export.main([str(tmp_path / "r.db")]) == 0
     place = tmp_path / "mvmul.t4.json"
     assert capsys.readouterr().out.startswith(f"{place}: 1 measurements of mvmul on a device")
-    (found,) = read_recorded(place).measurements.values()
+    (found,) = read_recording(place).measurements.values()
     assert comparable(found) == comparable(
         Measurement(make_ok(2).config, SPEC.inputs[0], Outcome.OK,
                     Timing((2e-3, 1e-3, 3e-3), StopReason.RECORDED))

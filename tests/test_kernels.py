@@ -14,7 +14,7 @@ from harness.core.errors import HostModuleError
 from harness.core.records import Environment, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.backends.choose import Backend
 from harness.measure.kernels import LocalMeasurer, Measurer
-from harness.recordings.replay import Recording, ReplayMeasurer
+from harness.recordings.replay import ReplayMeasurer
 from harness.space import Space
 from harness.space_file import Spec, load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend
@@ -278,7 +278,7 @@ def replay() -> ReplayMeasurer:
         fault("none"), GIVEN, Outcome.OK, timing=Timing((1.0, 2.0), StopReason.RECORDED)
     )
     environment = Environment("replay", "a recording", "CSV", "recorded", "recorded")
-    return ReplayMeasurer(Recording(environment, {(GIVEN, fault("none")): none}))
+    return ReplayMeasurer({(GIVEN, fault("none")): none}, environment)
 
 
 @pytest.fixture(params=["local", "replay"])

@@ -17,10 +17,9 @@ from harness.commands import tune
 from harness.core.errors import RecordingError, SpecError, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.recordings import cells, files
-from harness.recordings.read import read_recorded
-from harness.recordings.recorded import Recorded
-from harness.recordings.space import ListedSpace
-from harness.recordings.stand_in import recorded_spec
+from harness.recordings.read import read_recording
+from harness.recordings.recording import Recording
+from harness.recordings.space import ListedSpace, recording_spec
 
 PUBLISHED = os.environ.get("HARNESS_RECORDINGS")
 """A folder with caches of the benchmark hub (MIT), which are too large to keep here."""
@@ -61,18 +60,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "recording.json"
 
 
-def read(path: Path, data: Any) -> Recorded:
+def read(path: Path, data: Any) -> Recording:
     """The recording of JSON data."""
     path.write_text(data if isinstance(data, str) else json.dumps(data))
-    return read_recorded(path)
+    return read_recording(path)
 
 
-def only(recorded: Recorded) -> Measurement:
+def only(recorded: Recording) -> Measurement:
     (measurement,) = recorded.measurements.values()
     return measurement
 
 
-def values(recorded: Recorded) -> dict[str, tuple[str, list[Value]]]:
+def values(recorded: Recording) -> dict[str, tuple[str, list[Value]]]:
     return {p.name: (p.kind, list(p.values)) for p in recorded.parameters}
 
 
@@ -119,8 +118,7 @@ def test_samples_that_the_time_is_no_mean_of_do_not_count(path: Path) -> None:
     recorded = read(path, cache_of([entry(16, 1, 50.0, times=[1.0, 1.0])]))
     assert only(recorded).time_s == 50e-3
     assert recorded.notes == (
-        "`time` is neither mean nor median of `times` in 1 entries; there it counts as the only "
-        "sample",
+        "`time` is neither mean nor median of `times` in 1 entries; there it is the only sample",
     )
 
 
@@ -135,7 +133,7 @@ def test_cache_of_an_interrupted_run_is_read_and_told(path: Path, tail: str) -> 
     whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, 2.0)]))
     recorded = read(path, whole.removesuffix("}}") + tail)
     assert len(recorded.measurements) == 2
-    assert recorded.notes == ("it ends without closing brackets, as of a run that was interrupted",)
+    assert recorded.notes == ("it has no closing brackets: its run was interrupted",)
 
 
 def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> None:
@@ -170,7 +168,7 @@ def test_values_that_are_no_scale_keep_the_order_that_is_listed(path: Path) -> N
 def test_gzip_is_unpacked(tmp_path: Path) -> None:
     packed = tmp_path / "kept.json.gz"
     packed.write_bytes(gzip.compress(json.dumps(cache_of([entry(16, 1, 1.0)])).encode()))
-    recorded = read_recorded(packed)
+    recorded = read_recording(packed)
     assert (recorded.name, only(recorded).time_s) == ("kept", 1e-3)
 
 
@@ -238,12 +236,12 @@ outcome: {column: status, message: log, ok: [passed], build_failed: [no build], 
 HEADER = "n,BX,KIND,run 1,run 2,status,log"
 
 
-def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HEADER) -> Recorded:
+def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HEADER) -> Recording:
     """The recording of CSV rows."""
     path = folder / "recording.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
     (folder / "recording.yaml").write_text(mapping)
-    return read_recorded(path)
+    return read_recording(path)
 
 
 def test_mapping_names_the_columns(tmp_path: Path) -> None:
@@ -279,6 +277,13 @@ def test_listed_values_say_what_cells_mean(tmp_path: Path) -> None:
     assert values(recorded) == {"BX": ("enum", ["1", None]), "KIND": ("ordered", [2.0, 4.0])}
 
 
+def test_listed_value_may_be_written_in_several_ways(tmp_path: Path) -> None:
+    mapping = MAPPING.replace("[BX, KIND]", "{BX: [16], KIND: [row]}")
+    rows = ["64,16,row,1,1,passed,", "64,16.0,row,2,2,passed,"]
+    found = only(read_rows(tmp_path, *rows, mapping=mapping))
+    assert found.timing == Timing((1e-3, 1e-3, 2e-3, 2e-3), StopReason.RECORDED)
+
+
 @pytest.mark.parametrize("cell", ["", "nan", "0", "200000", "-1"])
 def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path: Path, cell: str) -> None:
     mapping = MAPPING.replace("unit: ms", "unit: ms, least: 1.0e-9, most: 1.0e+5")
@@ -291,8 +296,11 @@ def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path: Path, cell
     ("row", "told"),
     [
         ("64,16,row,fast,1,passed,", ":2: run 1 is 'fast'; it must be a time"),
-        ("64,16,row,0,1,passed,", ":2: run 1 is '0'; a time must be above 0, unless times.least"),
-        ("64,16,row,1,1,good,", ":2: status is 'good'; there are 'passed', 'no build', ''"),
+        (
+            "64,16,row,0,1,passed,",
+            ":2: run 1 is '0'; it must be a time above 0, unless times.l",
+        ),
+        ("64,16,row,1,1,good,", ":2: it must be one of 'passed', 'no build', ''"),
         ("64,16,row,1", ":2: has 4 cells, the header has 7"),
     ],
 )
@@ -305,12 +313,12 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, told: str) -
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("times:", "time:"), "the key `time` is not known; did you mean `times`?"),
-        (("unit: ms", "unit: hours"), "the unit 'hours' is unknown; there are s, seconds, ms"),
+        (("times:", "time:"), "the key `time` is unknown; did you mean `times`?"),
+        (("unit: ms", "unit: hours"), "'hours' is unknown; it must be s, seconds, ms"),
         (("[BX, KIND]", "[]"), "recording.yaml:2: parameters names no column; name one or more"),
-        (("[n]", "n"), "recording.yaml:3: features must be a list of columns' names"),
-        (("build_failed", "build_fail"), "`build_fail` is not known; did you mean `build_failed`?"),
-        (("[BX, KIND]", "{BX: 3}"), "BX must have a list of its values"),
+        (("[n]", "n"), "recording.yaml:3: features must be a list of column names"),
+        (("build_failed", "build_fail"), "`build_fail` is unknown; did you mean `build_failed`?"),
+        (("[BX, KIND]", "{BX: 3}"), "BX must be a list of its values"),
     ],
     ids=str,
 )
@@ -329,11 +337,11 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
         gzip.compress(f"{header}\n16,row,1.5,2.5,ok,\n16,tile,,,crashed,no\n".encode())
     )
     with pytest.raises(UsageError) as error:
-        read_recorded(path)
+        read_recording(path)
     told = str(error.value)
-    assert f"write {tmp_path / 'recording.yaml'}, or another file that --mapping names:" in told
+    assert f"Write {tmp_path / 'recording.yaml'}, or another file that --mapping names:" in told
     (tmp_path / "recording.yaml").write_text(told.split("\n\n")[1])
-    recorded = read_recorded(path)
+    recorded = read_recording(path)
     assert values(recorded) == {"WIDTH": ("ordered", [16]), "true": ("enum", ["row", "tile"])}
     one, other = recorded.measurements.values()
     assert one.timing == Timing((1.5e-6, 2.5e-6), StopReason.RECORDED)
@@ -357,7 +365,7 @@ def test_what_is_given_in_place_of_a_mapping_is_called_what_it_is(
     path.write_text(f"{HEADER}\n")
     other.write_bytes(content)
     with pytest.raises(UsageError) as error:
-        read_recorded(path, other)
+        read_recording(path, other)
     assert f"{other} is {told}, not a mapping. A mapping is a small YAML file" in str(error.value)
     assert "parameters: [n, BX, KIND]" in str(error.value)
 
@@ -365,8 +373,10 @@ def test_what_is_given_in_place_of_a_mapping_is_called_what_it_is(
 def test_yaml_is_no_recording(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(MAPPING)
-    with pytest.raises(RecordingError, match=r"is YAML, .* is tuned by python -m harness\.tune"):
-        read_recorded(path)
+    with pytest.raises(
+        RecordingError, match=r"is YAML, .* Tune a space with python -m harness\.tune"
+    ):
+        read_recording(path)
 
 
 # ---------------------------------------------------- rows that are not what they seem
@@ -376,16 +386,16 @@ def test_every_cut_of_the_last_row_is_an_error_or_a_warning(tmp_path: Path) -> N
     mapping = "parameters: [BX]\ntimes: {columns: [ms], unit: ms}\n"
     path = read_rows(tmp_path, "16,3.25", "32,17.79", header="BX,ms", mapping=mapping).path
     whole, last = path.read_text(), "32,17.79"
-    assert read_recorded(path).warnings == ()
+    assert read_recording(path).warnings == ()
     for end in range(1, len(last) + 1):
         path.write_text(whole.removesuffix(f"{last}\n") + last[:end])
         _, comma, cell = last[:end].partition(",")
         if not comma:
             with pytest.raises(RecordingError, match=r":3: .* without a newline: it is cut short"):
-                read_recorded(path)
+                read_recording(path)
         else:
-            (warning,) = read_recorded(path).warnings
-            assert f"its last cell, ms = {cell or '(empty)'}, is not whole" in warning
+            (warning,) = read_recording(path).warnings
+            assert f"its last cell is incomplete: ms = {cell or '(empty)'}." in warning
 
 
 def test_repeats_that_differ_in_a_column_nobody_reads_are_refused_with_what_to_add(
@@ -400,7 +410,9 @@ def test_repeats_that_differ_in_a_column_nobody_reads_are_refused_with_what_to_a
         ":3: has the parameters and features of a row above, but differs in date, layout,"
         in str(error.value)
     )
-    assert str(error.value).endswith("what differs between repeats to `ignore: [date, layout]`")
+    assert str(error.value).endswith(
+        "columns that differ between repeats to `ignore: [date, layout]`"
+    )
     mapping = MAPPING.replace("[n]", "[n, layout]") + "ignore: [date]\n"
     recorded = read_rows(tmp_path, *rows, header=header, mapping=mapping)
     assert [len(m.timing.samples_s) for m in recorded.measurements.values() if m.timing] == [
@@ -412,7 +424,10 @@ def test_repeats_that_differ_in_a_column_nobody_reads_are_refused_with_what_to_a
 
 @pytest.mark.parametrize(
     ("ignored", "told"),
-    [("[BX]", "`ignore` names BX, which"), ("[dat]", "lacks dat among the columns")],
+    [
+        ("[BX]", "`ignore` names BX, but another"),
+        ("[dat]", "lacks dat among the columns"),
+    ],
 )
 def test_what_is_ignored_is_there_and_not_read(tmp_path: Path, ignored: str, told: str) -> None:
     with pytest.raises((SpecError, RecordingError)) as error:
@@ -509,14 +524,17 @@ def test_value_that_no_parameter_can_have_says_where(path: Path, value: Any, tol
         (result(configuration=None), "results[1]: has no configuration"),
         (result(configuration=[]), "results[1]: configuration is a list; it must be an object"),
         (result(configuration={"TILE": 1}), "results[1]: names TILE, but the first result BX"),
-        (result(invalidity="odd"), "results[1]: invalidity is the text 'odd'; there are correct,"),
-        (result(invalidity=[]), "results[1]: invalidity is a list; there are correct,"),
+        (
+            result(invalidity="odd"),
+            "results[1]: the text 'odd'; it must be one of correct,",
+        ),
+        (result(invalidity=[]), "results[1]: invalidity is a list; it must be one of correct,"),
         (result(times=None), "results[1]: has no times"),
         (result(times={}, measurements=[]), "is correct, but has neither runtimes nor a meas"),
         (result(measurements={}), "results[1]: measurements is an object; it must be a list"),
         (
             result(measurements=[{"name": "time", "value": 1, "unit": "h"}]),
-            "results[1]: the unit of time is the text 'h'; there are s, seconds,",
+            "results[1]: the unit of time is the text 'h'; it must be one of s, seconds,",
         ),
         (3, "results[1]: is the number 3; it must be an object"),
     ],
@@ -549,7 +567,7 @@ def test_t4_of_another_shape_is_one_clear_error(path: Path, changed: Any, told: 
 def test_text_that_is_no_recording_is_one_clear_error(path: Path, text: str, told: str) -> None:
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(RecordingError) as error:
-        read_recorded(path)
+        read_recording(path)
     assert told in str(error.value)
     assert len(str(error.value)) < 600
 
@@ -571,20 +589,20 @@ def test_gzip_that_is_cut_short_is_one_clear_error(path: Path, share: float) -> 
     packed = gzip.compress(json.dumps(cache_of([entry(16, 1, 1.0)])).encode())
     path.write_bytes(packed[: int(len(packed) * share)])
     with pytest.raises(RecordingError, match="is cut short: its gzip data has no end"):
-        read_recorded(path)
+        read_recording(path)
 
 
 def test_gzip_that_is_damaged_is_one_clear_error(path: Path) -> None:
     path.write_bytes(b"\x1f\x8b" + b"damaged" * 10)
     with pytest.raises(RecordingError, match="is damaged gzip data"):
-        read_recorded(path)
+        read_recording(path)
 
 
 def test_gzip_bomb_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
     path.write_bytes(gzip.compress(b"[" + b" " * 1000))
     with pytest.raises(RecordingError, match=r"has more than 1,000 bytes, unpacked; split it"):
-        read_recorded(path)
+        read_recording(path)
 
 
 def test_many_small_objects_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -602,26 +620,26 @@ def test_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("kind", ["missing", "folder"])
 def test_what_is_no_file_says_so(tmp_path: Path, kind: str) -> None:
     with pytest.raises(RecordingError, match=r"does not exist|is not a file"):
-        read_recorded(tmp_path if kind == "folder" else tmp_path / "none.json")
+        read_recording(tmp_path if kind == "folder" else tmp_path / "none.json")
 
 
 def test_database_is_sent_elsewhere(path: Path) -> None:
     path.write_bytes(b"SQLite format 3\0")
     with pytest.raises(RecordingError, match="is a results database; replay it with its space"):
-        read_recorded(path)
+        read_recording(path)
 
 
 def test_mapping_of_json_is_refused(path: Path) -> None:
     path.write_text(json.dumps(cache_of([entry(16, 1, 1.0)])))
     with pytest.raises(UsageError, match="--mapping is for CSV files"):
-        read_recorded(path, path)
+        read_recording(path, path)
 
 
 def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> None:
     failed = result(invalidity="compile", message="\x1b[2Jone\ntwo")
     found = only(read(path, t4_of(failed, metadata={"device": "\x1b[2J"})))
     assert found.message == "\\x1b[2Jone\ntwo"
-    assert read_recorded(path).device == "\\x1b[2J"
+    assert read_recording(path).device == "\\x1b[2J"
     found = only(read_rows(tmp_path, "64,16,row,,,no build,\x1b[2J"))
     assert found.message == "\\x1b[2J"
     for row, header in (("64,16,\x1b[2J,1,1,passed,", HEADER), ("", "\x1b[2J")):
@@ -634,7 +652,7 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> 
 
 
 @pytest.fixture
-def recorded(path: Path) -> Recorded:
+def recorded(path: Path) -> Recording:
     """Five of nine points: one is invalid, and TILE=4 goes with BX=64 alone."""
     points: Sequence[tuple[int, int, Any]] = [
         (16, 1, 4.0), (16, 2, "InvalidConfig"), (32, 1, 2.0), (64, 1, 3.0), (64, 4, 1.0),
@@ -643,7 +661,7 @@ def recorded(path: Path) -> Recorded:
 
 
 @pytest.fixture
-def space(recorded: Recorded) -> ListedSpace:
+def space(recorded: Recording) -> ListedSpace:
     return ListedSpace(recorded, GIVEN)
 
 
@@ -733,9 +751,9 @@ def test_default_is_the_first_that_worked(path: Path) -> None:
 
 
 def test_other_content_is_another_program(path: Path) -> None:
-    one = recorded_spec(read(path, cache_of([entry(16, 1, 1.0)])))
-    same = recorded_spec(read(path, cache_of([entry(16, 1, 1.0)])))
-    other = recorded_spec(read(path, cache_of([entry(16, 1, 2.0)])))
+    one = recording_spec(read(path, cache_of([entry(16, 1, 1.0)])))
+    same = recording_spec(read(path, cache_of([entry(16, 1, 1.0)])))
+    other = recording_spec(read(path, cache_of([entry(16, 1, 2.0)])))
     assert one.space_sha256 == same.space_sha256
     assert one.program_sha256 != other.program_sha256
 
@@ -743,7 +761,7 @@ def test_other_content_is_another_program(path: Path) -> None:
 # ------------------------------------------------------------------ the command
 
 
-def landscape(path: Path) -> Recorded:
+def landscape(path: Path) -> Recording:
     """64 points, of which (16, 1) is best and six fail."""
     points = list(itertools.product([16, 32, 64, 128, 256, 512, 1024, 2048], range(1, 9)))
     entries = [
@@ -867,13 +885,22 @@ def test_inputs_choose_among_those_recorded(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["r.json", "--mapping", "m.yaml"], "--mapping goes with --replay FILE or --warm-start"),
-        (["space.yaml", "--replay", "r.json"], "makes its space from the recording alone"),
-        (["--replay", "r.json", "--backend", "opencl"], "makes its space from the recording"),
+        (
+            ["r.json", "--mapping", "m.yaml"],
+            "--mapping needs --warm-start FILE, or --replay",
+        ),
+        (["space.yaml", "--replay", "r.json"], "space.yaml does not exist"),
+        (
+            ["--replay", "r.json", "--backend", "opencl"],
+            "takes the place of a device; leave out --backend",
+        ),
         (["--replay", "q.json"], "--replay q.json does not exist; did you mean `r.json`?"),
         (["--replay", "."], "--replay . is no file; name a file"),
-        (["r.json"], "r.json is a recording in JSON, not a space; what was recorded is searched"),
-        (["--replay", "r.json", "--repeats", "3"], "--repeats says how launches are timed, and a"),
+        (
+            ["r.json"],
+            "r.json is a recording in JSON, not a space; to search recorded mea",
+        ),
+        (["--replay", "r.json", "--repeats", "3"], "--repeats says how launches are timed, but a"),
         (["--replay", "r.json", "--database", "r.json"], "--replay and --database are both"),
         ([], "name a space, for example spaces/mvmul.yaml, or --replay FILE"),
     ],
@@ -907,7 +934,7 @@ def test_published_caches_are_read_whole(name: str, count: int, failed: int, bes
     path = Path(PUBLISHED or "") / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip(f"HARNESS_RECORDINGS names no folder with {path.name}")
-    recorded = read_recorded(path)
+    recorded = read_recording(path)
     (given,) = recorded.tables
     space = ListedSpace(recorded, given)
     assert space.count == count

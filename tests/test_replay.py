@@ -18,9 +18,11 @@ from harness.core.records import (
     Outcome,
     StopReason,
     Timing,
+    Value,
 )
 from harness.recordings import cells
-from harness.recordings.replay import Recording, ReplayMeasurer, read_recording
+from harness.recordings.replay import ReplayMeasurer, open_replay
+from harness.recordings.t4 import write_t4
 from harness.space import Space
 from harness.space_file import Spec
 from tests.replays import SPACE, make_spec
@@ -61,7 +63,7 @@ def write_csv(path: Path, rows: Sequence[dict[str, object]], names: Iterable[str
         writer.writerows(rows)
 
 
-def only(recording: Recording) -> Measurement:
+def only(recording: ReplayMeasurer) -> Measurement:
     (measurement,) = recording.measurements.values()
     return measurement
 
@@ -74,13 +76,13 @@ def test_equal_rows_are_samples_of_one_measurement(path: Path, spec: Spec) -> No
     given = Input(FEATURES)
     timing = Timing((3e-3, 1e-3, 2e-3), StopReason.RECORDED)
     expected = Measurement(CONFIG, given, Outcome.OK, timing)
-    assert read_recording(path, spec).measurements == {(given, CONFIG): expected}
+    assert open_replay(path, spec).measurements == {(given, CONFIG): expected}
 
 
 def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Spec) -> None:
     cells = {"remark": "x", **dict(reversed(CELLS.items()))}
     write_csv(path, [cells])
-    assert only(read_recording(path, spec)).config == CONFIG
+    assert only(open_replay(path, spec)).config == CONFIG
 
 
 @pytest.mark.parametrize(
@@ -99,20 +101,20 @@ def test_value_may_be_written_as_spreadsheets_and_pandas_do(
     path: Path, spec: Spec, name: str, text: str
 ) -> None:
     write_csv(path, [{**CELLS, name: text}])
-    measurement = only(read_recording(path, spec))
+    measurement = only(open_replay(path, spec))
     assert (measurement.config, measurement.input) == (CONFIG, Input(FEATURES))
 
 
 def test_byte_order_mark_and_empty_lines_are_passed_over(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\r\n\r\n"))
-    assert only(read_recording(path, spec)).config == CONFIG
+    assert only(open_replay(path, spec)).config == CONFIG
 
 
 def test_recorded_failure_keeps_its_reason(path: Path, spec: Spec) -> None:
     failed = {**CELLS, "time_s": "", "outcome": "timeout", "message": "after 30 s"}
     write_csv(path, [failed])
-    measurement = only(read_recording(path, spec))
+    measurement = only(open_replay(path, spec))
     assert measurement == Measurement(
         CONFIG, Input(FEATURES), Outcome.TIMEOUT, message="after 30 s"
     )
@@ -124,16 +126,16 @@ def test_one_failed_row_makes_the_measurement_a_failure(path: Path, spec: Spec) 
         {**CELLS, "time_s": "", "outcome": "crashed"},
     ]
     write_csv(path, rows)
-    measurement = only(read_recording(path, spec))
-    assert (measurement.outcome, measurement.message) == (Outcome.CRASHED, "as recorded")
+    measurement = only(open_replay(path, spec))
+    assert (measurement.outcome, measurement.message) == (Outcome.CRASHED, "crashed, as recorded")
 
 
 def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
     for text in ("", "fast", "-1", "0", "nan", "inf", "1e999"):
         write_csv(path, [CELLS, {**CELLS, "time_s": text}])
         with pytest.raises(RecordingError) as error:
-            read_recording(path, spec)
-        assert str(error.value) == f"{path}:3: time_s is {text!r}; it must be seconds, above 0"
+            open_replay(path, spec)
+        assert str(error.value) == f"{path}:3: time_s is {text!r}; it must be a time above 0"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
         ({"UNROLL": "9" * 10_000}, ":2: UNROLL is '9999"),
         ({"CACHE": 0}, ":2: CACHE is '0', which is none of its values: false, true"),
         ({"LAYOUT": ""}, ":2: LAYOUT is '', which is none of its values: row, column, block"),
-        ({"outcome": "good"}, ":2: outcome is 'good'; there are ok, illegal,"),
+        ({"outcome": "good"}, ":2: outcome is 'good'; it must be one of '', 'ok', 'illegal'"),
     ],
     ids=str,
 )
@@ -158,7 +160,7 @@ def test_cell_that_does_not_fit_says_where(
 ) -> None:
     write_csv(path, [{**CELLS, **changes}])
     with pytest.raises(RecordingError) as error:
-        read_recording(path, spec)
+        open_replay(path, spec)
     assert told in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
@@ -169,15 +171,15 @@ def test_cell_with_a_nul_byte_is_refused_with_its_line(path: Path, spec: Spec) -
     write_csv(path, [{**CELLS, "LAYOUT": "row"}])
     path.write_bytes(path.read_bytes().replace(b"row", b"r\0w"))
     with pytest.raises(RecordingError, match=r"recording\.csv:2: is not CSV text: .* NUL byte"):
-        read_recording(path, spec)
+        open_replay(path, spec)
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         (b"", ": is empty"),
-        (b"{}", ": is JSON; --recording takes a results database or a CSV file of the space's"),
-        (b"m;n;BLOCK;time_s\n1;2;3;4\n", "among the columns m;n;BLOCK;time_s; columns are sep"),
+        (b"{}", ": is JSON, but neither a Kernel Tuner cache"),
+        (b"m;n;BLOCK;time_s\n1;2;3;4\n", "among the columns m;n;BLOCK;time_s. The first line"),
         (b"m,n,BLOCK\n", ":1: lacks TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s among"),
         (b"\xff\xfe\x00m", "is not CSV text"),
         (b"m,n\0\n", ":1: is not CSV text: it holds a NUL byte; save the recording as UTF-8"),
@@ -191,7 +193,7 @@ def test_text_that_is_no_recording_is_one_clear_error(
 ) -> None:
     path.write_bytes(text)
     with pytest.raises(RecordingError) as error:
-        read_recording(path, spec)
+        open_replay(path, spec)
     assert told in str(error.value)
     assert len(str(error.value)) < 600
 
@@ -199,58 +201,56 @@ def test_text_that_is_no_recording_is_one_clear_error(
 def test_truncated_row_says_where(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS, CELLS])
     path.write_bytes(path.read_bytes()[:-20])
-    told = (
-        r"csv:3: has \d cells, the header has 9, and the file ends there without a newline: it is"
-    )
+    told = r"csv:3: has \d cells, the header has 9. The file ends there without a newline: it is"
     with pytest.raises(RecordingError, match=told):
-        read_recording(path, spec)
+        open_replay(path, spec)
 
 
 def test_last_cell_that_may_be_cut_is_a_warning(path: Path, spec: Spec) -> None:
     write_csv(path, [{**CELLS, "time_s": 0.00125}])
-    assert read_recording(path, spec).warnings == ()
+    assert open_replay(path, spec).warnings == ()
     path.write_bytes(path.read_bytes().rstrip()[:-1])
-    (told,) = read_recording(path, spec).warnings
-    assert told.startswith(f"{path}: the last line has no newline; if the file was cut short, its ")
-    assert "time_s = 0.0012, is not whole" in told
+    (told,) = open_replay(path, spec).warnings
+    assert told.startswith(f"{path}: the last line has no newline. If the file was cut short, its ")
+    assert "its last cell is incomplete: time_s = 0.0012." in told
 
 
 def test_samples_that_another_column_tells_apart_are_a_warning(path: Path, spec: Spec) -> None:
     write_csv(path, [{**CELLS, "remark": text, "kind": "x"} for text in "aab"])
-    recording = read_recording(path, spec)
+    recording = open_replay(path, spec)
     assert only(recording).timing == Timing((1e-3,) * 3, StopReason.RECORDED)
     assert recording.warnings == (
-        f"{path}:4: is taken for another sample of a row above, from which it differs in remark, "
-        "which the space does not have",
+        f"{path}:4: counts as another sample of a row above, though it differs in remark, which "
+        "the space does not have",
     )
 
 
 def test_column_that_is_there_twice_is_refused(path: Path, spec: Spec) -> None:
     path.write_text(",".join([*CELLS, "time_s"]) + "\n")
     with pytest.raises(RecordingError, match="has the column time_s twice"):
-        read_recording(path, spec)
+        open_replay(path, spec)
 
 
 def test_header_alone_is_no_recording(path: Path, spec: Spec) -> None:
     write_csv(path, [], names=CELLS)
-    with pytest.raises(RecordingError, match="holds no measurement, only a header"):
-        read_recording(path, spec)
+    with pytest.raises(RecordingError, match="holds no measurement"):
+        open_replay(path, spec)
 
 
 def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "MAX_ROWS", 3)
     write_csv(path, [CELLS] * 3)
-    assert read_recording(path, spec)
+    assert open_replay(path, spec)
     write_csv(path, [CELLS] * 4)
     with pytest.raises(RecordingError, match="holds more than 3 rows"):
-        read_recording(path, spec)
+        open_replay(path, spec)
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder"])
 def test_recording_that_is_no_file_says_what_to_give(tmp_path: Path, spec: Spec, kind: str) -> None:
     place = tmp_path if kind == "folder" else tmp_path / "none.csv"
     with pytest.raises(RecordingError, match="; name a recording"):
-        read_recording(place, spec)
+        open_replay(place, spec)
 
 
 # ---------------------------------------------------------------------- flags
@@ -258,7 +258,7 @@ def test_recording_that_is_no_file_says_what_to_give(tmp_path: Path, spec: Spec,
 
 def test_flag_columns_tell_the_compiler(path: Path, flag_spec: Spec) -> None:
     write_csv(path, [{**CELLS, "maxrregcount": "", "use_fast_math": "True"}])
-    recording = read_recording(path, flag_spec)
+    recording = open_replay(path, flag_spec)
     assert recording.compiler == "nvcc"
     config = Config({**VALUES, "maxrregcount": None, "use_fast_math": True})
     assert only(recording).config == config
@@ -269,26 +269,28 @@ def test_flag_columns_tell_the_compiler(path: Path, flag_spec: Spec) -> None:
 @pytest.mark.parametrize("text", ["", "absent", "Absent"])
 def test_absent_flag_may_be_an_empty_cell(path: Path, flag_spec: Spec, text: str) -> None:
     write_csv(path, [{**CELLS, "maxrregcount": text, "use_fast_math": "false"}])
-    assert only(read_recording(path, flag_spec)).config["maxrregcount"] is None
+    assert only(open_replay(path, flag_spec)).config["maxrregcount"] is None
 
 
 def test_recording_without_flags_has_no_compiler(path: Path, flag_spec: Spec) -> None:
     write_csv(path, [CELLS])
-    recording = read_recording(path, flag_spec)
+    recording = open_replay(path, flag_spec)
     assert recording.compiler is None
     assert only(recording).config == CONFIG
 
 
 def test_flags_of_two_compilers_are_refused(path: Path, flag_spec: Spec) -> None:
     write_csv(path, [{**CELLS, "use_fast_math": "true", "cl_mad_enable": "true"}])
-    with pytest.raises(RecordingError, match="has flags of nvcc and opencl; one at a time"):
-        read_recording(path, flag_spec)
+    with pytest.raises(
+        RecordingError, match="has flags of nvcc and opencl; keep those of one compiler"
+    ):
+        open_replay(path, flag_spec)
 
 
 def test_flags_of_a_compiler_are_all_there(path: Path, flag_spec: Spec) -> None:
     write_csv(path, [{**CELLS, "use_fast_math": "true"}])
     with pytest.raises(RecordingError, match="lacks maxrregcount"):
-        read_recording(path, flag_spec)
+        open_replay(path, flag_spec)
 
 
 # ------------------------------------------------------------------ databases
@@ -319,7 +321,7 @@ def test_database_is_replayed_as_it_was_measured(database: Path, spec: Spec) -> 
         Config({**VALUES, "TILE": 1}), Input(FEATURES), Outcome.TIMEOUT, message="after 30 s"
     )
     record(database, spec, timed(CONFIG, 2e-3, 1e-3), failed)
-    recording = read_recording(database, spec)
+    recording = open_replay(database, spec)
     assert list(recording.measurements.values()) == [timed(CONFIG, 2e-3, 1e-3), failed]
     assert recording.environment.backend == "replay"
     assert recording.environment.device == "a GPU"
@@ -329,37 +331,37 @@ def test_last_campaign_is_replayed(database: Path, spec: Spec) -> None:
     record(database, spec, timed(CONFIG, 1e-3), campaign=1)
     record(database, spec, timed(CONFIG, 5e-3), campaign=2)
     tamper(database, "UPDATE runs SET started_at = '2001' WHERE campaign = 1")
-    assert only(read_recording(database, spec)).time_s == 5e-3
+    assert only(open_replay(database, spec)).time_s == 5e-3
 
 
 def test_recorded_flags_tell_the_compiler(database: Path, flag_spec: Spec) -> None:
     config = Config({**VALUES, "maxrregcount": 32, "use_fast_math": False})
     record(database, flag_spec, timed(config, 1e-3))
-    recording = read_recording(database, flag_spec)
-    assert (recording.compiler, ReplayMeasurer(recording).compiler) == ("nvcc", "nvcc")
+    recording = open_replay(database, flag_spec)
+    assert recording.compiler == "nvcc"
     given = Input(FEATURES)
     space = Space.of(flag_spec, given, None, recording.compiler)
     assert space.is_legal(config)
-    assert ReplayMeasurer(recording).measure(space, given, config, None).time_s == 1e-3
+    assert recording.measure(space, given, config, None).time_s == 1e-3
 
 
 def test_other_parameters_are_refused(database: Path, spec: Spec) -> None:
     record(database, spec, timed(Config({"OLD": 1}), 1e-3))
     with pytest.raises(RecordingError, match="holds configurations of OLD, but"):
-        read_recording(database, spec)
+        open_replay(database, spec)
 
 
 def test_other_program_is_refused(database: Path, spec: Spec) -> None:
     record(database, spec, timed(CONFIG, 1e-3))
     changed = dataclasses.replace(spec, functions=("another",))
-    with pytest.raises(RecordingError, match="holds measurements of formula, none of formula"):
-        read_recording(database, changed)
+    with pytest.raises(RecordingError, match="holds measurements of formula, but none of formula"):
+        open_replay(database, changed)
 
 
 def test_database_without_measurements_is_refused(database: Path, spec: Spec) -> None:
     record(database, spec)
     with pytest.raises(RecordingError, match="holds no measurement of formula"):
-        read_recording(database, spec)
+        open_replay(database, spec)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -369,14 +371,49 @@ def test_truncated_database_is_one_clear_error(database: Path, spec: Spec, share
     data = database.read_bytes()
     database.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(HarnessError, match=r"recorded\.db"):
-        read_recording(database, spec)
+        open_replay(database, spec)
 
 
 def test_mistyped_database_is_one_clear_error(database: Path, spec: Spec) -> None:
     record(database, spec, timed(CONFIG, 1e-3))
     tamper(database, "UPDATE samples SET time_s = 'fast'")
     with pytest.raises(ResultsError, match="measurement 1"):
-        read_recording(database, spec)
+        open_replay(database, spec)
+
+
+# ------------------------------------------------------------------- T4 results
+
+
+def t4_of(path: Path, spec: Spec, *measurements: Measurement) -> Path:
+    """An export of these measurements."""
+    with path.open("w") as file:
+        write_t4(file, spec.name, DEVICE, {}, measurements)
+    return path
+
+
+def test_t4_results_replay_under_their_space(tmp_path: Path, flag_spec: Spec) -> None:
+    config = Config({**VALUES, "maxrregcount": None, "use_fast_math": True})
+    path = t4_of(tmp_path / "r.t4.json", flag_spec, timed(config, 2e-3, 1e-3))
+    replay = open_replay(path, flag_spec)
+    assert replay.compiler == "nvcc"
+    assert only(replay).timing == Timing((2e-3, 1e-3), StopReason.RECORDED)
+    space = Space.of(flag_spec, Input(FEATURES), None, replay.compiler)
+    assert replay.measure(space, Input(FEATURES), config, None).time_s == 1.5e-3
+
+
+@pytest.mark.parametrize(
+    ("config", "problem", "message"),
+    [
+        ({"OLD": 1}, FEATURES, "holds configurations of OLD, but"),
+        (VALUES, {"k": 1}, "has the features k, but"),
+    ],
+)
+def test_t4_results_of_another_space_are_refused(
+    tmp_path: Path, spec: Spec, config: dict[str, Value], problem: dict[str, Value], message: str
+) -> None:
+    other = Measurement(Config(config), Input(problem), Outcome.OK, Timing((1e-3,)))
+    with pytest.raises(RecordingError, match=message):
+        open_replay(t4_of(tmp_path / "r.t4.json", spec, other), spec)
 
 
 # ------------------------------------------------------------------- replaying
@@ -384,19 +421,19 @@ def test_mistyped_database_is_one_clear_error(database: Path, spec: Spec) -> Non
 
 def test_what_is_not_recorded_fails_and_says_so(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS])
-    measurer = ReplayMeasurer(read_recording(path, spec))
+    measurer = open_replay(path, spec)
     given = Input(FEATURES)
     space = Space.of(spec, given, measurer.limits)
     other = Config({**VALUES, "TILE": 1})
     found = measurer.measure_interleaved(space, given, [CONFIG, other], rounds=3)
     assert [m.outcome for m in found] == [Outcome.OK, Outcome.LAUNCH_FAILED]
-    assert "the recording holds nothing of (BLOCK=64, TILE=1" in found[1].message
+    assert "the recording has no measurement of (BLOCK=64, TILE=1" in found[1].message
 
 
 def test_recording_with_other_content_is_another_environment(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS])
-    first = read_recording(path, spec).environment
-    assert read_recording(path, spec).environment == first
+    first = open_replay(path, spec).environment
+    assert open_replay(path, spec).environment == first
     write_csv(path, [{**CELLS, "time_s": 2e-3}])
-    assert read_recording(path, spec).environment.fingerprint != first.fingerprint
+    assert open_replay(path, spec).environment.fingerprint != first.fingerprint
     assert first.device == "recording.csv"

@@ -18,7 +18,7 @@ from scipy.stats import chisquare
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Input, Outcome, Value
-from harness.recordings.recorded import Recorded, Table
+from harness.recordings.recording import RecordedTable, Recording
 from harness.recordings.space import ListedSpace
 from harness.space import Places, Space
 from harness.space_file import Parameter
@@ -229,10 +229,10 @@ def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits() -> Non
 
 def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> ListedSpace:
     """A recording of these configurations, all of which worked."""
-    table = Table(np.array(sorted(places), np.int32), [Outcome.OK] * len(places), (), {})
+    table = RecordedTable(np.array(sorted(places), np.int32), [Outcome.OK] * len(places), (), {})
     parameters = tuple(parameter(f"P{k}", range(extent)) for k, extent in enumerate(extents))
     recording = Input({"recording": "some"})
-    recorded = Recorded(
+    recorded = Recording(
         Path("some.csv"), "some", "", "csv", "", "", parameters, ("recording",), {recording: table}
     )
     return ListedSpace(recorded, recording)

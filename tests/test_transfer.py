@@ -13,8 +13,8 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.models.transfer_prior import SourceTask, TransferData
-from harness.recordings.builder import Builder
-from harness.recordings.recorded import Recorded
+from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
+from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
 from harness.search.transfer.sources import TransferSources, first_legal, stored_technique
 from harness.space import Space
@@ -34,31 +34,30 @@ def space(*parameters: Parameter) -> Space:
 
 def recorded(
     names: str, rows: Mapping[tuple[Value, ...], Sequence[Row]], features: str = "n"
-) -> Recorded:
+) -> Recording:
     """A recording; `rows` are those of each input, by the values of its features."""
     listed = features.split()
-    builder = Builder(Path("other.json"), listed, names.split())
+    builder = RecordingBuilder(Path("other.json"), listed, names.split())
     for features_, table in rows.items():
         for values, ended in table:
             if isinstance(ended, Outcome):
-                builder.add((*features_, *values), ended, message="as it is")
+                outcome = RecordedOutcome(ended, message="as it is")
             else:
-                builder.add((*features_, *values), Outcome.OK, (ended, 3 * ended, 2 * ended))
-    return builder.finish(
-        lambda _name, cells: cells, title="k", kind="test", device="d", sha256="ab" * 32
-    )
+                outcome = RecordedOutcome(Outcome.OK, (ended, 3 * ended, 2 * ended))
+            builder.add(list(map(typed, (*features_, *values))), outcome)
+    return builder.finish(title="k", kind="test", device="d", sha256="ab" * 32)
 
 
 def data_for(
     target: Space,
     problem: Input,
-    recordings: Sequence[Recorded],
+    recordings: Sequence[Recording],
     measured: Mapping[Input, Sequence[Measurement]],
 ) -> TransferData | None:
     return TransferSources(recordings).data_for(target, problem, measured)
 
 
-def one_task(target: Space, recording: Recorded, given: Input = HERE) -> SourceTask:
+def one_task(target: Space, recording: Recording, given: Input = HERE) -> SourceTask:
     found = data_for(target, given, [recording], {})
     assert found is not None
     (task,) = found.sources

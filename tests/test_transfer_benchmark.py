@@ -25,7 +25,7 @@ from benchmarks.transfer_runs import DataSet, drawn
 from benchmarks.transfer_tables import ratio_line, table, write_figures, write_searches
 from harness.core.errors import UsageError
 from harness.core.records import Input
-from harness.recordings.read import Source
+from harness.recordings.read import RecordingFile
 
 INF = math.inf
 
@@ -150,7 +150,7 @@ def recording(tmp_path: Path) -> Path:
 
 
 def test_inputs_without_anything_to_search_are_left_out(recording: Path) -> None:
-    _, spec = DataSet(Source(recording)).read()
+    _, spec = DataSet(RecordingFile(recording)).read()
     assert [dict(given) for given in spec.inputs] == [
         {"device": "x", "n": 1},
         {"device": "y", "n": 1},
@@ -158,9 +158,9 @@ def test_inputs_without_anything_to_search_are_left_out(recording: Path) -> None
 
 
 def test_condition_may_compare_words(recording: Path) -> None:
-    data = DataSet(Source(recording), where="device == 'y'")
+    data = DataSet(RecordingFile(recording), where="device == 'y'")
     assert list(data.described()) == [
         "small, device == 'y': 1 inputs of 2 to 2 configurations, in the median 2"
     ]
     with pytest.raises(UsageError, match="none of its 1 inputs has two configurations"):
-        DataSet(Source(recording), where="n == 2").read()
+        DataSet(RecordingFile(recording), where="n == 2").read()

@@ -79,7 +79,7 @@ def replayed(tmp_path: Path) -> list[str]:
     recording.write_text("\n".join(lines) + "\n")
     database = tmp_path / "results" / "r.db"
     return [
-        str(space), "--backend", "replay", "--recording", str(recording),
+        str(space), "--replay", str(recording),
         "--database", str(database),
     ]  # fmt: skip
 
@@ -106,8 +106,8 @@ def test_a_replay_tells_nothing_of_a_device_that_measures(
 ) -> None:
     assert tune.main([*replayed, "--test-limit", "3"]) == 0
     told = capsys.readouterr().out
-    recording = replayed[replayed.index("--recording") + 1]
-    assert f"replaying {recording}: 192 measurements from recording.csv; none is made" in told
+    recording = replayed[replayed.index("--replay") + 1]
+    assert f"replaying {recording}: 192 measurements from recording.csv; none is new" in told
     assert "replayed, replayed from recording.csv" in told
     assert not [word for word in ("driver", "beside the baseline", "compiler") if word in told]
 
@@ -203,8 +203,8 @@ def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixtu
     ("arguments", "told"),
     [
         (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
-        (["--backend", "opencl"], "go together"),
-        (["--recording", "recordin.csv"], "--recording recordin.csv does not exist"),
+        (["--backend", "opencl"], "--replay takes the place of a device; leave out --backend"),
+        (["--replay", "recordin.csv"], "--replay recordin.csv does not exist"),
         (["--seed-configuration", "none.json"], "--seed-configuration none.json does not exist"),
         (["--inputs", "m <"], "--inputs: "),
         (["--results-log", "no/such/best.log"], "the folder no/such does not exist"),
@@ -234,6 +234,8 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
         (["--database", ""], "printable characters"),
         (["--label", "a\nb"], "printable characters"),
         (["--validate", "space.yaml"], "a share between 0 and 1"),
+        (["--backend", "replay"], "use --replay FILE instead of --backend replay"),
+        (["--recording", "r.csv"], "use --replay FILE instead of --backend replay"),
     ],
 )
 def test_a_value_that_an_option_cannot_take_says_what_it_takes(

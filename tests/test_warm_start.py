@@ -89,7 +89,7 @@ def measuring(tmp_path: Path) -> list[str]:
     device = tmp_path / "device.csv"
     device.write_text("\n".join(lines) + "\n")
     return [
-        str(space), "--backend", "replay", "--recording", str(device),
+        str(space), "--replay", str(device),
         "--database", str(tmp_path / "r.db"), "--test-limit", "4",
     ]  # fmt: skip
 
@@ -196,7 +196,7 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
         (None, "other.json does not exist"),
         ("SQLite format 3\0", "other.json: is a results database; replay it with its space: "),
         ("{}", "other.json: is JSON, but neither a Kernel Tuner cache"),
-        ("a,b\n1,2\n", "other.json needs a mapping, a small YAML file that says what its columns"),
+        ("a,b\n1,2\n", "other.json needs a mapping, a small YAML file that describes its columns"),
     ],
     ids=["missing", "database", "JSON", "CSV"],
 )

@@ -14,7 +14,7 @@ from benchmarks.peers.landscape import Landscape, Peer, landscapes
 from benchmarks.recordings import recorded
 from benchmarks.search_journal import Journal, Search, code_digest
 from harness.measure.processes import Processes, ProcessLost
-from harness.recordings.read import Source
+from harness.recordings.read import RecordingFile
 from harness.tuning.progress import Display
 
 _BLOCK = 5  # seeds a job
@@ -25,7 +25,7 @@ _LONGEST_S = 3600.0  # of one job
 class Place:
     """A landscape, the `ordinal`-th of its file."""
 
-    source: Source
+    source: RecordingFile
     ordinal: int
 
     @property
@@ -35,7 +35,7 @@ class Place:
 
 
 @functools.cache
-def _landscapes(source: Source) -> list[Landscape]:
+def _landscapes(source: RecordingFile) -> list[Landscape]:
     return landscapes(recorded(source))
 
 
@@ -46,7 +46,7 @@ class Job:
     place: Place
     entrant: Entrant
     searches: tuple[Search, ...]
-    taught: tuple[Source, ...]
+    taught: tuple[RecordingFile, ...]
     scratch: Path
     journal: Journal
 
@@ -72,7 +72,7 @@ class Contest:
     seeds: int
     budget: int
     journal: Journal
-    taught: tuple[Source, ...] = ()
+    taught: tuple[RecordingFile, ...] = ()
 
     def kept(self) -> int:
         """How many of its searches have ended in an earlier run."""
@@ -143,5 +143,5 @@ def run(job: Job) -> None:
 
 
 @functools.lru_cache(maxsize=4)
-def _peer(place: Place, tuner: str, scratch: Path, taught: tuple[Source, ...]) -> Peer:
+def _peer(place: Place, tuner: str, scratch: Path, taught: tuple[RecordingFile, ...]) -> Peer:
     return prepared(tuner, place.landscape, scratch, taught)

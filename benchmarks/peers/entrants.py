@@ -14,7 +14,7 @@ from benchmarks.peers.ours import ALIASES
 from harness import __version__
 from harness.core.errors import UsageError
 from harness.core.text import suggestion
-from harness.recordings.read import Source
+from harness.recordings.read import RecordingFile
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques
 
@@ -80,7 +80,9 @@ class Entrant:
         return str(self) == TAUGHT
 
 
-def prepared(tuner: str, landscape: Landscape, scratch: Path, taught: tuple[Source, ...]) -> Peer:
+def prepared(
+    tuner: str, landscape: Landscape, scratch: Path, taught: tuple[RecordingFile, ...]
+) -> Peer:
     """A tuner, by its name, prepared for a landscape."""
     module = importlib.import_module(f"benchmarks.peers.{tuner or 'ours'}")
     peer: Peer = module.PEER(landscape, scratch, taught)

@@ -27,7 +27,7 @@ import numpy as np
 from kernel_tuner.searchspace import Searchspace
 
 from benchmarks.peers.landscape import Course, Landscape, Point
-from harness.recordings.read import Source
+from harness.recordings.read import RecordingFile
 
 _KERNEL = "recorded"
 _SIZE = (1,)
@@ -38,7 +38,9 @@ _FAILED = "RuntimeFailedConfig"
 class KernelTuner:
     """Its strategies over one landscape."""
 
-    def __init__(self, landscape: Landscape, scratch: Path, taught: Sequence[Source]) -> None:
+    def __init__(
+        self, landscape: Landscape, scratch: Path, taught: Sequence[RecordingFile]
+    ) -> None:
         """Write the cache file."""
         self._times_s = landscape.times_s
         self._tunable = landscape.tunable()

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from harness.core.errors import UsageError
 from harness.core.records import Input, Value
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 
 Point = tuple[Value, ...]
 """A configuration: the values of all parameters in the recording's order."""
@@ -24,7 +24,7 @@ class Landscape:
     """
 
     name: str
-    recorded: Recorded
+    recorded: Recording
     given: Input
 
     @cached_property
@@ -35,7 +35,7 @@ class Landscape:
         values = [parameter.values for parameter in self.recorded.parameters]
         found: dict[Point, float] = {}
         for row in table.legal.tolist():
-            places = table.places[row].tolist()
+            places = table.positions[row].tolist()
             point = tuple(known[place] for known, place in zip(values, places, strict=True))
             found[point] = float(table.times_s[row])
         return found
@@ -62,7 +62,7 @@ class Landscape:
         return {p.name: list(p.values) for p in self.recorded.parameters}
 
 
-def landscapes(recorded: Recorded) -> list[Landscape]:
+def landscapes(recorded: Recording) -> list[Landscape]:
     """A landscape for each input of a recording."""
     several = len(recorded.tables) > 1
     return [

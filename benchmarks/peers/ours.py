@@ -16,10 +16,9 @@ from benchmarks.recordings import recorded
 from harness.core.errors import UsageError
 from harness.core.records import Outcome
 from harness.models.transfer_prior import TransferData
-from harness.recordings.read import Source
+from harness.recordings.read import RecordingFile
 from harness.recordings.replay import ReplayMeasurer
-from harness.recordings.space import ListedSpace
-from harness.recordings.stand_in import recorded_spec, recording_of
+from harness.recordings.space import ListedSpace, recording_spec
 from harness.results import RunPlan, Store, writing
 from harness.search import (
     InputSearch,
@@ -39,12 +38,14 @@ _PARALLELISM = 1  # as harness.tune --replay has it, since nothing is built besi
 class Ours:
     """Techniques of harness.search over one landscape."""
 
-    def __init__(self, landscape: Landscape, scratch: Path, warm_start: Sequence[Source]) -> None:
+    def __init__(
+        self, landscape: Landscape, scratch: Path, warm_start: Sequence[RecordingFile]
+    ) -> None:
         """`warm_start` are recordings that `auto` may learn from before its first test."""
         self._landscape = landscape
-        self._spec = recorded_spec(landscape.recorded)
+        self._spec = recording_spec(landscape.recorded)
         self._space = ListedSpace(landscape.recorded, landscape.given)
-        self._measurer = ReplayMeasurer(recording_of(landscape.recorded))
+        self._measurer = ReplayMeasurer.of(landscape.recorded)
         self._warm_start = warm_start
 
     @cached_property
@@ -99,7 +100,7 @@ class Ours:
         )
 
 
-def transfer_sources(landscape: Landscape, warm_start: Sequence[Source]) -> TransferSources:
+def transfer_sources(landscape: Landscape, warm_start: Sequence[RecordingFile]) -> TransferSources:
     """Those of the recordings that are of the same kernel on another device. Raises UsageError
     where none of them is."""
     here = landscape.recorded

@@ -22,7 +22,7 @@ from pyatf.search_space import SearchSpace
 from pyatf.tuning_data import CostFunctionError
 
 from benchmarks.peers.landscape import Course, Landscape
-from harness.recordings.read import Source
+from harness.recordings.read import RecordingFile
 
 _MOST_REPEATS = 100  # evaluations for each test of the budget, most of them of what is known
 
@@ -30,7 +30,9 @@ _MOST_REPEATS = 100  # evaluations for each test of the budget, most of them of 
 class PyAtf:
     """Its techniques over one landscape."""
 
-    def __init__(self, landscape: Landscape, scratch: Path, taught: Sequence[Source]) -> None:
+    def __init__(
+        self, landscape: Landscape, scratch: Path, taught: Sequence[RecordingFile]
+    ) -> None:
         """Build the search space."""
         values = list(landscape.tunable().values())
         index = [{(type(v), v): place for place, v in enumerate(known)} for known in values]

@@ -12,7 +12,8 @@ from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.files import write_file
 from harness.core.records import Measurement, Value
-from harness.recordings.mapped_csv import mapping_beside, write_csv, write_mapping
+from harness.recordings.csv_reader import mapping_beside
+from harness.recordings.csv_writer import write_csv, write_mapping
 from harness.recordings.t4 import write_t4
 from harness.results import (
     SEARCHED,

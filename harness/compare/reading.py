@@ -12,8 +12,8 @@ from harness.analysis.coverage import NOT_MEASURED
 from harness.analysis.inputs import report_input
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement
-from harness.recordings.read import read_recorded
-from harness.recordings.recorded import FACTS, Recorded
+from harness.recordings.read import read_recording
+from harness.recordings.recording import FACTS, Recording
 from harness.results import (
     FINAL,
     LEFT_OUT,
@@ -198,20 +198,20 @@ def _of_recorded(path: Path, kernel: str | None, programs: Mapping[str, str]) ->
             f"be those of {', '.join(programs)} as they are now; give the database, or leave out "
             "--spec"
         )
-    recorded = read_recorded(path)
+    recorded = read_recording(path)
     if kernel not in (None, recorded.title):
         raise UsageError(f"{path}: holds {recorded.title}, nothing of {kernel}")
     inputs = {_named(recorded, given): _read(recorded, given) for given in recorded.tables}
     return Held(recorded.title, _environment(recorded), None, inputs)
 
 
-def _named(recorded: Recorded, given: Input) -> Input:
+def _named(recorded: Recording, given: Input) -> Input:
     """The input; that of a file that tells nothing of inputs has the kernel's name, not the
     file's, which the other file has not."""
     return Input({"recording": recorded.title}) if list(given) == ["recording"] else given
 
 
-def _read(recorded: Recorded, given: Input) -> Found:
+def _read(recorded: Recording, given: Input) -> Found:
     table = recorded.tables[given]
     measured = {"best": recorded.optimum(given) or recorded.measurement(given, 0)}
     tried = frozenset(recorded.config(table, row) for row in range(len(table)))
@@ -222,7 +222,7 @@ def _read(recorded: Recorded, given: Input) -> Found:
     return Found(measured, False, (), tried)
 
 
-def _environment(recorded: Recorded) -> Environment:
+def _environment(recorded: Recording) -> Environment:
     """As far as the file tells; what we write tells all of it."""
     backend, platform, driver, compiler = (recorded.facts.get(name, UNKNOWN) for name in FACTS)
     return Environment(backend, recorded.device, platform, driver, compiler)

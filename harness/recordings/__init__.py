@@ -1,5 +1,5 @@
-"""What others recorded: one file a format, each read as `Recorded`, from which a space is made.
+"""Recorded measurements: one reader per format, the space of a recording, and replays.
 
-What is read comes from elsewhere and is not trusted: sizes are bounded, types are checked, and
-what does not fit is one RecordingError that names the file and the place.
+Files come from elsewhere and are not trusted. Readers bound sizes and check types; whatever does
+not fit raises one RecordingError that names the file and the line or entry.
 """

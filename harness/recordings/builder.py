@@ -1,10 +1,10 @@
-"""Rows of cells, in any order -> `Recorded`."""
+"""Rows of cells, in any order -> `Recording`."""
 
 from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import getitem
 from pathlib import Path
@@ -15,45 +15,56 @@ import numpy as np
 from harness.core.errors import RecordingError
 from harness.core.records import Config, Input, Outcome, Value
 from harness.core.text import MAX_SHOWN, printable
-from harness.recordings.files import printable_lines
-from harness.recordings.recorded import Places, Recorded, Table
+from harness.recordings.cells import column_values
+from harness.recordings.files import printable_lines, recording_name
+from harness.recordings.recording import Positions, RecordedTable, Recording
 from harness.space_file import Parameter
 
-ColumnValues = Callable[[str, Sequence[Any]], Sequence[Value]]
-"""From a column's name and its different cells to what they mean; ValueError where that fails."""
+
+@dataclass(frozen=True)
+class RecordedOutcome:
+    """The end of one recorded test: samples where it is ok, a message where it is not."""
+
+    outcome: Outcome
+    samples_s: Sequence[float] = ()
+    message: str = ""
+
+
+def typed(value: Value) -> tuple[type, Value]:
+    """Return the cell of a value, so that 1, 1.0 and true are three cells."""
+    return type(value), value
 
 
 @dataclass
 class _Rows:
+    """The rows of one input."""
+
     index: dict[bytes, int] = field(default_factory=dict)
     codes: array[int] = field(default_factory=lambda: array("i"))
     outcomes: list[Outcome] = field(default_factory=list)
     samples_s: list[array[float]] = field(default_factory=list)
     messages: dict[int, str] = field(default_factory=dict)
-
     ordinals: array[int] = field(default_factory=lambda: array("q"))  # over all inputs
 
-    def add(
-        self, codes: array[int], outcome: Outcome, samples_s: Sequence[float], message: str
-    ) -> int:
-        """Returns the row: a new one, or that of the same configuration."""
+    def add(self, codes: array[int], ended: RecordedOutcome) -> int:
+        """Add a row, or samples to the row of the same configuration; return its number."""
         row = self.index.setdefault(codes.tobytes(), len(self.outcomes))
         if row == len(self.outcomes):
             self.codes.extend(codes)
-            self.outcomes.append(outcome)
-            self.samples_s.append(array("d", samples_s))
-        elif self.outcomes[row] is Outcome.OK and outcome is Outcome.OK:
-            self.samples_s[row].extend(samples_s)
+            self.outcomes.append(ended.outcome)
+            self.samples_s.append(array("d", ended.samples_s))
+        elif self.outcomes[row] is Outcome.OK and ended.outcome is Outcome.OK:
+            self.samples_s[row].extend(ended.samples_s)
         elif self.outcomes[row] is Outcome.OK:
             # One failed row makes the measurement a failure.
-            self.outcomes[row], self.samples_s[row] = outcome, array("d")
-        if outcome is not Outcome.OK:
-            self.messages.setdefault(row, message)
+            self.outcomes[row], self.samples_s[row] = ended.outcome, array("d")
+        if ended.outcome is not Outcome.OK:
+            self.messages.setdefault(row, ended.message)
         return row
 
 
-class Builder:
-    """Gathers rows of cells; each different cell of a column is kept once."""
+class RecordingBuilder:
+    """Gathers rows of cells. Each distinct cell of a column is kept once, by a code."""
 
     def __init__(self, path: Path, features: Sequence[str], parameters: Sequence[str]) -> None:
         """Raises RecordingError for names that no search can work with."""
@@ -62,28 +73,25 @@ class Builder:
         _check_names(path, (*features, *parameters))
         if not parameters:
             raise RecordingError(f"{path}: names no parameter; there is nothing to search")
-        self._cells: list[dict[Hashable, int]] = [{} for _ in (*features, *parameters)]
+        self._cells: list[dict[Any, int]] = [{} for _ in (*features, *parameters)]
         self._inputs: dict[tuple[int, ...], _Rows] = {}
         self._distinct = 0
 
-    def add(
-        self,
-        cells: Sequence[Hashable],
-        outcome: Outcome,
-        samples_s: Sequence[float] = (),
-        message: str = "",
-    ) -> int:
-        """A row: the cells of the features, then of the parameters. The samples of rows with
-        equal cells are those of one measurement; returns its ordinal, from 0."""
+    def add(self, cells: Sequence[Hashable], ended: RecordedOutcome) -> int:
+        """Add a row: the cells of the features, then those of the parameters.
+
+        A cell is either `typed(value)` or text, throughout its column. Rows with equal cells are
+        samples of one measurement. Returns the ordinal of that measurement, from 0.
+        """
         try:
             codes = array("i", map(getitem, self._cells, cells))
         except KeyError:  # a cell that is new
             pairs = zip(self._cells, cells, strict=True)
             codes = array("i", [known.setdefault(cell, len(known)) for known, cell in pairs])
         width = len(self._features)
-        given = tuple(codes[:width])
-        rows = self._inputs.get(given) or self._inputs.setdefault(given, _Rows())
-        row = rows.add(codes[width:], outcome, samples_s, message)
+        problem = tuple(codes[:width])
+        rows = self._inputs.get(problem) or self._inputs.setdefault(problem, _Rows())
+        row = rows.add(codes[width:], ended)
         if row == len(rows.ordinals):
             rows.ordinals.append(self._distinct)
             self._distinct += 1
@@ -91,7 +99,6 @@ class Builder:
 
     def finish(
         self,
-        values: ColumnValues,
         *,
         title: str,
         kind: str,
@@ -102,63 +109,58 @@ class Builder:
         orders: Mapping[str, Sequence[Value]] | None = None,
         facts: Mapping[str, str] | None = None,
         default: Mapping[str, Value] | None = None,
-    ) -> Recorded:
-        """The recording; `orders` has the values of parameters in the order that was told. For
-        `facts` and `default` see Recorded.
+        compiler: str | None = None,
+    ) -> Recording:
+        """Build the recording.
 
-        Raises RecordingError where nothing was added, or a column cannot be understood.
+        `orders` has the values of parameters in the order that the file lists; see Recording for
+        the rest. Raises RecordingError where no row was added, or a column makes no sense.
         """
-        columns = self._meant(values)
-        width = len(self._features)
-        told = orders or {}
-        ordered = [
-            _ordered(name, column, told.get(name, ()))
+        columns = self._values()
+        width, orders = len(self._features), orders or {}
+        parameters = [
+            _parameter(name, column, orders.get(name, ()))
             for name, column in zip(self._parameters, columns[width:], strict=True)
         ]
-        pairs = zip(columns[width:], ordered, strict=True)
-        moves = [_moves(column, parameter.values) for column, parameter in pairs]
+        pairs = zip(columns[width:], parameters, strict=True)
+        moves = [_positions_of(column, parameter.values) for column, parameter in pairs]
         tables = {self._input(key, columns): _table(r, moves) for key, r in self._inputs.items()}
-        return Recorded(
+        return Recording(
             path=self._path,
-            name=name_of(self._path),
+            name=recording_name(self._path),
             title=printable(title),
             kind=kind,
             device=printable(device),
             sha256=sha256,
-            parameters=_with_defaults(ordered, tables),
+            parameters=_with_defaults(parameters, tables),
             features=self._features or (_NO_FEATURES,),
             tables=tables,
             notes=tuple(notes),
             warnings=tuple(warnings),
             facts={name: printable_lines(text) for name, text in (facts or {}).items()},
             default=Config(default) if default else None,
+            compiler=compiler,
         )
 
-    def _meant(self, values: ColumnValues) -> list[list[Value]]:
-        """Of every column what its cells mean, by their codes."""
+    def _values(self) -> list[list[Value]]:
+        """Return each column's values, by the codes of its cells."""
         if not self._inputs:
             raise RecordingError(f"{self._path}: holds no measurement")
         pairs = zip((*self._features, *self._parameters), self._cells, strict=True)
         try:
-            return [list(values(name, list(cells))) for name, cells in pairs]
+            return [_column(name, list(cells)) for name, cells in pairs]
         except ValueError as error:
             raise RecordingError(f"{self._path}: {error}") from None
 
-    def _input(self, key: tuple[int, ...], columns: Sequence[Sequence[Value]]) -> Input:
+    def _input(self, codes: tuple[int, ...], columns: Sequence[Sequence[Value]]) -> Input:
         if not self._features:
-            return Input({_NO_FEATURES: name_of(self._path)})
-        told = zip(self._features, columns, key, strict=False)
-        return Input({name: values[code] for name, values, code in told})
+            return Input({_NO_FEATURES: recording_name(self._path)})
+        triples = zip(self._features, columns, codes, strict=False)
+        return Input({name: values[code] for name, values, code in triples})
 
 
 _NO_FEATURES = "recording"
-"""The feature of the one input of a recording that tells nothing of inputs."""
-
-
-def name_of(path: Path) -> str:
-    """The file's name without its endings, as spaces are named."""
-    stem = path.name.split(".")[0]
-    return "".join(c if c.isascii() and c.isalnum() else "_" for c in stem)[:100] or "recording"
+"""The feature of the one input of a recording that has no features."""
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
@@ -174,11 +176,20 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         raise RecordingError(f"{path}: names {twice} twice among parameters and features")
 
 
-def _ordered(name: str, found: Sequence[Value], told: Sequence[Value]) -> Parameter:
-    """Numbers ascend, and are then a scale; all else keeps the order that was told or found."""
-    keys = {(type(value), value) for value in found}
-    listed = {(type(value), value): value for value in told if (type(value), value) in keys}
-    values = [*listed.values(), *(v for v in found if (type(v), v) not in listed)]
+def _column(name: str, cells: Sequence[Any]) -> list[Value]:
+    """Unpack typed cells; infer what texts mean from the whole column."""
+    if isinstance(cells[0], tuple):
+        return [value for _, value in cells]
+    return column_values(name, cells)
+
+
+def _parameter(name: str, found: Sequence[Value], listed: Sequence[Value]) -> Parameter:
+    """Make a parameter of the values that occur.
+
+    Numbers become a scale in ascending order. Other values keep the order in which the file lists
+    them, or else in which they occur.
+    """
+    values = _in_order(found, listed)
     if len(values) == 2 and set(map(type, values)) == {bool}:
         return Parameter(name, "boolean", (False, True), "source", False)
     numbers = sorted(v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool))
@@ -188,30 +199,37 @@ def _ordered(name: str, found: Sequence[Value], told: Sequence[Value]) -> Parame
     return Parameter(name, "enum", tuple(values), "source", values[0])
 
 
-def _moves(column: Sequence[Value], values: Sequence[Value]) -> Places:
-    """From a column's codes to positions among the parameter's values."""
-    place = {(type(value), value): k for k, value in enumerate(values)}
-    return np.array([place[type(value), value] for value in column], np.int32)
+def _in_order(found: Sequence[Value], listed: Sequence[Value]) -> list[Value]:
+    """Return the found values, the listed ones first and in their order."""
+    keys = set(map(typed, found))
+    first = {} if isinstance(listed, range) else {typed(v): v for v in listed if typed(v) in keys}
+    return [*first.values(), *(v for v in found if typed(v) not in first)]
 
 
-def _table(rows: _Rows, moves: Sequence[Places]) -> Table:
+def _positions_of(column: Sequence[Value], values: Sequence[Value]) -> Positions:
+    """Map a column's codes to positions among the parameter's values."""
+    known = {typed(value): position for position, value in enumerate(values)}
+    return np.array([known[typed(value)] for value in column], np.int32)
+
+
+def _table(rows: _Rows, moves: Sequence[Positions]) -> RecordedTable:
     codes = np.array(rows.codes, np.int32).reshape(len(rows.outcomes), len(moves))
-    places = np.empty_like(codes)
+    positions = np.empty_like(codes)
     for column, move in enumerate(moves):
-        places[:, column] = move[codes[:, column]]
-    return Table(places, rows.outcomes, rows.samples_s, rows.messages)
+        positions[:, column] = move[codes[:, column]]
+    return RecordedTable(positions, rows.outcomes, rows.samples_s, rows.messages)
 
 
 def _with_defaults(
-    parameters: Sequence[Parameter], tables: Mapping[Input, Table]
+    parameters: Sequence[Parameter], tables: Mapping[Input, RecordedTable]
 ) -> tuple[Parameter, ...]:
-    """A recording has no default: the first configuration that worked stands in for it."""
+    """Take the first configuration that worked as the default; a recording has none of its own."""
     for table in tables.values():
         for row, outcome in enumerate(table.outcomes):
             if outcome is Outcome.OK:
-                places = table.places[row].tolist()
+                positions = table.positions[row].tolist()
                 return tuple(
-                    Parameter(p.name, p.kind, p.values, p.role, p.values[place])
-                    for p, place in zip(parameters, places, strict=True)
+                    Parameter(p.name, p.kind, p.values, p.role, p.values[position])
+                    for p, position in zip(parameters, positions, strict=True)
                 )
     return tuple(parameters)

@@ -1,4 +1,4 @@
-"""The cells of a CSV file: its rows, and what a cell means."""
+"""CSV files: rows of cells, and the values that cells mean."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from harness.core.errors import RecordingError
 from harness.core.records import Value, shown
 from harness.core.text import printable
-from harness.space_file import Parameter
 
 MAX_ROWS = 2_000_000
 _MAX_DIGITS = 20
+_MAX_LISTED = 10
 
 WORDS: Mapping[str, Value] = {"true": True, "false": False, "absent": None, "": None}
 
@@ -23,7 +23,7 @@ Row = list[str]
 
 
 class CsvFile:
-    """A CSV file, its rows split as they are asked for; empty lines are left out."""
+    """A CSV file whose rows are split on demand. Empty lines are skipped."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         """Raises RecordingError for a header that is not CSV."""
@@ -34,10 +34,10 @@ class CsvFile:
         self._last: Row = []
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """Each row below the header with its line, once.
+        """Yield each row below the header with its line number. Can be called once.
 
-        Raises RecordingError with the line that is not CSV, or has more or fewer cells than the
-        header.
+        Raises RecordingError with the line that is not CSV, or that has more or fewer cells than
+        the header.
         """
         for count, (line, row) in enumerate(self._lines, start=1):
             if len(row) != len(self.header):
@@ -48,27 +48,27 @@ class CsvFile:
             yield line, row
 
     def _unlike_header(self, row: Row) -> str:
-        told = f"has {len(row)} cells, the header has {len(self.header)}"
-        if self._ends_whole or next(self._lines, None) is not None:
-            return told
-        return f"{told}, and the file ends there without a newline: it is cut short; fetch it again"
+        found = f"has {len(row)} cells, the header has {len(self.header)}"
+        if self._is_ended or next(self._lines, None) is not None:
+            return found
+        return f"{found}. The file ends there without a newline: it is cut short; fetch it again"
 
     def warnings(self) -> list[str]:
-        """What is doubtful of the rows, once all of them were asked for.
+        """Return what is doubtful about the rows. Call it after the last row.
 
-        Most writers end the last line, too. Where it is not ended, nothing but the writer knows
-        whether its last cell is whole: 17.79 may be what is left of 17.793.
+        Most writers end the last line with a newline. Without one only the writer knows whether
+        the last cell is complete: 17.79 may be the beginning of 17.793.
         """
-        if self._ends_whole or not self._last:
+        if self._is_ended or not self._last:
             return []
         name, cell = printable(self.header[-1]), printable(self._last[-1])
         return [
-            f"{self.path}: the last line has no newline; if the file was cut short, its last "
-            f"cell, {name} = {cell or '(empty)'}, is not whole: compare it with the original"
+            f"{self.path}: the last line has no newline. If the file was cut short, its last "
+            f"cell is incomplete: {name} = {cell or '(empty)'}. Compare it with the original"
         ]
 
     @property
-    def _ends_whole(self) -> bool:
+    def _is_ended(self) -> bool:
         return self._content.endswith((b"\n", b"\r"))
 
     def _split(self) -> Iterator[tuple[int, Row]]:
@@ -79,12 +79,12 @@ class CsvFile:
             reader = csv.reader(_text_lines(self.path, file), strict=True)
             yield from ((reader.line_num, row) for row in reader if row)
         except (csv.Error, UnicodeDecodeError) as error:
-            cut = "" if self._ends_whole else ", or cut short"
+            cut = "" if self._is_ended else ", or cut short"
             raise RecordingError(f"{self.path}: is not CSV text{cut}: {error}") from None
 
 
 def _text_lines(path: Path, file: Iterable[str]) -> Iterator[str]:
-    """The lines as they are; a NUL byte, which only newer versions of csv take, is refused."""
+    """Yield the lines unchanged. Refuse NUL bytes, which csv accepts only from Python 3.11 on."""
     for number, line in enumerate(file, start=1):
         if "\0" in line:
             raise RecordingError(
@@ -95,26 +95,28 @@ def _text_lines(path: Path, file: Iterable[str]) -> Iterator[str]:
 
 
 def check_columns(path: Path, header: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise RecordingError unless each of these columns is there, once."""
+    """Raise RecordingError unless the header has each of these columns once."""
     twice = [name for name in wanted if header.count(name) > 1]
     if twice:
         raise RecordingError(f"{path}:1: has the column {twice[0]} twice")
     missing = [name for name in wanted if name not in header]
     if missing:
         raise RecordingError(
-            f"{path}:1: lacks {', '.join(missing)} among the columns {shown_columns(header)}; "
-            "columns are separated by commas, the first line names them"
+            f"{path}:1: lacks {', '.join(missing)} among the columns {shown_columns(header)}. The "
+            "first line must name the columns, separated by commas"
         )
 
 
 def shown_columns(header: Sequence[str]) -> str:
-    """The columns as a message names them."""
-    there = printable(", ".join(header))
-    return there or "(none)"
+    """Format a header for a message."""
+    return printable(", ".join(header)) or "(none)"
 
 
 def whole_or_real(name: str, text: str) -> int | float:
-    """A finite number; the whole ones as integers, as spaces give their inputs."""
+    """Parse a finite number, as int where it is whole.
+
+    Spaces write the sizes of their inputs as whole numbers. Raises ValueError for anything else.
+    """
     try:
         number = float(text)
         if math.isfinite(number):
@@ -125,11 +127,11 @@ def whole_or_real(name: str, text: str) -> int | float:
 
 
 def column_values(name: str, texts: Sequence[str]) -> list[Value]:
-    """What the different cells of a column mean: numbers and words such as `true` only where
-    all of them are, since `12e4` among `9f0c` is no number.
+    """Convert the distinct cells of a column to values.
 
-    64 and 64.0 are two values, as they are of a parameter. Raises ValueError where two cells
-    are one value, or one cannot be printed.
+    The column holds numbers and words such as `true` only if all of its cells are such: `12e4`
+    beside `9f0c` is text. 64 and 64.0 are two values. Raises ValueError where two cells mean the
+    same value, or a cell is not printable.
     """
     odd = next((text for text in texts if not text.isprintable()), None)
     if odd is not None:
@@ -159,27 +161,31 @@ def _literal(text: str) -> Value:
     return number if math.isfinite(number) else text
 
 
-def listed_value(parameter: Parameter, text: str) -> Value:
-    """The parameter's value that a cell means: 64 may also be written 64.0."""
-    for value in _readings(text.strip()):
-        if isinstance(parameter.values, range):
-            if type(value) is int and value in parameter.values:
-                return value
+def listed_value(name: str, values: Sequence[Value], text: str) -> Value:
+    """Return the listed value that a cell means; 64 may also be written 64.0.
+
+    Raises ValueError where no value matches.
+    """
+    for reading in _readings(text.strip()):
+        if isinstance(values, range):
+            if type(reading) is int and reading in values:
+                return reading
             continue
-        for candidate in parameter.values:
-            if type(candidate) is type(value) and candidate == value:
-                return candidate
-    there = parameter.values
-    told = (
-        f"{there[0]} to {there[-1]} by {there.step}"
-        if isinstance(there, range)
-        else ", ".join(map(shown, there[:10])) + (", ..." if len(there) > 10 else "")
-    )
-    raise ValueError(f"{parameter.name} is {text[:60]!r}, which is none of its values: {told}")
+        for value in values:
+            if type(value) is type(reading) and value == reading:
+                return value
+    raise ValueError(f"{name} is {text[:60]!r}, which is none of its values: {_listed(values)}")
+
+
+def _listed(values: Sequence[Value]) -> str:
+    if isinstance(values, range):
+        return f"{values[0]} to {values[-1]} by {values.step}"
+    more = ", ..." if len(values) > _MAX_LISTED else ""
+    return ", ".join(map(shown, values[:_MAX_LISTED])) + more
 
 
 def _readings(text: str) -> Iterator[Value]:
-    """What a cell can mean, as itself before as a number or a word."""
+    """Yield the values that a cell can mean: first the text, then a word, then a number."""
     yield text
     if text.lower() in WORDS:
         yield WORDS[text.lower()]

@@ -1,6 +1,6 @@
-"""Recorded files as bytes and as JSON, within bounds; gzip is unpacked on the way.
+"""Recorded files as bytes and as JSON, within bounds. gzip is unpacked.
 
-What a file is shows in its beginning, so that a wrong one is told before any is read whole.
+The first bytes show the kind of a file, so a wrong file is refused before any is read completely.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from harness.core.errors import RecordingError
 from harness.core.text import escaped, printable
 
 MAX_BYTES = 512 << 20
-"""Of a file, unpacked. The largest recordings that are published have some 400 MB."""
+"""The largest file, unpacked. The largest published recordings have some 400 MB."""
 
 MAX_NESTED = 4_000_000
-"""Objects and lists in a JSON file: each takes far more memory than its two brackets."""
+"""The most objects and lists of a JSON file: each takes far more memory than its two brackets."""
 
 
 _GZIP = b"\x1f\x8b"
@@ -34,8 +34,8 @@ _BEGINNING = 256 << 10
 SPACE = "a space"
 
 
-class Kind(Enum):
-    """What a file is by its beginning, and YAML by its name."""
+class FileKind(Enum):
+    """The kind of a file by its first bytes; YAML by its name."""
 
     DATABASE = "a results database"
     JSON = "JSON"
@@ -44,13 +44,21 @@ class Kind(Enum):
 
 
 def printable_lines(text: str) -> str:
-    """A text from a file, of several lines, that cannot command a terminal."""
+    """Escape a text, so that it cannot command a terminal; keep line breaks and tabs."""
     return escaped(text, "\r\n\t")
 
 
+def recording_name(path: Path) -> str:
+    """Return the file's name without its endings, in the letters that space names use."""
+    stem = path.name.split(".")[0]
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in stem)[:100] or "recording"
+
+
 def read_bounded(path: Path) -> bytes:
-    """The content of a file, unpacked; raises RecordingError for one that is none, is cut short
-    or is larger than MAX_BYTES."""
+    """Read a whole file, unpacked.
+
+    Raises RecordingError where there is no file, or it is cut short or larger than MAX_BYTES.
+    """
     read = _unpacked(path, MAX_BYTES + 1)
     if len(read) > MAX_BYTES:
         raise RecordingError(f"{path}: has more than {MAX_BYTES:,} bytes, unpacked; split it")
@@ -58,25 +66,27 @@ def read_bounded(path: Path) -> bytes:
 
 
 def beginning_of(path: Path) -> bytes:
-    """The first 256 KiB of a file, unpacked; raises RecordingError for one that is none."""
+    """Read the first 256 KiB of a file, unpacked; raises RecordingError where there is no file."""
     return _unpacked(path, _BEGINNING)
 
 
-def kind_of_file(path: Path) -> Kind:
-    """What a file is; raises RecordingError for one that is none, or empty."""
+def file_kind(path: Path) -> FileKind:
+    """Return the kind of a file; raises RecordingError where there is none, or it is empty."""
     content = beginning_of(path)
     if not content:
         raise RecordingError(f"{path}: is empty")
     if content.startswith(_SQLITE):
-        return Kind.DATABASE
+        return FileKind.DATABASE
     if content.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1] in (b"{", b"["):
-        return Kind.JSON
-    return Kind.YAML if path.suffix in (".yaml", ".yml") else Kind.CSV
+        return FileKind.JSON
+    return FileKind.YAML if path.suffix in (".yaml", ".yml") else FileKind.CSV
 
 
 def known_as(path: Path) -> str | None:
-    """What a file is in words, where that is something other than YAML of ours or is a space;
-    None for the rest. Raises RecordingError for what is no file."""
+    """Name the kind of a file that is no mapping: a database, a recording, a CSV file or a space.
+
+    Returns None for everything else. Raises RecordingError where there is no file.
+    """
     text = beginning_of(path).removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
     if text.startswith(_SQLITE.decode()):
         return "a results database"
@@ -90,7 +100,7 @@ def known_as(path: Path) -> str | None:
 
 
 def _unpacked(path: Path, most: int) -> bytes:
-    """The first so many bytes."""
+    """Read at most so many bytes."""
     try:
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
@@ -110,7 +120,7 @@ def _unpacked(path: Path, most: int) -> bytes:
 
 
 def decoded(path: Path, content: bytes) -> str:
-    """UTF-8 text, without a byte order mark."""
+    """Decode UTF-8, without a byte order mark; raises RecordingError with the line."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -119,9 +129,10 @@ def decoded(path: Path, content: bytes) -> str:
 
 
 def parse_json(path: Path, text: str) -> Any:
-    """The data of a JSON text, raw samples as arrays of doubles.
+    """Parse JSON, raw samples as arrays of doubles.
 
-    Raises RecordingError with the line, json.JSONDecodeError where the text ends too early.
+    Raises json.JSONDecodeError where the text is not JSON, RecordingError for what no recording
+    contains.
     """
     if text.count("{") + text.count("[") > MAX_NESTED:
         raise RecordingError(f"{path}: holds more than {MAX_NESTED:,} objects and lists; split it")
@@ -136,26 +147,26 @@ def parse_json(path: Path, text: str) -> Any:
 
 
 def refuse_json(path: Path, error: json.JSONDecodeError) -> NoReturn:
-    """Tell where a text stops being JSON."""
-    told = f"{path}:{error.lineno}: is not JSON, or cut short: {error.msg}"
-    raise RecordingError(f"{told} (column {error.colno})") from None
+    """Raise RecordingError with the line and column where a text stops being JSON."""
+    where, reason = f"{path}:{error.lineno}", f"{error.msg} (column {error.colno})"
+    raise RecordingError(f"{where}: is not JSON, or cut short: {reason}") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    data = dict(pairs)
+    if len(data) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {printable(twice)!r} is there twice in one object")
     for name in ("times", "runtimes"):
-        found = made.get(name)
+        found = data.get(name)
         if type(found) is list and all(type(sample) is float for sample in found):
-            made[name] = array("d", found)  # a quarter of the memory
-    return made
+            data[name] = array("d", found)  # a quarter of the memory
+    return data
 
 
 def kind_of(value: object) -> str:
-    """What a JSON value is called."""
+    """Describe a JSON value for a message."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, (int, float)):
@@ -166,5 +177,5 @@ def kind_of(value: object) -> str:
 
 
 def is_list(value: object) -> bool:
-    """Whether it is a list, be it packed."""
+    """Whether a JSON value is a list, packed or not."""
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))

@@ -1,7 +1,7 @@
-"""Kernel Tuner's cache files, of every version that it writes (schema/cache, 1.0.0 to 1.2.0).
+"""Kernel Tuner's cache files, of every version (schema/cache, 1.0.0 to 1.2.0).
 
-Times are milliseconds there. `time` is what was tuned; `times` are the raw samples, which count
-where `time` is their mean or median: a user-defined time, such as one with transfers, is not.
+Times are in milliseconds. `time` is the tuned quantity. The raw samples `times` count only if
+`time` is their mean or median: a user-defined time, such as one with transfers, is neither.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from harness.core.errors import RecordingError
 from harness.core.records import Outcome, Value
 from harness.core.text import printable
-from harness.recordings.builder import Builder
+from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.files import is_list, kind_of, parse_json, refuse_json
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 
 KIND = "Kernel Tuner cache"
 
@@ -30,23 +30,22 @@ FAILURES: Mapping[str, Outcome] = {
     "CompilationFailedConfig": Outcome.BUILD_FAILED,
     "RuntimeFailedConfig": Outcome.LAUNCH_FAILED,
 }
-"""The words that stand in place of a time. What the restrictions of the recorded search excluded is
-not in the file; an invalid configuration was proposed, found to ask too much of the device, and so
-cost that search a test as any failure does."""
+"""The words that replace a time. The file has no configuration that the restrictions of its search
+excluded. An invalid configuration was proposed, asked too much of the device, and cost that search
+a test, as any failure does."""
 
 _FAILED_TIME = 1e20
-"""What versions before 0.4 wrote in place of a time."""
+"""The time of a failure in versions before 0.4."""
 
 _ROUNDING = 1e-6
 _AXES = "xyz"
 
-Ended = tuple[Outcome, Sequence[float], str]
-"""An outcome, samples in seconds, and a message."""
-
 
 def parse_cache(path: Path, text: str) -> tuple[Any, tuple[str, ...]]:
-    """The data of a JSON text, closed as Kernel Tuner closes it where a run was interrupted:
-    it ends after an entry then, without the last two brackets. Also, what is to be told of it.
+    """Parse JSON, and return it with notes.
+
+    The file of an interrupted run ends after an entry, without the last two brackets. They are
+    added, as Kernel Tuner does.
     """
     try:
         return parse_json(path, text), ()
@@ -56,7 +55,7 @@ def parse_cache(path: Path, text: str) -> tuple[Any, tuple[str, ...]]:
         closed = parse_json(path, text.strip().removesuffix(",") + "}\n}")
     except json.JSONDecodeError:
         refuse_json(path, whole)
-    return closed, ("it ends without closing brackets, as of a run that was interrupted",)
+    return closed, ("it has no closing brackets: its run was interrupted",)
 
 
 def is_cache(data: Any) -> bool:
@@ -64,46 +63,46 @@ def is_cache(data: Any) -> bool:
     return isinstance(data, dict) and "cache" in data and "tune_params" in data
 
 
-def read_cache(path: Path, data: Any, sha256: str, notes: Sequence[str]) -> Recorded:
-    """The recording of a cache; raises RecordingError with the entry that does not fit."""
+def read_cache(path: Path, data: Any, sha256: str, notes: Sequence[str]) -> Recording:
+    """Read a cache; raises RecordingError with the entry that does not fit."""
     names, orders = _parameters(path, data)
     features = _problem(path, data)
-    builder = Builder(path, list(features), names)
-    given = [(type(value), value) for value in features.values()]
-    other = 0
-    for place, entry in _entries(path, data):
+    builder = RecordingBuilder(path, list(features), names)
+    problem = list(map(typed, features.values()))
+    unlike = 0
+    for label, entry in _entries(path, data):
         try:
             values = [_value(name, entry) for name in names]
-            outcome, samples_s, message = ended(entry.get("time"), entry.get("times"), MS_PER_S)
+            ended = outcome_of(entry.get("time"), entry.get("times"), MS_PER_S)
         except ValueError as error:
-            raise RecordingError(f"{path}: {place}: {error}") from None
-        other += outcome is Outcome.OK and len(samples_s) < len(entry.get("times") or ())
-        cells = [*given, *((type(value), value) for value in values)]
-        builder.add(cells, outcome, samples_s, message)
+            raise RecordingError(f"{path}: {label}: {error}") from None
+        is_ok = ended.outcome is Outcome.OK
+        unlike += is_ok and len(ended.samples_s) < len(entry.get("times") or ())
+        builder.add([*problem, *map(typed, values)], ended)
     return builder.finish(
-        lambda _name, cells: [value for _, value in cells],
         title=_text(data, "kernel_name"),
         kind=KIND,
         device=_text(data, "device_name"),
         sha256=sha256,
-        notes=[*notes, *_told(data, other)],
+        notes=[*notes, *_notes(data, unlike)],
         orders=orders,
     )
 
 
-def _told(data: Mapping[str, Any], other: int) -> Iterator[str]:
+def _notes(data: Mapping[str, Any], unlike: int) -> Iterator[str]:
+    """Yield notes; `unlike` counts the entries whose time does not summarise their samples."""
     objective = data.get("objective", "time")
     if objective != "time":
-        yield f"it was tuned for {kind_of(objective)}; here the time counts"
-    if other:
+        yield f"it was tuned for {kind_of(objective)}; harness searches for the least time"
+    if unlike:
         yield (
-            f"`time` is neither mean nor median of `times` in {other:,} entries; there it counts "
-            "as the only sample"
+            f"`time` is neither mean nor median of `times` in {unlike:,} entries; there it is the "
+            "only sample"
         )
 
 
 def _parameters(path: Path, data: Mapping[str, Any]) -> tuple[list[str], dict[str, list[Value]]]:
-    """The tuned parameters in order, and the values that were listed for each."""
+    """Return the tuned parameters in order, and the listed values of each."""
     listed = data["tune_params"]
     if not isinstance(listed, dict):
         raise RecordingError(f"{path}: tune_params is {kind_of(listed)}; it must be an object")
@@ -120,7 +119,7 @@ def _parameters(path: Path, data: Mapping[str, Any]) -> tuple[list[str], dict[st
 
 
 def _problem(path: Path, data: Mapping[str, Any]) -> dict[str, Value]:
-    """The problem size as features; nothing where none is told."""
+    """Return the problem size as features; empty where the file has none."""
     size = data.get("problem_size")
     if size is None:
         return {}
@@ -134,15 +133,15 @@ def _problem(path: Path, data: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def _entries(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each entry with its place in words."""
+    """Yield each entry with its label for messages."""
     cache = data["cache"]
     if not isinstance(cache, dict):
         raise RecordingError(f"{path}: cache is {kind_of(cache)}; it must be an object")
     for key, entry in cache.items():
-        place = f"cache[{printable(key)!r}]"
+        label = f"cache[{printable(key)!r}]"
         if not isinstance(entry, dict):
-            raise RecordingError(f"{path}: {place} is {kind_of(entry)}; it must be an object")
-        yield place, entry
+            raise RecordingError(f"{path}: {label} is {kind_of(entry)}; it must be an object")
+        yield label, entry
 
 
 def _is_plain(value: object) -> bool:
@@ -157,7 +156,7 @@ def _value(name: str, entry: Mapping[str, Any]) -> Value:
 
 
 def plain_value(name: str, value: Any) -> Value:
-    """A value that a parameter can have; ValueError for lists, objects and endless numbers."""
+    """Return a value that a parameter can have; raises ValueError for any other."""
     if value is not None and not _is_plain(value):
         raise ValueError(
             f"{name} is {kind_of(value)}; values are finite numbers, texts, true and false"
@@ -170,30 +169,31 @@ def plain_value(name: str, value: Any) -> Value:
     return result
 
 
-def ended(time: Any, times: Any, per_s: float) -> Ended:
-    """How an entry ended, from its time or what stands there, and its samples if it has any.
+def outcome_of(time: Any, times: Any, per_s: float) -> RecordedOutcome:
+    """Return the outcome of an entry, from its time or the word in its place, and its samples.
 
-    `per_s` is how many of the unit make a second. ValueError for what no version writes.
+    `per_s` is the number of time units in a second. Raises ValueError for what no version writes.
     """
     if isinstance(time, dict) and set(time) == {"__error__"}:
         time = time["__error__"]
     if isinstance(time, str):
         if time not in FAILURES:
-            told = f"{', '.join(FAILURES)}, or a number"
-            raise ValueError(f"time is {kind_of(time)}; it must be one of {told}")
-        return FAILURES[time], (), f"{time}, as recorded"
+            known = f"{', '.join(FAILURES)}, or a number"
+            raise ValueError(f"time is {kind_of(time)}; it must be one of {known}")
+        return RecordedOutcome(FAILURES[time], message=f"{time}, as recorded")
     if not isinstance(time, (int, float)) or isinstance(time, bool):
         what = "missing" if time is None else kind_of(time)
         raise ValueError(f"time is {what}; it must be a number or the name of a failure")
     number = _real(time)
     if number == _FAILED_TIME or not math.isfinite(number):
-        return Outcome.LAUNCH_FAILED, (), f"the recorded time is {number:g}, which marks a failure"
+        message = f"the recorded time is {number:g}, which marks a failure"
+        return RecordedOutcome(Outcome.LAUNCH_FAILED, message=message)
     if number <= 0:
         raise ValueError(f"time is {number:g}; it must be above 0")
     samples = samples_of(times)
-    if samples and _sums_up(number, samples):
-        return Outcome.OK, [sample / per_s for sample in samples], ""
-    return Outcome.OK, [number / per_s], ""
+    if not (samples and _summarises(number, samples)):
+        samples = [number]
+    return RecordedOutcome(Outcome.OK, [sample / per_s for sample in samples])
 
 
 def _real(number: int | float) -> float:
@@ -204,7 +204,7 @@ def _real(number: int | float) -> float:
 
 
 def samples_of(times: Any) -> Sequence[float]:
-    """Raw samples, where there are any; ValueError where they are no times."""
+    """Return the raw samples, if any; raises ValueError where they are not times."""
     if times is None:
         return ()
     if not is_list(times):
@@ -219,7 +219,7 @@ def samples_of(times: Any) -> Sequence[float]:
     return samples
 
 
-def _sums_up(time: float, samples: Sequence[float]) -> bool:
+def _summarises(time: float, samples: Sequence[float]) -> bool:
     """Whether a time is the mean or the median of samples."""
     summaries = (summary(samples) for summary in (statistics.fmean, statistics.median))
     return any(math.isclose(time, summary, rel_tol=_ROUNDING) for summary in summaries)

@@ -1,4 +1,4 @@
-"""A file of any known format -> Recorded."""
+"""A file of any known format -> Recording."""
 
 from __future__ import annotations
 
@@ -8,68 +8,68 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import RecordingError, UsageError
-from harness.recordings.files import Kind, decoded, kind_of_file, read_bounded
+from harness.recordings.csv_reader import check_mapped_csv, read_mapped_csv
+from harness.recordings.files import FileKind, decoded, file_kind, read_bounded
 from harness.recordings.kernel_tuner import is_cache, parse_cache, read_cache
-from harness.recordings.mapped_csv import check_mapped_csv, read_mapped_csv
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 from harness.recordings.t4 import is_t4, read_t4
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file to read a recording from, with its mapping if that does not stand beside it."""
+class RecordingFile:
+    """A file that holds a recording, with its mapping if that is not beside it."""
 
     path: Path
     mapping: Path | None = None
 
     def check(self) -> None:
-        """Raise what `read` raises, as far as the file's beginning and its mapping tell it."""
-        if _kind_of(self.path) is Kind.CSV:
+        """Raise what `read` raises, as far as the first bytes and the mapping show it."""
+        if _readable_kind(self.path) is FileKind.CSV:
             check_mapped_csv(self.path, self.mapping)
 
-    def read(self) -> Recorded:
-        """As `read_recorded`."""
-        return read_recorded(self.path, self.mapping)
+    def read(self) -> Recording:
+        """Read the recording; raises what `read_recording` raises."""
+        return read_recording(self.path, self.mapping)
 
 
-def sources(paths: Sequence[Path], mapping: Path | None) -> list[Source]:
-    """Files of which those that are CSV have this mapping; each of them is checked.
+def recording_files(paths: Sequence[Path], mapping: Path | None) -> list[RecordingFile]:
+    """Check each file, and give the CSV files among them this mapping.
 
-    Raises UsageError for a mapping that none of them needs, and what `Source.check` raises.
+    Raises UsageError for a mapping without a CSV file, and what `RecordingFile.check` raises.
     """
-    needing = [path for path in paths if _kind_of(path) is Kind.CSV]
-    if mapping is not None and not needing:
-        told = ", ".join(map(str, paths)) + (" is JSON" if len(paths) == 1 else " are JSON")
-        raise UsageError(f"--mapping is for CSV files, and {told}; leave it out")
-    found = [Source(path.resolve(), mapping if path in needing else None) for path in paths]
-    for source in found:
-        source.check()
+    tables = [path for path in paths if _readable_kind(path) is FileKind.CSV]
+    if mapping is not None and not tables:
+        json_files = ", ".join(map(str, paths)) + (" is JSON" if len(paths) == 1 else " are JSON")
+        raise UsageError(f"--mapping is for CSV files, and {json_files}; leave it out")
+    found = [RecordingFile(path.resolve(), mapping if path in tables else None) for path in paths]
+    for file in found:
+        file.check()
     return found
 
 
-def _kind_of(path: Path) -> Kind:
-    """JSON or CSV; raises RecordingError for what is no recording of another tuner."""
-    kind = kind_of_file(path)
-    if kind is Kind.DATABASE:
+def _readable_kind(path: Path) -> FileKind:
+    """Return JSON or CSV; raises RecordingError for every other kind of file."""
+    kind = file_kind(path)
+    if kind is FileKind.DATABASE:
         raise RecordingError(
             f"{path}: is a results database; replay it with its space: python -m harness.tune "
-            f"SPACE --backend replay --recording {path}; or export it with python -m harness.export"
+            f"SPACE --replay {path}; or export it with python -m harness.export"
         )
-    if kind is Kind.YAML:
+    if kind is FileKind.YAML:
         raise RecordingError(
-            f"{path}: is YAML, as spaces and mappings are, and no recording; a space is tuned "
-            f"by python -m harness.tune {path}, a mapping stands after --mapping"
+            f"{path}: is YAML, not a recording. Tune a space with python -m harness.tune {path}; "
+            "name a mapping with --mapping"
         )
     return kind
 
 
-def read_recorded(path: Path, mapping: Path | None = None) -> Recorded:
-    """Read a recording; what it is shows in its first characters.
+def read_recording(path: Path, mapping: Path | None = None) -> Recording:
+    """Read a recording, whose first bytes show its format.
 
     Raises RecordingError, UsageError for a mapping that is missing or not needed, and SpecError
-    for one with faults.
+    for faults of a mapping.
     """
-    if _kind_of(path) is Kind.CSV:
+    if _readable_kind(path) is FileKind.CSV:
         return read_mapped_csv(path, mapping)
     if mapping is not None:
         raise UsageError(f"--mapping is for CSV files, and {path} is JSON; leave it out")

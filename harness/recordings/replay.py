@@ -1,142 +1,147 @@
-"""Recorded measurements in place of a device: the search runs for real, nothing is launched.
-
-A recording is a results database of ours, or a CSV file (see `harness.recordings.replay_csv`).
-"""
+"""Recorded measurements in place of a device: the search runs, nothing is launched."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.core.errors import RecordingError
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
-from harness.recordings.files import Kind, kind_of_file
-from harness.recordings.replay_csv import read_csv
+from harness.recordings.csv_reader import read_space_csv
+from harness.recordings.files import FileKind, file_kind
+from harness.recordings.read import read_recording
+from harness.recordings.recording import Recording, replay_environment
 from harness.results import SEARCHED, Campaign, campaigns, read_measurements, reading
 from harness.space import Space
 from harness.space_file import Spec
 
-Recorded = Mapping[tuple[Input, Config], Measurement]
-
-
-@dataclass(frozen=True)
-class Recording:
-    """Measurements by input and configuration, and where they come from.
-
-    `compiler` is the one whose flags the recorded configurations have, None without flags:
-    the search has to tune just those. `warnings` say what may be wrong with them.
-    """
-
-    environment: Environment
-    measurements: Recorded
-    compiler: str | None = None
-    warnings: tuple[str, ...] = ()
+Measurements = Mapping[tuple[Input, Config], Measurement]
 
 
 class ReplayMeasurer:
-    """Serves a recording; what it does not hold fails to launch, with a message that says so."""
+    """Serves recorded measurements. What is not recorded fails to launch, and the message says so.
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+    `compiler` is the compiler whose flags the recorded configurations have, None without flags:
+    the search must tune exactly those. `warnings` say what may be wrong with the recording.
+    """
+
+    def __init__(
+        self,
+        measurements: Measurements,
+        environment: Environment,
+        compiler: str | None = None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self.measurements = measurements
+        self.warnings = tuple(warnings)
+        self._environment = environment
+        self._compiler = compiler
+
+    @classmethod
+    def of(cls, recording: Recording) -> ReplayMeasurer:
+        """Serve the measurements of a recording."""
+        measurements, environment = recording.measurements, recording.environment
+        return cls(measurements, environment, recording.compiler, recording.warnings)
 
     @property
     def environment(self) -> Environment:
-        """The recording's, marked as a replay: its numbers never mix with measured ones."""
-        return self._recording.environment
+        """The environment of the recording, marked as a replay."""
+        return self._environment
 
     @property
     def compiler(self) -> str | None:
         """The compiler whose flags were tuned when it was recorded."""
-        return self._recording.compiler
+        return self._compiler
 
     @property
     def limits(self) -> DeviceLimits | None:
-        """Not recorded: the recording itself tells what could run."""
+        """None: recordings do not state limits, but show what could run."""
         return None
 
     @property
     def is_replay(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
-        """Nothing is compiled."""
+        """Do nothing: nothing is compiled."""
 
-    def recall(self, given: Input, measured: Iterable[Measurement]) -> None:
-        """Nothing is shared: each configuration has its own in the recording."""
+    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
+        """Do nothing: each configuration has its own measurement."""
 
     def measure(
-        self, space: Space, given: Input, config: Config, best_s: float | None
+        self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:
-        """The recorded measurement."""
-        found = self._recording.measurements.get((given, config))
+        """Return the recorded measurement."""
+        found = self.measurements.get((problem, config))
         if found is not None:
             return found
-        message = f"the recording holds nothing of ({config}) on the input ({given})"
-        return Measurement(config, given, Outcome.LAUNCH_FAILED, message=message)
+        message = f"the recording has no measurement of ({config}) on the input ({problem})"
+        return Measurement(config, problem, Outcome.LAUNCH_FAILED, message=message)
 
     def measure_interleaved(
-        self, space: Space, given: Input, configs: Sequence[Config], rounds: int
+        self, space: Space, problem: Input, configs: Sequence[Config], rounds: int
     ) -> list[Measurement]:
-        """The recorded measurements: there are no others."""
-        return [self.measure(space, given, config, None) for config in configs]
+        """Return the recorded measurements: there are no others."""
+        return [self.measure(space, problem, config, None) for config in configs]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
-def read_recording(path: Path, spec: Spec) -> Recording:
-    """Read a recording of a space.
+def open_replay(path: Path, spec: Spec) -> ReplayMeasurer:
+    """Replay measurements of a space: a results database, a CSV file of the space's own columns,
+    or JSON with the space's parameters and features.
 
-    Raises RecordingError that says where it does not fit, ResultsError for a database that
-    cannot be read.
+    Raises RecordingError that says where the file does not fit the space, ResultsError for a
+    database that cannot be read.
     """
-    kind = kind_of_file(path)
-    if kind in (Kind.JSON, Kind.YAML):
+    kind = file_kind(path)
+    if kind is FileKind.DATABASE:
+        return _replay_database(path, spec)
+    if kind is FileKind.CSV:
+        return ReplayMeasurer.of(read_space_csv(path, spec))
+    recording = read_recording(path)
+    if set(recording.features) != set(spec.features):
         raise RecordingError(
-            f"{path}: is {kind.value}; --recording takes a results database or a CSV file of the "
-            "space's own columns, and --replay what other tuners recorded"
+            f"{path} has the features {', '.join(recording.features)}, but {spec.path} has "
+            f"{', '.join(spec.features)}"
         )
-    return _from_database(path, spec) if kind is Kind.DATABASE else _from_csv(path, spec)
+    compiler = _compiler(path, {parameter.name for parameter in recording.parameters}, spec)
+    environment = recording.environment
+    return ReplayMeasurer(recording.measurements, environment, compiler, recording.warnings)
 
 
-def _from_csv(path: Path, spec: Spec) -> Recording:
-    found = read_csv(path, spec)
-    told = _replayed(path.name, "CSV", found.measurements)
-    return Recording(told, found.measurements, found.compiler, found.warnings)
-
-
-def _from_database(path: Path, spec: Spec) -> Recording:
-    """The campaign of this program that was begun last."""
+def _replay_database(path: Path, spec: Spec) -> ReplayMeasurer:
+    """Replay the last campaign of this program."""
     with reading(str(path)) as engine, engine.connect() as connection:
-        found = _campaign(path, campaigns(connection), spec)
-        rows = read_measurements(connection, found.key, stages=SEARCHED)
-    recorded = [row.measurement for row in rows]
-    compiler = _compiler(path, recorded, spec)
+        campaign = _campaign(path, campaigns(connection), spec)
+        rows = read_measurements(connection, campaign.key, stages=SEARCHED)
+    if not rows:
+        raise RecordingError(f"{path} holds no measurement of {spec.name}")
+    compiler = _compiler(path, set(rows[-1].measurement.config), spec)
     tuned = {parameter.name for parameter in spec.tuned_for(compiler)}
-    measured = {(m.input, m.config): m for m in recorded if set(m.config) == tuned}
-    told = found.environment
-    return Recording(_replayed(told.device, told.platform, measured), measured, compiler)
+    found = [row.measurement for row in rows if set(row.measurement.config) == tuned]
+    measurements = {(m.input, m.config): m for m in found}
+    where, digest = campaign.environment, _digest(measurements.values())
+    environment = replay_environment(where.device, where.platform, digest)
+    return ReplayMeasurer(measurements, environment, compiler)
 
 
-def _campaign(path: Path, there: Sequence[Campaign], spec: Spec) -> Campaign:
-    found = next((c for c in there if c.key.program_sha256 == spec.program_sha256), None)
+def _campaign(path: Path, held: Sequence[Campaign], spec: Spec) -> Campaign:
+    found = next((c for c in held if c.key.program_sha256 == spec.program_sha256), None)
     if found is None:
-        names = ", ".join(sorted({c.space_name for c in there})) or "nothing"
+        names = ", ".join(sorted({c.space_name for c in held})) or "nothing"
         raise RecordingError(
-            f"{path} holds measurements of {names}, none of {spec.name} with this very "
+            f"{path} holds measurements of {names}, but none of {spec.name} with the same "
             "source, host module, launch and tolerance"
         )
     return found
 
 
-def _compiler(path: Path, recorded: Sequence[Measurement], spec: Spec) -> str | None:
-    """The compiler whose flags, beside the other parameters, are those that were tuned last."""
-    if not recorded:
-        raise RecordingError(f"{path} holds no measurement of {spec.name}")
-    names = set(recorded[-1].config)
+def _compiler(path: Path, names: Collection[str], spec: Spec) -> str | None:
+    """Return the compiler whose flags, with the other parameters, are the recorded parameters."""
     compilers = [None, *sorted({p.compiler for p in spec.parameters if p.compiler is not None})]
     for compiler in compilers:
         if names == {parameter.name for parameter in spec.tuned_for(compiler)}:
@@ -147,12 +152,10 @@ def _compiler(path: Path, recorded: Sequence[Measurement], spec: Spec) -> str | 
     )
 
 
-def _replayed(device: str, platform: str, measurements: Recorded) -> Environment:
-    """Recordings of other content are other environments: stored results of one must not
-    answer for another."""
+def _digest(measurements: Iterable[Measurement]) -> str:
+    """Hash the measurements themselves: a database's file changes without them."""
     digest = hashlib.sha256()
-    for (given, config), m in measurements.items():
+    for m in measurements:
         samples = m.timing.samples_s if m.timing else ()
-        digest.update(f"{given.json} {config.json} {m.outcome} {samples}\n".encode())
-    driver = f"recording {digest.hexdigest()[:12]}"
-    return Environment("replay", device, platform, driver, compiler="recorded")
+        digest.update(f"{m.input.json} {m.config.json} {m.outcome} {samples}\n".encode())
+    return digest.hexdigest()

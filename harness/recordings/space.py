@@ -1,4 +1,4 @@
-"""A space whose legal configurations are listed: those that a recording holds for an input."""
+"""The space of a recording: exactly the configurations that it holds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,35 @@ import numpy.typing as npt
 from harness.constraints.solver import Solutions
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Outcome, Value, shown
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 from harness.recordings.row_index import RowIndex
 from harness.space import Places, Space
+from harness.space_file import Spec
+from harness.space_file.model import Measure, Search, Verify
 
 _ALL_VALUES = 1024  # of one parameter that are looked up; a look-up is cheap
 _ROUNDING = 1e-5  # of float32 sums: distances closer than that are equal
+
+
+def recording_spec(recording: Recording) -> Spec:
+    """Make a spec without kernel, host module and constraints: nothing can be built from it."""
+    return Spec(
+        path=recording.path,
+        name=recording.name,
+        title=recording.title,
+        functions=(recording.title,),
+        sources={},
+        host=recording.path,
+        parameters=recording.parameters,
+        constraints=(),
+        launch=None,
+        features=recording.features,
+        inputs=tuple(recording.tables),
+        verify=Verify(),
+        measure=Measure(),
+        search=Search(),
+        host_text=recording.sha256,  # the program is the file: other content, other measurements
+    )
 
 
 class ListedSpace(Space):
@@ -29,14 +52,14 @@ class ListedSpace(Space):
     space's `parameters` leave them out.
     """
 
-    def __init__(self, recorded: Recorded, given: Input) -> None:
-        table = recorded.tables[given]
-        varying = [k for k, p in enumerate(recorded.parameters) if len(p.values) > 1]
-        self._all = recorded.parameters
+    def __init__(self, recording: Recording, problem: Input) -> None:
+        table = recording.tables[problem]
+        varying = [k for k, p in enumerate(recording.parameters) if len(p.values) > 1]
+        self._all = recording.parameters
         self._fixed = {p.name: p.values[0] for p in self._all if len(p.values) == 1}
-        super().__init__([recorded.parameters[k] for k in varying], given=given)
-        self._recorded, self._table = recorded, table
-        self._places: Places = np.ascontiguousarray(table.places[:, varying][table.legal])
+        super().__init__([recording.parameters[k] for k in varying], given=problem)
+        self._recording, self._table = recording, table
+        self._places: Places = np.ascontiguousarray(table.positions[:, varying][table.legal])
 
     @cached_property
     def _rows(self) -> RowIndex:
@@ -72,7 +95,7 @@ class ListedSpace(Space):
     def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
         if self._is_row(np.array(self.encode(config), dtype=np.int32)):
             return None
-        held = self._recorded.measurements.get((Input(self._given), Config(config)))
+        held = self._recording.measurements.get((Input(self._given), Config(config)))
         if held is not None and held.outcome is Outcome.ILLEGAL:
             return f"the recording has it as illegal: {held.message}"
         return "the recording does not hold it"

@@ -1,8 +1,7 @@
 """T4, the autotuning community's format of results (JSON, schema versions 1.0.0 and 1.1.0).
 
-The schema has a place for neither inputs nor messages; what `harness.export` writes has them as
-further properties, `input`, `outcome` and `message`, and in the metadata `backend` and `default`,
-which other readers pass over.
+The schema has neither inputs nor messages. `harness.export` adds the properties `input`, `outcome`
+and `message` to a result, and `backend` and `default` to the metadata; other readers ignore them.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from harness import __version__
 from harness.core.errors import RecordingError
 from harness.core.records import Environment, Measurement, Outcome, Value
 from harness.core.text import printable
-from harness.recordings.builder import Builder
+from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.files import is_list, kind_of, printable_lines
-from harness.recordings.kernel_tuner import Ended, ended, plain_value, samples_of
-from harness.recordings.recorded import FACTS, Recorded
+from harness.recordings.kernel_tuner import outcome_of, plain_value, samples_of
+from harness.recordings.recording import FACTS, Recording
 
 KIND = "T4 results"
 SCHEMA_VERSION = "1.1.0"
@@ -28,11 +27,11 @@ UNITS: Mapping[str, float] = {
     "s": 1.0, "seconds": 1.0, "ms": 1e3, "milliseconds": 1e3,
     "us": 1e6, "microseconds": 1e6, "ns": 1e9, "nanoseconds": 1e9,
 }  # fmt: skip
-"""How many of a unit make a second."""
+"""The number of each unit in a second."""
 
 _INVALIDITY: Mapping[str, Outcome] = {
     "correct": Outcome.OK,
-    "constraints": Outcome.LAUNCH_FAILED,  # it was proposed, and cost its search a test
+    "constraints": Outcome.LAUNCH_FAILED,  # a search proposed it, and it cost a test
     "compile": Outcome.BUILD_FAILED,
     "runtime": Outcome.LAUNCH_FAILED,
     "correctness": Outcome.WRONG_RESULT,
@@ -47,7 +46,7 @@ _WORDS: Mapping[Outcome, str] = {
     Outcome.TIMEOUT: "timeout",
     Outcome.CRASHED: "runtime",
 }
-"""What is written; the outcome itself stands beside it, for those that share a word."""
+"""The word that is written. The outcome is written beside it, since some outcomes share a word."""
 
 _COMPUTE_API = {"cuda": "CUDA", "opencl": "OpenCL"}
 
@@ -57,11 +56,8 @@ def is_t4(data: Any) -> bool:
     return isinstance(data, dict) and "results" in data
 
 
-# --------------------------------------------------------------------- reading
-
-
-def read_t4(path: Path, data: Any, sha256: str) -> Recorded:
-    """The recording of a T4 file; raises RecordingError with the result that does not fit."""
+def read_t4(path: Path, data: Any, sha256: str) -> Recording:
+    """Read a T4 file; raises RecordingError with the result that does not fit."""
     metadata = data.get("metadata", {})
     if not isinstance(metadata, dict):
         raise RecordingError(f"{path}: metadata is {kind_of(metadata)}; it must be an object")
@@ -69,23 +65,22 @@ def read_t4(path: Path, data: Any, sha256: str) -> Recorded:
     if not is_list(results) or not results:
         what = "an empty list" if is_list(results) else kind_of(results)
         raise RecordingError(f"{path}: results is {what}; it must be a list of results")
-    builder: Builder | None = None
+    builder: RecordingBuilder | None = None
     names: list[str] = []
     features: list[str] = []
     for number, result in enumerate(results):
         try:
-            config, given = _part(result, "configuration"), _part(result, "input", {})
+            config, problem = _object(result, "configuration"), _object(result, "input", {})
             if builder is None:
-                names, features = list(config), list(given)
-                builder = Builder(path, features, names)
-            values = [*_values(given, features), *_values(config, names)]
-            outcome, samples_s, message = _ended(result, metadata)
+                names, features = list(config), list(problem)
+                builder = RecordingBuilder(path, features, names)
+            values = [*_values(problem, features), *_values(config, names)]
+            ended = _outcome(result, metadata)
         except ValueError as error:
             raise RecordingError(f"{path}: results[{number}]: {error}") from None
-        builder.add([(type(v), v) for v in values], outcome, samples_s, message)
+        builder.add(list(map(typed, values)), ended)
     assert builder is not None
     return builder.finish(
-        lambda _name, cells: [value for _, value in cells],
         title=str(metadata.get("kernel", "unknown")),
         kind=KIND,
         device=str(metadata.get("device", "unknown")),
@@ -96,18 +91,18 @@ def read_t4(path: Path, data: Any, sha256: str) -> Recorded:
 
 
 def _facts(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """What is told of where it was measured; the backend of other writers is the interface."""
-    told = {name: metadata.get(name) for name in FACTS}
+    """Return the facts of the environment; other writers name the backend by `compute_api`."""
+    facts = {name: metadata.get(name) for name in FACTS}
     api = metadata.get("compute_api")
-    if told["backend"] is None and isinstance(api, str):
-        told["backend"] = api.lower()
-    return {name: text for name, text in told.items() if isinstance(text, str)}
+    if facts["backend"] is None and isinstance(api, str):
+        facts["backend"] = api.lower()
+    return {name: text for name, text in facts.items() if isinstance(text, str)}
 
 
 def _default(path: Path, metadata: Mapping[str, Any], names: Sequence[str]) -> dict[str, Value]:
-    """The default that is told; nothing where none is."""
+    """Return the default configuration; empty where the file does not state it."""
     try:
-        default = _part(metadata, "default", {})
+        default = _object(metadata, "default", {})
         return dict(zip(names, _values(default, names), strict=True)) if default else {}
     except ValueError as error:
         raise RecordingError(f"{path}: metadata: default: {error}") from None
@@ -116,7 +111,7 @@ def _default(path: Path, metadata: Mapping[str, Any], names: Sequence[str]) -> d
 _NEEDED = object()
 
 
-def _part(result: Any, name: str, default: Any = _NEEDED) -> dict[str, Any]:
+def _object(result: Any, name: str, default: Any = _NEEDED) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise ValueError(f"is {kind_of(result)}; it must be an object")
     found = result.get(name, default)
@@ -129,45 +124,53 @@ def _part(result: Any, name: str, default: Any = _NEEDED) -> dict[str, Any]:
 
 def _values(found: Mapping[str, Any], names: Sequence[str]) -> list[Value]:
     if found.keys() != set(names):
-        there = printable(", ".join(found))
-        raise ValueError(f"names {there}, but the first result {', '.join(names)}")
+        found_names = printable(", ".join(found))
+        raise ValueError(f"names {found_names}, but the first result {', '.join(names)}")
     return [plain_value(name, found[name]) for name in names]
 
 
-def _ended(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> Ended:
+def _outcome(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOutcome:
     invalidity = result.get("invalidity")
     if not isinstance(invalidity, str) or invalidity not in _INVALIDITY:
         what = "missing" if invalidity is None else kind_of(invalidity)
-        raise ValueError(f"invalidity is {what}; there are {', '.join(_INVALIDITY)}")
+        raise ValueError(f"invalidity is {what}; it must be one of {', '.join(_INVALIDITY)}")
     outcome = _INVALIDITY[invalidity]
     if outcome is Outcome.OK and result.get("correctness", 1) == 0:
         outcome = Outcome.WRONG_RESULT
     if outcome is not Outcome.OK:
-        told = result.get("message")
-        message = printable_lines(told) if isinstance(told, str) else ""
+        text = result.get("message")
+        message = printable_lines(text) if isinstance(text, str) else ""
         message = message or f"{invalidity}, as recorded"
-        return _finer(invalidity, outcome, result.get("outcome")), (), message
-    times = _part(result, "times").get("runtimes")
+        own = _own_outcome(invalidity, result.get("outcome"))
+        return RecordedOutcome(own or outcome, message=message)
+    return _timed(result, metadata)
+
+
+def _timed(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOutcome:
+    """Return the samples of a correct result; raises ValueError where it has none."""
+    times = _object(result, "times").get("runtimes")
     time, unit = _time(result)
     unit = unit or metadata.get("timeunit") or "milliseconds"
     if not isinstance(unit, str) or unit not in UNITS:
-        raise ValueError(f"the unit of time is {kind_of(unit)}; there are {', '.join(UNITS)}")
+        raise ValueError(
+            f"the unit of time is {kind_of(unit)}; it must be one of {', '.join(UNITS)}"
+        )
     if time is not None:
-        return ended(time, times, UNITS[unit])
+        return outcome_of(time, times, UNITS[unit])
     samples = samples_of(times)
     if not samples:
         raise ValueError("is correct, but has neither runtimes nor a measurement named time")
-    return Outcome.OK, [sample / UNITS[unit] for sample in samples], ""
+    return RecordedOutcome(Outcome.OK, [sample / UNITS[unit] for sample in samples])
 
 
-def _finer(invalidity: str, outcome: Outcome, told: Any) -> Outcome:
-    """Our own word for an outcome, where it is there and goes with T4's."""
-    known = (o for o, word in _WORDS.items() if word == invalidity and o.value == told)
-    return next(known, outcome)
+def _own_outcome(invalidity: str, name: Any) -> Outcome | None:
+    """Return the outcome of this name if T4's word agrees; None for what others write."""
+    agreeing = (o for o, word in _WORDS.items() if word == invalidity and o.value == name)
+    return next(agreeing, None)
 
 
 def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The value and the unit of the measurement that is named time; None where there is none."""
+    """Return the value and unit of the measurement named time, or None and None."""
     measurements = result.get("measurements", [])
     if not is_list(measurements):
         raise ValueError(f"measurements is {kind_of(measurements)}; it must be a list")
@@ -177,9 +180,6 @@ def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
     return None, None
 
 
-# --------------------------------------------------------------------- writing
-
-
 def write_t4(
     file: TextIO,
     name: str,
@@ -187,7 +187,7 @@ def write_t4(
     default: Mapping[str, Value],
     measurements: Sequence[Measurement],
 ) -> None:
-    """One result a line, times in seconds. The `default` is empty where it is not known."""
+    """Write one result a line, times in seconds. `default` is empty where it is unknown."""
     metadata: dict[str, Any] = {
         "kernel": name,
         "backend": environment.backend,
@@ -219,14 +219,14 @@ def _result(m: Measurement) -> dict[str, Any]:
         "times": times,
         "invalidity": _WORDS[m.outcome],
         "correctness": int(m.outcome is Outcome.OK),
-        "measurements": list(_told(m)),
+        "measurements": list(_measurements(m)),
     }
     if m.outcome is not Outcome.OK:
         result |= {"outcome": m.outcome.value, "message": m.message}
     return result
 
 
-def _told(m: Measurement) -> Iterator[dict[str, Any]]:
+def _measurements(m: Measurement) -> Iterator[dict[str, Any]]:
     if m.timing:
         yield {"name": "time", "value": m.timing.median_s, "unit": "seconds"}
     for name, value in m.observed.items():

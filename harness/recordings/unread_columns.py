@@ -1,8 +1,8 @@
-"""Columns that nobody reads: where rows that are taken for repeats differ in them.
+"""Detect repeats that differ in a column that is not read.
 
-Rows with equal features and parameters are samples of one measurement. If a column that is left
-out tells them apart, such as a layout or a second device, they are measurements of different
-things, and their samples must not be put together unseen.
+Rows with equal features and parameters are samples of one measurement. If they differ in an unread
+column, such as a layout or a second device, they are different measurements, and joining their
+samples silently would be wrong.
 """
 
 from __future__ import annotations
@@ -13,27 +13,26 @@ from collections.abc import Sequence
 from harness.core.text import printable
 
 
-class LeftOut:
-    """The columns of a file that are left out, and what the first row of each configuration on
-    an input has there.
+class UnreadColumns:
+    """The unread columns of a file, with the cells of each measurement's first row there.
 
-    Of a cell its hash is kept: a million rows with a date each have a million different cells.
+    Only the hash of a cell is kept: a million rows with a date each have a million distinct cells.
     """
 
     def __init__(self, header: Sequence[str], named: Sequence[str]) -> None:
         self._columns = [
-            (name, place) for place, name in enumerate(header) if name not in set(named)
+            (name, index) for index, name in enumerate(header) if name not in set(named)
         ]
         self._first = array("q")
         self.differ: dict[str, int] = {}
-        """The columns in which repeats differ, each with the first line where it shows."""
+        """The columns in which repeats differ, each with the first line that does."""
 
     def note(self, ordinal: int, line: int, row: Sequence[str]) -> None:
-        """A row of the `ordinal`-th configuration and input, in order of appearance."""
+        """Compare a row of the `ordinal`-th measurement with that measurement's first row."""
         width = len(self._columns)
         if not width:
             return
-        cells = array("q", [hash(row[place].strip()) for _, place in self._columns])
+        cells = array("q", [hash(row[index].strip()) for _, index in self._columns])
         first = self._first[ordinal * width : (ordinal + 1) * width]
         if not first:
             self._first.extend(cells)
@@ -44,10 +43,10 @@ class LeftOut:
 
     @property
     def line(self) -> int:
-        """The first line where any of them shows."""
+        """The first line that differs in any column."""
         return min(self.differ.values())
 
     @property
     def shown(self) -> str:
-        """The columns that differ, as a message names them."""
+        """The columns that differ, for a message."""
         return ", ".join(map(printable, self.differ))

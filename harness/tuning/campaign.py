@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Input, Measurement
 from harness.measure.kernels import Measurer
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 from harness.results import LIMITS, RunPlan, Store
 from harness.results.ablation import Reduction
 from harness.search import EndReason, Searched, SearchOptions
@@ -48,7 +48,7 @@ class Campaign:
         display: Display,
         fresh: bool = False,
         target: float | None = None,
-        warm_start: Sequence[Recorded] = (),
+        warm_start: Sequence[Recording] = (),
         stages: Stages | None = None,
     ) -> None:
         """`fresh` begins a new campaign: nothing that was measured before is used again.

@@ -14,7 +14,7 @@ from rich.text import Text
 from harness.analysis.inputs import fastest
 from harness.core.records import Input, Measurement, Outcome, shown
 from harness.display import format_time
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
 from harness.search import Progress
 from harness.tuning import Campaign
@@ -56,7 +56,7 @@ class _Noted(Searching):
 class RecordedCampaign(Campaign):
     """A campaign over exactly what a recording holds; tests are counted by this run alone."""
 
-    def __init__(self, recorded: Recorded, *args: Any) -> None:
+    def __init__(self, recorded: Recording, *args: Any) -> None:
         """`args` are those of Campaign."""
         self._recorded = recorded
         self._spaces: dict[Input, ListedSpace] = {}
@@ -93,7 +93,7 @@ class RecordedCampaign(Campaign):
         return Group(Text(title, style="bold"), table, Text(best), Text(legend, style="dim"))
 
 
-def describe_recording(recorded: Recorded) -> str:
+def describe_recording(recorded: Recording) -> str:
     """What was read, in a line."""
     outcomes: dict[Outcome, int] = {}
     for table in recorded.tables.values():
@@ -107,7 +107,7 @@ def describe_recording(recorded: Recorded) -> str:
     )
 
 
-def optimum_table(recorded: Recorded, courses: Mapping[Input, Course]) -> Table:
+def optimum_table(recorded: Recording, courses: Mapping[Input, Course]) -> Table:
     """One row an input: how far from the recorded optimum its search came, in how many tests."""
     reached = [n for n in MILESTONES if any(n in course.after for course in courses.values())]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -128,7 +128,7 @@ _SHORT = (
 _LEGEND = f"{_SHORT}; after N: the same after N tests"
 
 
-def _cells(recorded: Recorded, given: Input, course: Course, reached: list[int]) -> Iterator[str]:
+def _cells(recorded: Recording, given: Input, course: Course, reached: list[int]) -> Iterator[str]:
     optimum = recorded.optimum(given)
     yield str(given)
     yield format_time(course.best.time_s) if course.best else "nothing worked"
@@ -138,7 +138,7 @@ def _cells(recorded: Recorded, given: Input, course: Course, reached: list[int])
     yield from (_fraction(optimum, course.after.get(tests)) for tests in reached)
 
 
-def best_lines(recorded: Recorded, courses: Mapping[Input, Course]) -> Iterator[str]:
+def best_lines(recorded: Recording, courses: Mapping[Input, Course]) -> Iterator[str]:
     """The best configuration of each input, by those parameters that have several values."""
     names = [p.name for p in recorded.parameters if len(p.values) > 1]
     for given, course in courses.items():

@@ -12,7 +12,7 @@ from harness.core.errors import HostModuleError
 from harness.core.machine import notes
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.kernels import Measurer
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 from harness.results import LEFT_OUT, RunPlan, Store, Stored
 from harness.search import SearchOptions
 from harness.search.transfer.sources import TransferSources, stored_technique
@@ -32,7 +32,7 @@ class State:
         options: SearchOptions,
         display: Display,
         space: Callable[[Input], Space],
-        warm_start: Sequence[Recorded] = (),
+        warm_start: Sequence[Recording] = (),
         fresh: bool = False,
     ) -> None:
         """`space` gives the legal configurations of an input; `fresh` begins a new campaign."""

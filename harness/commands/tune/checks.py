@@ -30,29 +30,28 @@ def check_line(args: argparse.Namespace) -> None:
 
 
 def check_recordings(args: argparse.Namespace) -> None:
-    """Raise what the beginnings of recordings and their mapping tell: HarnessError."""
-    read = [*([args.replay] if args.replay else []), *args.warm_start]
-    if read:
-        from harness.recordings.read import sources  # here: it loads the spec's model
+    """Raise HarnessError for what the first bytes of recordings and their mapping show.
 
-        sources(read, args.mapping)
+    A recording with a space is read as the space says, which is loaded later.
+    """
+    read = [*([args.replay] if args.replay and not args.space else []), *args.warm_start]
+    if read:
+        from harness.recordings.read import recording_files  # here: it loads the spec's model
+
+        recording_files(read, args.mapping)
 
 
 def _check_replay(args: argparse.Namespace) -> None:
-    """Recordings, and what only a device has."""
-    if args.replay is not None and (args.space or args.recording or args.backend != "auto"):
+    """Refuse options that a replay cannot obey."""
+    if args.replay is not None and args.backend != "auto":
+        raise UsageError("--replay takes the place of a device; leave out --backend")
+    is_mapped = args.warm_start or (args.replay and not args.space)
+    if args.mapping is not None and not is_mapped:
+        raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
+    timing = [name for name in _MEASURING if getattr(args, name) is not None]
+    if timing and args.replay:
         raise UsageError(
-            "--replay makes its space from the recording alone; leave out the space, --backend "
-            "and --recording"
-        )
-    if (args.backend == "replay") != (args.recording is not None):
-        raise UsageError("--backend replay and --recording FILE go together")
-    if args.mapping is not None and not (args.replay or args.warm_start):
-        raise UsageError("--mapping goes with --replay FILE or --warm-start FILE")
-    given = [name for name in _MEASURING if getattr(args, name) is not None]
-    if given and (args.replay or args.recording):
-        raise UsageError(
-            f"--{given[0].replace('_', '-')} says how launches are timed, and a recording is not "
+            f"--{timing[0].replace('_', '-')} says how launches are timed, but a recording is not "
             "timed again; leave it out"
         )
 
@@ -74,7 +73,7 @@ def _check_validation(args: argparse.Namespace) -> None:
 def _files(args: argparse.Namespace) -> Iterator[tuple[str, Path]]:
     """The files that must be there, with their options; what to write for a mapping that is not
     is told by what its recording holds."""
-    for option in ("space", "recording", "replay"):
+    for option in ("space", "replay"):
         path = getattr(args, option)
         if path is not None:
             yield ("" if option == "space" else f"--{option} "), path
@@ -102,5 +101,5 @@ def _check_space(path: Path) -> None:
         raise UsageError(f"{path} is {found}; what it holds is told by harness.analyse {path}")
     if found not in (None, SPACE):
         raise UsageError(
-            f"{path} is {found}, not a space; what was recorded is searched with --replay {path}"
+            f"{path} is {found}, not a space; to search recorded measurements, use --replay {path}"
         )

@@ -38,29 +38,26 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--backend",
+        type=_backend,
         choices=BACKENDS,
         default="auto",
         help="auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on the CPU",
     )
     group.add_argument(
-        "--recording",
-        type=Path,
-        metavar="FILE",
-        help="for --backend replay: a results database or a CSV file of measurements",
-    )
-    group.add_argument(
         "--replay",
         type=Path,
         metavar="FILE",
-        help="in place of a space and a device: what another tuner recorded, a Kernel Tuner "
-        "cache, T4 results, or CSV with a mapping; may be gzipped",
+        help="recorded measurements in place of a device. With a space: a results database, CSV "
+        "of the space's own columns, or T4 results. Without a space: a Kernel Tuner cache, T4 "
+        "results, or CSV with a mapping. May be gzipped",
     )
+    group.add_argument("--recording", type=_recording, help=argparse.SUPPRESS)
     group.add_argument(
         "--mapping",
         type=Path,
         metavar="FILE",
-        help="for CSV files of --replay and --warm-start: the YAML file that says what their "
-        "columns are (default: beside each, with the ending .yaml)",
+        help="for CSV files of --warm-start, and of --replay without a space: the YAML file that "
+        "describes their columns (default: the same name, ending in .yaml)",
     )
 
 
@@ -173,6 +170,19 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
 
 
 _LARGEST = 10**9
+
+
+_REPLAY = "use --replay FILE instead of --backend replay --recording FILE"
+
+
+def _backend(text: str) -> str:
+    if text == "replay":
+        raise argparse.ArgumentTypeError(_REPLAY)
+    return text
+
+
+def _recording(text: str) -> str:
+    raise argparse.ArgumentTypeError(_REPLAY)
 
 
 def _count(text: str) -> int:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config
-from harness.recordings.builder import name_of
-from harness.recordings.read import sources
-from harness.recordings.recorded import Recorded
-from harness.recordings.stand_in import recorded_spec
+from harness.recordings.files import recording_name
+from harness.recordings.read import recording_files
+from harness.recordings.recording import Recording
+from harness.recordings.space import recording_spec
 from harness.results import sqlite_path
 from harness.search import SearchOptions, resolve_techniques, transfer_techniques
 from harness.space_file import Spec, load_spec
@@ -38,14 +38,14 @@ _PARALLEL_BUILDS = 4
 
 @dataclass(frozen=True)
 class Asked:
-    """`whole` has all inputs of the space, `spec` those that are tuned; `recorded` stands in for
-    a space and a device; `seeds` are a person's own configurations, perhaps not whole; `place`
+    """`whole` has all inputs of the space, `spec` those that are tuned; `recording` stands in
+    for a space and a device; `seeds` are a person's own configurations, perhaps not whole; `place`
     is that of the database."""
 
     whole: Spec
     spec: Spec
-    recorded: Recorded | None
-    warm_start: tuple[Recorded, ...]
+    recording: Recording | None
+    warm_start: tuple[Recording, ...]
     seeds: tuple[Mapping[str, Any], ...]
     options: SearchOptions
     place: str
@@ -62,8 +62,8 @@ def read_asked(args: argparse.Namespace) -> Asked:
     seeds = tuple(map(_read_seed, args.seed_configuration))
     _check_condition(args.inputs)
     resolve_techniques([name for name in args.technique or () if name != PREDICTED])
-    replayed = [] if args.replay is None else [args.replay]
-    files = sources([*replayed, *args.warm_start], args.mapping)
+    replayed = [args.replay] if args.replay and not args.space else []
+    files = recording_files([*replayed, *args.warm_start], args.mapping)
     loaded = None if args.space is None else load_spec(args.space)
     techniques = _techniques(args, loaded.search if loaded else Search())
     check_seeds_used(techniques, seeds)
@@ -71,14 +71,14 @@ def read_asked(args: argparse.Namespace) -> Asked:
     place = args.database or _default_place(args, loaded)
     _check_place(args, place)
     predictor = _teacher(args, place)
-    recorded = files[0].read() if replayed else None
-    whole = recorded_spec(recorded) if recorded else loaded
+    recording = files[0].read() if replayed else None
+    whole = recording_spec(recording) if recording else loaded
     assert whole is not None  # one of them is given
     whole = _with_measure_options(whole, args)
     spec = whole if args.inputs is None else select_inputs(whole, args.inputs)
     warm_start = tuple(source.read() for source in files[len(replayed) :])
     options = search_options(spec, args, techniques)
-    return Asked(whole, spec, recorded, warm_start, seeds, options, place, predictor)
+    return Asked(whole, spec, recording, warm_start, seeds, options, place, predictor)
 
 
 def _read_seed(path: Path) -> Mapping[str, Any]:
@@ -134,16 +134,17 @@ def _check_warm_start(args: argparse.Namespace, techniques: Sequence[str]) -> No
 
 def _default_place(args: argparse.Namespace, loaded: Spec | None) -> str:
     """Replayed results are kept apart from measured ones."""
-    name = loaded.name if loaded else name_of(args.replay)
-    is_replay = args.replay or args.recording
-    return str(Path("results") / (f"{name}.replay.db" if is_replay else f"{name}.db"))
+    name = loaded.name if loaded else recording_name(args.replay)
+    return str(Path("results") / (f"{name}.replay.db" if args.replay else f"{name}.db"))
 
 
 def _check_place(args: argparse.Namespace, place: str) -> None:
     """What is read must not be written to."""
     path = sqlite_path(place)
-    read = [("--recording", args.recording), ("--replay", args.replay)]
-    for option, other in (*read, *(("--warm-start", path) for path in args.warm_start)):
+    for option, other in (
+        ("--replay", args.replay),
+        *(("--warm-start", other) for other in args.warm_start),
+    ):
         if path is not None and other is not None and path.resolve() == other.resolve():
             raise UsageError(f"{option} and --database are both {place}; write to another file")
 
@@ -171,4 +172,4 @@ def search_options(
 
 def _parallelism(args: argparse.Namespace) -> int:
     """Builds run side by side; where nothing is built, each proposal can know all results."""
-    return 1 if args.replay or args.recording else _PARALLEL_BUILDS
+    return 1 if args.replay else _PARALLEL_BUILDS

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 
@@ -17,9 +18,8 @@ from harness.display import ProgressDisplay, make_console
 from harness.display.text import print_line, print_lines
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.kernels import Measurer
-from harness.recordings.recorded import Recorded
-from harness.recordings.replay import ReplayMeasurer, read_recording
-from harness.recordings.stand_in import recording_of
+from harness.recordings.recording import Recording
+from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
 from harness.search import make_opentuner_tables, techniques
 from harness.space_file import Spec
@@ -45,7 +45,7 @@ def tune(args: argparse.Namespace) -> int:
         make_opentuner_tables(store)
         seeds = asked.seeds_for(measurer.compiler) + _predicted(asked, measurer, console)
         options = dataclasses.replace(asked.options, seeds=seeds)
-        default = None if asked.recorded else _default(asked.spec, measurer)
+        default = None if asked.recording else _default(asked.spec, measurer)
         with ProgressDisplay(console, args.quiet, default) as display:
             given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
             after = (
@@ -53,8 +53,8 @@ def tune(args: argparse.Namespace) -> int:
                 Stages(not args.no_cross, not args.no_reduce, args.finalists),
             )
             campaign = (
-                RecordedCampaign(asked.recorded, *given, *after)
-                if asked.recorded
+                RecordedCampaign(asked.recording, *given, *after)
+                if asked.recording
                 else Campaign(*given, *after)
             )
             campaign.check_seeds()
@@ -62,7 +62,7 @@ def tune(args: argparse.Namespace) -> int:
             reports = campaign.run()
         print_result(console, campaign, reports, measurer)
         is_measured = any(report.measured for report in reports)
-        if is_measured and (len(asked.spec.inputs) > 1 or asked.recorded is None):
+        if is_measured and (len(asked.spec.inputs) > 1 or asked.recording is None):
             print_across(console, campaign, store, asked.place, args.space)
         failed = [r for r in reports if not r.best and (r.measured or r.given in campaign.left_out)]
         status = FAILED if failed or not is_measured else 0
@@ -120,27 +120,27 @@ def _report(
 def _print_warm_start(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:
     """Print a line a file of the warm start; one of which nothing can be used ends the command."""
     lines = list(campaign.describe_warm_start())
-    for recorded, line in zip(asked.warm_start, lines, strict=True):
+    for recording, line in zip(asked.warm_start, lines, strict=True):
         if not quiet:
             print_line(console, f"warm start from {line}")
-        _tell_doubts(recorded, quiet, console)
+        _print_notes(recording, quiet, console)
 
 
-def _tell_doubts(recorded: Recorded, quiet: bool, console: Console) -> None:
-    """What a person has to know of how it was read; of what may be wrong in any case."""
-    notes = () if quiet else recorded.notes
+def _print_notes(recording: Recording, quiet: bool, console: Console) -> None:
+    """Print warnings about a recording and, unless quiet, notes on how it was read."""
+    notes = () if quiet else recording.notes
     print_lines(console, (f"note: {note}" for note in notes))
-    print_lines(console, (f"warning: {warning}" for warning in recorded.warnings))
+    print_lines(console, (f"warning: {warning}" for warning in recording.warnings))
 
 
 @contextmanager
 def _opened(asked: Asked, args: argparse.Namespace, console: Console) -> Iterator[Measurer]:
     """The measurer that was asked for, told, and closed at the end."""
-    if asked.recorded is not None:
-        measurer: Measurer = ReplayMeasurer(recording_of(asked.recorded))
-        told = describe_recording(asked.recorded)
-    elif args.recording is not None:
-        measurer, told = _replayed(asked.whole, args, console)
+    if asked.recording is not None:
+        measurer: Measurer = ReplayMeasurer.of(asked.recording)
+        told = describe_recording(asked.recording)
+    elif args.replay is not None:
+        measurer, told = _replayed(asked.whole, args.replay, console)
     else:
         measurer, why = open_measurer(asked.whole, args.backend)
         told = f"backend {measurer.environment.backend}: {measurer.environment}"
@@ -148,18 +148,16 @@ def _opened(asked: Asked, args: argparse.Namespace, console: Console) -> Iterato
     try:
         if not args.quiet:
             print_line(console, told)
-        if asked.recorded is not None:
-            _tell_doubts(asked.recorded, args.quiet, console)
+        if asked.recording is not None:
+            _print_notes(asked.recording, args.quiet, console)
         yield measurer
     finally:
         measurer.close()
 
 
-def _replayed(spec: Spec, args: argparse.Namespace, console: Console) -> tuple[Measurer, str]:
-    """A space's own recording in place of a device."""
-    recording = read_recording(args.recording, spec)
-    for warning in recording.warnings:
-        print_line(console, f"warning: {warning}")
-    where, count = recording.environment, len(recording.measurements)
-    told = f"replaying {args.recording}: {count:,} measurements from {where.device}; none is made"
-    return ReplayMeasurer(recording), told
+def _replayed(spec: Spec, path: Path, console: Console) -> tuple[Measurer, str]:
+    """Open a replay of a space, print its warnings, and describe it."""
+    replay = open_replay(path, spec)
+    print_lines(console, (f"warning: {warning}" for warning in replay.warnings))
+    count, device = len(replay.measurements), replay.environment.device
+    return replay, f"replaying {path}: {count:,} measurements from {device}; none is new"

@@ -9,7 +9,7 @@ from harness.measure.backends import cuda, cuda_device, opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.nvcc import Nvcc
 
-BACKENDS = ("auto", "cuda", "opencl", "command", "replay")
+BACKENDS = ("auto", "cuda", "opencl", "command")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Input, Outcome, Value, shown
 from harness.models.input_features import InputTable
 from harness.models.transfer_prior import MOST_ROWS, SourceTask
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 from harness.space import Places, Space
 from harness.space_file import Parameter
 
@@ -24,7 +24,7 @@ class TransferSource:
     The rows do not depend on the input that is tuned, so they are looked up once.
     """
 
-    def __init__(self, space: Space, recorded: Recorded) -> None:
+    def __init__(self, space: Space, recorded: Recording) -> None:
         """Match parameters by name. Raises UsageError for a recording of another kernel."""
         self.recorded = recorded
         self.parameters = space.parameters
@@ -65,7 +65,7 @@ class TransferSource:
     @cached_property
     def _places(self) -> Places:
         """All rows as positions in the space; -1 for values that the space lacks."""
-        theirs = np.concatenate([table.places for table in self.recorded.tables.values()])
+        theirs = np.concatenate([table.positions for table in self.recorded.tables.values()])
         places = np.empty((len(theirs), len(self._columns)), self._dtype)
         for axis, (column, moves) in enumerate(self._columns):
             places[:, axis] = moves[theirs[:, column]]
@@ -78,7 +78,7 @@ class TransferSource:
         ran = [outcome is not Outcome.ILLEGAL for table in tables for outcome in table.outcomes]
         fits: npt.NDArray[np.bool_] = (self._places >= 0).all(axis=1) & np.array(ran, dtype=bool)
         for column, position in self._held.items():
-            fits &= np.concatenate([table.places[:, column] for table in tables]) == position
+            fits &= np.concatenate([table.positions[:, column] for table in tables]) == position
         return fits
 
     def _task(self, other: Input) -> SourceTask:
@@ -129,7 +129,7 @@ class TransferSource:
         return f"ignored features: {theirs} (this space has {', '.join(problem)})"
 
 
-def _column(recorded: Recorded, parameter: Parameter) -> tuple[int, npt.NDArray[np.int64]]:
+def _column(recorded: Recording, parameter: Parameter) -> tuple[int, npt.NDArray[np.int64]]:
     """Find a parameter among the recording's, and map the positions of its values to ours; -1 for
     values that the space lacks."""
     names = [p.name for p in recorded.parameters]
@@ -157,7 +157,7 @@ def _key(value: Value) -> Value:
     return float(value) if isinstance(value, (bool, int, float)) else value
 
 
-def _held_values(space: Space, recorded: Recorded) -> Mapping[int, int]:
+def _held_values(space: Space, recorded: Recording) -> Mapping[int, int]:
     """Map the columns of parameters that vary only in the recording to the position of the value
     that this space holds them at."""
     names = {p.name for p in space.parameters}

@@ -10,7 +10,7 @@ import numpy as np
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.models.input_features import nearest_first
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
-from harness.recordings.recorded import Recorded
+from harness.recordings.recording import Recording
 from harness.search.transfer.recording import TransferSource, until
 from harness.space import Space
 
@@ -21,7 +21,7 @@ def first_legal(space: Space, best: Iterable[Measurement | None]) -> Iterator[Co
     return itertools.islice(filter(space.is_legal, configs), 1)
 
 
-def stored_technique(names: Sequence[str], recordings: Iterable[Recorded]) -> str:
+def stored_technique(names: Sequence[str], recordings: Iterable[Recording]) -> str:
     """Name a run's technique as the database stores it: a warm start makes it another run."""
     digests = [recorded.sha256[:8] for recorded in recordings]
     return ",".join(names) + (f" (taught by {', '.join(digests)})" if digests else "")
@@ -30,7 +30,7 @@ def stored_technique(names: Sequence[str], recordings: Iterable[Recorded]) -> st
 class TransferSources:
     """Recordings of other devices, matched with the parameters of the spaces that are searched."""
 
-    def __init__(self, recordings: Iterable[Recorded]) -> None:
+    def __init__(self, recordings: Iterable[Recording]) -> None:
         self.recordings = tuple(recordings)
         self._sources: list[TransferSource] = []
 

@@ -1,4 +1,4 @@
-"""What to write where a CSV recording has no mapping."""
+"""A draft of the mapping that a CSV recording needs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PLAIN = re.compile(r"[A-Za-z_][\w ()./%-]*")
 _WORDS = ("true", "false", "null")
 
 
-def draft_of(header: Sequence[str]) -> str:
-    """A mapping for columns of these names, as YAML: what they are is guessed from their names."""
+def draft_mapping(header: Sequence[str]) -> str:
+    """Draft a mapping as YAML, guessed from the columns' names."""
     return "".join(f"    {line}\n" for line in _lines(header))
 
 
@@ -30,19 +30,21 @@ def _lines(header: Sequence[str]) -> Iterator[str]:
     outcome = next((name for name in header if _OUTCOME.fullmatch(name)), None)
     message = next((name for name in header if outcome and _MESSAGE.fullmatch(name)), None)
     others = [name for name in header if name not in (*times, outcome, message)]
-    yield f"parameters: [{_listed(others)}]  # leave here what was tuned"
-    yield "features: []  # move here what tells inputs apart, such as sizes"
-    yield "ignore: []  # and here what is neither"
+    yield f"parameters: [{_listed(others)}]  # keep here what was tuned"
+    yield "features: []  # move here what distinguishes inputs, such as sizes"
+    yield "ignore: []  # move here what is neither"
     yield f"times: {{columns: [{_listed(times)}], unit: {_unit_of(times)}}}  # or s, us, ns"
     if outcome is not None:
-        told = f"column: {_plain(outcome)}" + (f", message: {_plain(message)}" if message else "")
-        yield f"outcome: {{{told}}}  # and ok: [WORD, ...], build_failed: [WORD, ...]"
+        columns = f"column: {_plain(outcome)}" + (
+            f", message: {_plain(message)}" if message else ""
+        )
+        yield f"outcome: {{{columns}}}  # add ok: [WORD, ...], build_failed: [WORD, ...]"
 
 
 def _unit_of(times: Sequence[str]) -> str:
-    """The unit that the first of them tells; milliseconds, which most tuners write, if none."""
-    told = (found[1].lower() for name in times if (found := _UNIT.search(name)))
-    return next((unit for unit in told if unit in UNITS), "ms")
+    """Return the first unit among the names, else milliseconds, which most tuners write."""
+    units = (found[1].lower() for name in times if (found := _UNIT.search(name)))
+    return next((unit for unit in units if unit in UNITS), "ms")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -50,6 +52,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name as YAML takes it for a text."""
+    """Quote a name where YAML would not read it as this text."""
     is_plain = _PLAIN.fullmatch(name) and name.strip() == name and name.lower() not in _WORDS
     return name if is_plain else json.dumps(printable(name))
