@@ -59,12 +59,12 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
     assert " BLOCK=64 " in rows["n=128"]
     failure = next(place for place, line in enumerate(lines) if "6 build_failed: " in line)
     assert lines[failure].strip() == "6 build_failed: as the formula has it"
-    assert lines[failure + 1].strip() == "such as TILE=2 on (n=8)"
+    assert lines[failure + 1].strip() == "for example TILE=2 on (n=8)"
     tree = lines.index("    if n <= 45.2548:")
     assert lines[tree + 1].strip() == "BLOCK=16   (3 inputs)"
     assert lines[tree + 3].strip() == "BLOCK=64   (3 inputs)"
     assert any("G-ADAPT's model" in line for line in lines)
-    assert "failed: 6 build_failed" in " ".join(lines)
+    assert "Failed: 6 build_failed" in " ".join(lines)
 
 
 def test_few_inputs_are_told_as_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.analysis.failures import group_failures
 from harness.commands.check import command as check
 from harness.commands.check.command import main
 from harness.commands.check.inspection import (
@@ -21,7 +22,7 @@ from harness.commands.check.inspection import (
     target_space,
     unjudged,
 )
-from harness.commands.check.sweep import _rows, reasons
+from harness.commands.check.sweep import _rows
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import Build, Config
 from harness.measure.backends import nvcc
@@ -431,9 +432,9 @@ def test_failures_that_differ_in_numbers_alone_are_one_reason():
         "error: too much data (0x1 bytes, 7 max)",
     ]
     trials = [Trial(Config({"A": k}), failure=text) for k, text in enumerate([*texts, "killed"])]
-    found = reasons(trials)
-    assert [(reason.told, reason.count) for reason in found] == [(texts[0], 2), ("killed", 1)]
-    assert found[0].example == "A=0"
+    found = group_failures(trials, lambda trial: trial.headline)
+    assert [(g.headline, len(g.members)) for g in found] == [(texts[0], 2), ("killed", 1)]
+    assert str(found[0].members[0].config) == "A=0"
 
 
 def test_configurations_without_shared_memory_count_among_the_least_and_the_median():

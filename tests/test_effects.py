@@ -18,7 +18,7 @@ from harness.analysis.effects import Trials, causes, effects_on_time
 from harness.analysis.effects.conditions import conditions
 from harness.analysis.effects.factors import MOST_LEVELS, factors
 from harness.analysis.effects.text import reduction_lines
-from harness.analysis.inputs import describe_failures
+from harness.analysis.failures import describe_failures
 from harness.commands.analyse.command import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.results.ablation import Verdict
@@ -146,7 +146,7 @@ def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default
     failures = [wrong(fast=True, ftz=True), wrong(fast=True), wrong(f1=True), wrong(unroll=2)]
     measured = {failures[0].input: {m.config: m for m in failures}}
     lines = list(describe_failures(measured, Config(DEFAULT)))
-    assert lines[1:3] == ["    4 wrong_result: off by 3", "        such as fast=true on (n=1)"]
+    assert lines[1:3] == ["    4 wrong_result: off by 3", "        for example fast=true on (n=1)"]
 
 
 def test_failures_by_chance_have_no_cause() -> None:

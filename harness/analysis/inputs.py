@@ -6,13 +6,12 @@ They need no device and no database; `harness.tune` calls them on what it has ju
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from harness.core.config_diff import DEFAULT, difference, differing
+from harness.core.config_diff import DEFAULT
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.stats.timing import (
     TimeRatio,
@@ -23,9 +22,6 @@ from harness.stats.timing import (
 )
 
 MAX_FINALISTS = 3
-MAX_REASONS = 5
-MAX_HEADLINE = 300
-"""Characters of a failure's reason that are shown."""
 
 Measured = Mapping[Config, Measurement]
 
@@ -175,39 +171,3 @@ def _code(measurement: Measurement) -> str:
 
 def _tie(one: Measurement, other: Measurement) -> bool:
     return bool(one.timing and other.timing and is_within_noise(one.timing, other.timing))
-
-
-def describe_failures(measured: Mapping[Input, Measured], default: Config) -> Iterator[str]:
-    """The reasons of failed configurations, the commonest first, each with how often it came
-    and, after it, in what an example differs from the default: the one that differs least, so that
-    it names little beside the cause; nothing where nothing failed."""
-    failures = [m for known in measured.values() for m in known.values() if not m.timing]
-    groups: dict[tuple[Outcome, str], list[Measurement]] = {}
-    for m in failures:
-        groups.setdefault((m.outcome, reason(m.message)), []).append(m)
-    ordered = sorted(groups.values(), key=len, reverse=True)
-    if ordered:
-        yield "Why configurations failed:"
-    for alike in ordered[:MAX_REASONS]:
-        m = min(alike, key=lambda m: len(differing(m.config, default)))
-        yield f"    {len(alike)} {m.outcome}: {headline(m.message)}"
-        yield f"        such as {difference(m.config, default)} on ({m.input})"
-    if len(ordered) > MAX_REASONS:
-        yield f"    and {len(ordered) - MAX_REASONS} other reasons"
-    if ordered:
-        yield "All messages are in the database, in measurements.message."
-
-
-_NUMBER = re.compile(r"\d[\d.,e+-]*")
-
-
-def headline(message: str) -> str:
-    """The line of a message that tells most: a compiler's first error, else the first line."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    told = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
-    return told if len(told) <= MAX_HEADLINE else f"{told[:MAX_HEADLINE]} ..."
-
-
-def reason(message: str) -> str:
-    """What messages of one reason have in common: their headline without its numbers."""
-    return _NUMBER.sub("#", headline(message))

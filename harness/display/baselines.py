@@ -8,7 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis.inputs import InputReport, headline, reason
+from harness.analysis.failures import group_failures
+from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT
 from harness.display.formats import format_ratio
 
@@ -49,16 +50,15 @@ def baselines_table(reports: Sequence[InputReport]) -> Table | None:
 
 def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:
     """Say why the default or a named baseline failed: a heading, then one line per reason."""
-    groups: dict[tuple[str, str, str], list[InputReport]] = {}
-    for report in reports:
-        for name, found in report.refused.items():
-            key = (name, str(found.outcome), reason(found.message))
-            groups.setdefault(key, []).append(report)
+    failed = [(r, name, found) for r in reports for name, found in r.refused.items()]
+    groups = group_failures(
+        failed, lambda one: one[2].message, lambda one: (one[1], one[2].outcome)
+    )
     if groups:
         yield "Failed baselines:"
-    for (name, outcome, _), alike in groups.items():
-        first = alike[0]
-        where = f"({first.given})"
-        if len(alike) > 1:
-            where = f"{len(alike)} inputs, such as {where}"
-        yield f"    {name} on {where}: {outcome}: {headline(first.refused[name].message)}"
+    for group in groups:
+        report, name, found = group.members[0]
+        where = f"({report.given})"
+        if len(group.members) > 1:
+            where = f"{len(group.members)} inputs, such as {where}"
+        yield f"    {name} on {where}: {found.outcome}: {group.headline}"

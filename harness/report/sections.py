@@ -11,7 +11,8 @@ from harness.analysis.effects import causes
 from harness.analysis.effects import text as effects_text
 from harness.analysis.effects.text import reduction_lines
 from harness.analysis.explain import shared_told
-from harness.analysis.inputs import InputReport, describe_failures
+from harness.analysis.failures import describe_failures
+from harness.analysis.inputs import InputReport
 from harness.core.records import Config
 from harness.dispatch.study import sentence
 from harness.dispatch.text import shown_tree, tree_lines, verdict_lines

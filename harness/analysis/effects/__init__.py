@@ -4,7 +4,7 @@ Pure functions on plain tables, for scripts, harness.analyse and harness.report.
 """
 
 from harness.analysis.effects import text as effects_text
-from harness.analysis.effects.failures import Cause, causes
+from harness.analysis.effects.causes import Cause, causes
 from harness.analysis.effects.times import Effect, Effects, effects_on_time
 from harness.analysis.effects.trials import Trials, trials
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis.effects.failures import Cause
+from harness.analysis.effects.causes import Cause
 from harness.analysis.effects.times import Effect, Effects
 from harness.analysis.effects.trials import Trials
-from harness.analysis.inputs import headline, reason
+from harness.analysis.failures import group_failures
 from harness.core.records import Input, Outcome
 from harness.results import shown_place
 from harness.results.ablation import TOLERANCE, Reduction
@@ -32,8 +32,7 @@ def failures_rows(found: Trials) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for kind, count in failed["outcome"].value_counts().items():
         part = failed[failed["outcome"] == kind]
-        reasons = part["message"].map(reason)
-        commonest = headline(part["message"][reasons == reasons.value_counts().index[0]].iloc[0])
+        commonest = group_failures(part["message"], str)[0].headline
         distinct = part["configuration"].nunique()
         share = f"{count / len(ends):.1%}"
         rows.append((str(kind), f"{count:,}", share, f"{distinct:,}", commonest))

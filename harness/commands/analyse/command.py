@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.effects.text import reduction_lines
-from harness.analysis.inputs import describe_failures
+from harness.analysis.failures import describe_failures
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.dispatch.candidates import matrix_of

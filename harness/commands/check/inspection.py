@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.analysis.failures import headline
 from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError, UsageError
 from harness.core.program import Program
@@ -218,12 +219,7 @@ class Trial:
     def headline(self) -> str:
         """The line that tells most of the failure, or else of the compiler's warnings."""
         log = self.failure or (self.build.log if self.build else "")
-        lines = [line.strip() for line in log.splitlines() if line.strip()]
-        for word in ("error", "fatal", "warning"):
-            for line in lines:
-                if word in line.lower():
-                    return line
-        return lines[0] if lines else ""
+        return headline(log, ("error", "fatal", "warning"))
 
 
 class Inspection:

@@ -5,7 +5,6 @@ No kernel is run, and for an architecture of nvcc no GPU is needed.
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from harness.analysis.failures import group_failures
 from harness.commands.check.describe import print_notices, size_told
 from harness.commands.check.inspection import Inspection, Trial, unjudged
 from harness.core.text import counted
@@ -22,15 +22,6 @@ from harness.display import ProgressDisplay, format_time, make_console
 from harness.display.text import print_line
 
 _SHOWN_REASONS = 10
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why configurations failed: in the words of the first of them, and how many there are."""
-
-    told: str
-    example: str
-    count: int
 
 
 @dataclass(frozen=True)
@@ -61,15 +52,6 @@ class Sweep:
     def unlaunchable(self) -> list[Trial]:
         """Those that were built, and that the target cannot launch."""
         return [trial for trial in self.trials if trial.build is not None and trial.failure]
-
-
-def reasons(failed: Sequence[Trial]) -> list[Reason]:
-    """Failures by reason, the commonest first; texts that differ in numbers alone are one."""
-    found: dict[str, list[Trial]] = {}
-    for trial in failed:
-        found.setdefault(re.sub(r"\b(0x[0-9a-f]+|\d+)\b", "#", trial.headline), []).append(trial)
-    told = (Reason(t[0].headline, str(t[0].config), len(t)) for t in found.values())
-    return sorted(told, key=lambda reason: -reason.count)
 
 
 def sweep(inspection: Inspection) -> Sweep:
@@ -150,10 +132,10 @@ def _table(rows: Sequence[tuple[str, list[float], bool]]) -> Table:
 
 
 def _print_reasons(console: Console, what: str, failed: Sequence[Trial]) -> None:
-    found = reasons(failed)
-    for reason in found[:_SHOWN_REASONS]:
-        print_line(console, f"  {what}: {reason.count} x {reason.told}")
-        print_line(console, f"    such as ({reason.example})")
-    if len(found) > _SHOWN_REASONS:
-        rest = sum(reason.count for reason in found[_SHOWN_REASONS:])
-        print_line(console, f"  {what}: {rest} x {len(found) - _SHOWN_REASONS} other reasons")
+    groups = group_failures(failed, lambda trial: trial.headline)
+    for group in groups[:_SHOWN_REASONS]:
+        print_line(console, f"  {what}: {len(group.members)} x {group.headline}")
+        print_line(console, f"    for example ({group.members[0].config})")
+    if len(groups) > _SHOWN_REASONS:
+        rest = sum(len(group.members) for group in groups[_SHOWN_REASONS:])
+        print_line(console, f"  {what}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")

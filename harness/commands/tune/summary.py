@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from harness.analysis.effects.text import reduction_lines
-from harness.analysis.inputs import InputReport, describe_failures
+from harness.analysis.failures import describe_failures
+from harness.analysis.inputs import InputReport
 from harness.commands.tune.options import kept_options
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of

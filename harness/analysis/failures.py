@@ -1,0 +1,79 @@
+"""Group failures by their reason, and say why something failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from harness.core.config_diff import difference, differing
+from harness.core.records import Config, Input, Measurement
+from harness.core.text import counted
+
+MAX_REASONS = 5
+MAX_HEADLINE = 300
+"""The most characters of a message that are shown."""
+
+_ERRORS = ("error", "fatal")
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.,e+-]*")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FailureGroup(Generic[T]):
+    """Failures of one kind whose messages are the same but for numbers."""
+
+    kind: Hashable
+    headline: str
+    """The headline of the first of them."""
+    members: tuple[T, ...]
+
+
+def group_failures(
+    failed: Iterable[T],
+    message: Callable[[T], str],
+    kind: Callable[[T], Hashable] = lambda one: None,
+) -> list[FailureGroup[T]]:
+    """Group failures by their kind and the reason in their message, the largest group first."""
+    groups: dict[Hashable, list[T]] = {}
+    for one in failed:
+        reason = _NUMBER.sub("#", headline(message(one)))
+        groups.setdefault((kind(one), reason), []).append(one)
+    found = [
+        FailureGroup(kind(members[0]), headline(message(members[0])), tuple(members))
+        for members in groups.values()
+    ]
+    return sorted(found, key=lambda group: -len(group.members))
+
+
+def headline(message: str, words: Iterable[str] = _ERRORS) -> str:
+    """Return the most informative line of a message: the first that has one of the words, of which
+    earlier ones take precedence, else the first line."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    hits = (line for word in words for line in lines if word in line.lower())
+    found = next(hits, lines[0] if lines else "")
+    return found if len(found) <= MAX_HEADLINE else f"{found[:MAX_HEADLINE]} ..."
+
+
+def describe_failures(
+    measured: Mapping[Input, Mapping[Config, Measurement]], default: Config
+) -> Iterator[str]:
+    """List the reasons of failed configurations with their counts, the most frequent first.
+
+    The example of each is the configuration that differs least from the default, so that it names
+    little beside the cause.
+    """
+    failed = [m for row in measured.values() for m in row.values() if not m.timing]
+    if not failed:
+        return
+    yield "Failed configurations, by reason:"
+    groups = group_failures(failed, lambda m: m.message, lambda m: m.outcome)
+    for group in groups[:MAX_REASONS]:
+        example = min(group.members, key=lambda m: len(differing(m.config, default)))
+        yield f"    {len(group.members)} {group.kind}: {headline(example.message)}"
+        yield f"        for example {difference(example.config, default)} on ({example.input})"
+    if len(groups) > MAX_REASONS:
+        yield f"    and {counted(len(groups) - MAX_REASONS, 'other reason')}"
+    yield "The database has all messages, in measurements.message."
