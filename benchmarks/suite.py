@@ -29,7 +29,7 @@ from harness.commands.run import run_command
 from harness.core.records import Input, Outcome
 from harness.display import ProgressDisplay, make_console
 from harness.measure.backends.choose import Backend, choose
-from harness.measure.kernels import LocalMeasurer
+from harness.measure.kernels import KernelMeasurer
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space import Space
@@ -84,7 +84,7 @@ def _measure(args: argparse.Namespace) -> int:
     found = map(load_spec, paths or sorted((ROOT / "spaces").glob("*.yaml")))
     specs = [spec for spec in found if paths or _is_of_suite(spec)]
     backend = choose(args.backend)
-    with closing(LocalMeasurer(specs[0], backend)) as measurer:
+    with closing(KernelMeasurer(specs[0], backend)) as measurer:
         where = str(measurer.environment)
     rows: list[Row] = []
     with writing(str(args.database)) as engine:
@@ -129,7 +129,7 @@ def _row(spec: Spec, backend: Backend, store: Store, args: argparse.Namespace) -
         parallelism=4,
     )
     with (
-        closing(LocalMeasurer(tuned, backend)) as measurer,
+        closing(KernelMeasurer(tuned, backend)) as measurer,
         ProgressDisplay(make_console(), quiet=True) as display,
     ):
         campaign = Campaign(tuned, measurer, store, options, display, fresh=True)
@@ -140,7 +140,7 @@ def _row(spec: Spec, backend: Backend, store: Store, args: argparse.Namespace) -
 def _affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
     """The inputs on which the default is fast enough, the smallest first; one at least."""
     found: list[Input] = []
-    with closing(LocalMeasurer(spec, backend)) as measurer:
+    with closing(KernelMeasurer(spec, backend)) as measurer:
         for given in sorted(spec.inputs, key=_size):
             space = Space.of(spec, given, measurer.limits, measurer.compiler)
             measured = measurer.measure(space, given, space.default, None)

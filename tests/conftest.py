@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 
 from harness.measure.backends.choose import Backend, choose
-from harness.measure.processes import Processes, count_of_builders
+from harness.measure.processes import Processes, Task, count_of_builders
 from harness.results import connect
-from tests.fakes import forget_device
+from tests.fakes import call_with_worker
+
+T = TypeVar("T")
 
 _BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
@@ -46,26 +50,45 @@ def _no_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
-class _KeptProcesses(Processes):
-    """Processes that one measurer leaves to the next."""
-
-    def close(self) -> None:
-        """Go on; `end` ends them."""
-
-    def end(self) -> None:
-        super().close()
-
-
 Pair = tuple[Processes, Processes]
 """The device's process, and the builders."""
 
 
+class _Lent(Processes):
+    """Kept processes as one measurer has them: with its own worker, and left open."""
+
+    def __init__(self, kept: Processes, make_worker: Callable[[], object]) -> None:
+        self._kept = kept
+        self._made_by = pickle.dumps(make_worker)
+
+    def schedule(self, function: Callable[..., T], *args: object, timeout_s: float) -> Task[T]:
+        """Schedule the function there, with a worker that is made where it is not there yet."""
+        return self._kept.schedule(
+            call_with_worker, self._made_by, function, *args, timeout_s=timeout_s
+        )
+
+    def result_of(self, task: Task[T]) -> T:
+        """Wait for a scheduled function."""
+        return self._kept.result_of(task)
+
+    def settle(self, tasks: Iterable[Task[T]]) -> None:
+        """Wait until these tasks have ended."""
+        self._kept.settle(tasks)
+
+    def replace(self) -> None:
+        """Start new processes."""
+        self._kept.replace()
+
+    def close(self) -> None:
+        """Leave the processes to the next measurer."""
+
+
 @contextmanager
 def _kept(builders: int) -> Iterator[Pair]:
-    pair = _KeptProcesses(1), _KeptProcesses(builders)
+    pair = Processes(1), Processes(builders)
     yield pair
     for processes in pair:
-        processes.end()
+        processes.close()
 
 
 @pytest.fixture(scope="session")
@@ -90,8 +113,13 @@ def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on all measurers have these processes: to start new ones, and PoCL's compiler in
     them, takes longer than to measure a kernel."""
     device, builders = pair
-    monkeypatch.setattr("harness.measure.device_client.Processes", lambda _: device)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", lambda _: builders)
+    for module, kept in (("device_client", device), ("build_queue", builders)):
+        lend = partial(_lend, kept)
+        monkeypatch.setattr(f"harness.measure.{module}.Processes", lend)
+
+
+def _lend(kept: Processes, count: int, make_worker: Callable[[], object]) -> Processes:
+    return _Lent(kept, make_worker)
 
 
 @pytest.fixture
@@ -113,7 +141,5 @@ def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def fake_processes(_fake_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes in which no device is open yet, for measurers of a fake one."""
-    for processes in _fake_processes:
-        processes.run(forget_device, timeout_s=60)
+    """Processes for measurers of a fake device."""
     _share(_fake_processes, monkeypatch)

@@ -10,11 +10,13 @@ import dataclasses
 import hashlib
 import itertools
 import os
+import pickle
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,6 @@ import numpy.typing as npt
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Argument, Binary, Launch, Program
 from harness.core.records import Build, DeviceLimits, Environment
-from harness.measure import device_worker
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.launch_checks import why_unlaunchable
@@ -30,6 +31,7 @@ from harness.measure.backends.nvcc import Nvcc
 
 Kernel = Callable[..., None]
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 LIMITS = DeviceLimits(256, (256, 256, 64), (1 << 16, 1 << 16, 1 << 16), 1 << 15, 4, 32)
 IDENTITY = "fake compiler 1"
@@ -213,9 +215,42 @@ class _JournalDevice(FakeDevice):
             return super().launch(module, launches)
 
 
-def forget_device() -> None:
-    """A process that has opened nothing: the next backend opens its own device and compiler."""
-    device_worker._device = device_worker._compiler = device_worker._prepared = None
+_workers: dict[bytes, object] = {}
+
+
+def call_with_worker(made_by: bytes, function: Callable[..., T], *args: object) -> T:
+    """Call a function with the worker of a process that tests keep; the last worker is kept."""
+    if made_by not in _workers:
+        _workers.clear()
+        _workers[made_by] = pickle.loads(made_by)()
+    return function(_workers[made_by], *args)
+
+
+class HereProcesses:
+    """In place of worker processes, which take a second each to start: all runs here, at once."""
+
+    def __init__(self, count: int, make_worker: Callable[[], object]) -> None:
+        self._worker = make_worker()
+
+    def run(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Call the function."""
+        return function(self._worker, *args)
+
+    def schedule(
+        self, function: Callable[..., T], *args: object, timeout_s: float
+    ) -> Callable[[], T]:
+        """Keep the function for `result_of`."""
+        return partial(function, self._worker, *args)
+
+    def result_of(self, task: Callable[[], T]) -> T:
+        """Call the scheduled function."""
+        return task()
+
+    def settle(self, tasks: object) -> None:
+        """Nothing runs."""
+
+    def close(self) -> None:
+        """Nothing runs."""
 
 
 class _noted:  # noqa: N801 (a context manager)

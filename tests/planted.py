@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.core.records import Config, Input
-from harness.measure.kernels import Measurer
+from harness.measure.measurer import Measurer
 from harness.space import Space
 from harness.space_file import Spec
 

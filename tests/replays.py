@@ -18,7 +18,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.measure.kernels import Measurer
+from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques

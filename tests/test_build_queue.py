@@ -12,8 +12,8 @@ import pytest
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.build_queue import Builds
-from harness.measure.kernels import LocalMeasurer
+from harness.measure.build_queue import BuildQueue
+from harness.measure.kernels import KernelMeasurer
 from harness.space import Space
 from harness.space.program import make_program
 from harness.space_file import Spec, load_spec
@@ -30,7 +30,7 @@ def edited(tmp_path: Path) -> Path:
 def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
     """Load the space, measure once; and whether anything was compiled."""
     spec = load_spec(folder / "faults.yaml")
-    measurer = LocalMeasurer(spec, opencl)
+    measurer = KernelMeasurer(spec, opencl)
     try:
         space = space_of(spec, measurer)
         found = measurer.measure(space, GIVEN, space.default, None)
@@ -77,7 +77,7 @@ def test_options_are_part_of_what_is_built(edited: Path, opencl: Backend) -> Non
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:"
     path.write_text(path.read_text().replace("launch:", flags))
     spec = load_spec(path)
-    measurer = LocalMeasurer(spec, opencl)
+    measurer = KernelMeasurer(spec, opencl)
     try:
         space = space_of(spec, measurer)
         flag = next(p.name for p in space.parameters if p.role == "flag")
@@ -106,13 +106,13 @@ def fake_spec(tmp_path: Path) -> Spec:
 @pytest.fixture
 def fake_measurer(
     tmp_path: Path, fake_spec: Spec, fake_processes: None
-) -> Iterator[Callable[..., LocalMeasurer]]:
+) -> Iterator[Callable[..., KernelMeasurer]]:
     """Opens measurers of a fake backend with these traits, and closes them."""
-    opened: list[LocalMeasurer] = []
+    opened: list[KernelMeasurer] = []
 
-    def measurer(**traits: object) -> LocalMeasurer:
+    def measurer(**traits: object) -> KernelMeasurer:
         backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits)  # type: ignore[arg-type]
-        opened.append(LocalMeasurer(fake_spec, backend))
+        opened.append(KernelMeasurer(fake_spec, backend))
         return opened[-1]
 
     yield measurer
@@ -132,7 +132,7 @@ def overlaps(journal: Path) -> int:
 
 @pytest.mark.parametrize("shares_cpu", [False, True])
 def test_builds_overlap_measurements_but_where_they_share_the_cpu(
-    fake_measurer: Callable[..., LocalMeasurer], fake_spec: Spec, tmp_path: Path, shares_cpu: bool
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path, shares_cpu: bool
 ) -> None:
     measurer = fake_measurer(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
     space = Space.of(fake_spec, FOUR, measurer.limits, "opencl")
@@ -145,7 +145,7 @@ def test_builds_overlap_measurements_but_where_they_share_the_cpu(
 
 
 def test_configuration_is_compiled_once_for_all_inputs(
-    fake_measurer: Callable[..., LocalMeasurer], fake_spec: Spec, tmp_path: Path
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
 ) -> None:
     measurer = fake_measurer()
     for given in (FOUR, FIVE, FOUR):
@@ -156,12 +156,12 @@ def test_configuration_is_compiled_once_for_all_inputs(
 
 
 def test_failed_build_is_not_tried_again_in_the_same_run(
-    fake_measurer: Callable[..., LocalMeasurer], fake_spec: Spec, tmp_path: Path
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
 ) -> None:
     source = tmp_path / "twice.cl"
     source.write_text(source.read_text() + "#error it is broken\n")
     spec = load_spec(fake_spec.path)
-    measurer = LocalMeasurer(
+    measurer = KernelMeasurer(
         spec, FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
     )
     try:
@@ -179,7 +179,7 @@ def test_failed_build_is_not_tried_again_in_the_same_run(
 
 
 def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(
-    fake_measurer: Callable[..., LocalMeasurer], fake_spec: Spec
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
 ) -> None:
     # Four launches a configuration: each second one dies in the process of the one before.
     measurer = fake_measurer(lives=6)
@@ -189,7 +189,7 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(
 
 
 def test_process_that_dies_of_its_first_configuration_is_not_tried_again(
-    fake_measurer: Callable[..., LocalMeasurer], fake_spec: Spec
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
 ) -> None:
     measurer = fake_measurer(lives=2)
     space = Space.of(fake_spec, FOUR, measurer.limits, "opencl")
@@ -200,7 +200,7 @@ def test_process_that_dies_of_its_first_configuration_is_not_tried_again(
 
 
 def test_input_that_does_not_fit_on_the_device_is_tried_once_and_fails_its_configurations(
-    fake_measurer: Callable[..., LocalMeasurer], fake_spec: Spec, tmp_path: Path
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
 ) -> None:
     measurer = fake_measurer(memory_bytes=64)
     space = Space.of(fake_spec, FIVE, measurer.limits, "opencl")
@@ -216,7 +216,7 @@ def test_device_that_cannot_be_opened_is_unavailable(fake_spec: Spec) -> None:
     with pytest.raises(
         BackendUnavailable, match=r"opens the opencl device died of SIGABRT.*clinfo"
     ):
-        LocalMeasurer(fake_spec, _Aborting("opencl", "opencl", "a fake"))
+        KernelMeasurer(fake_spec, _Aborting("opencl", "opencl", "a fake"))
 
 
 class _Aborting(FakeBackend):
@@ -228,7 +228,7 @@ class _Aborting(FakeBackend):
 def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
     space = Space.of(fake_spec, FOUR, None, "opencl")
     program = make_program(fake_spec, space, space.default, "opencl")
-    builds = Builds(_AbortingCompiler("opencl", "opencl", "a fake"), "it dies")
+    builds = BuildQueue(_AbortingCompiler("opencl", "opencl", "a fake"), "it dies")
     try:
         for _ in range(2):
             with pytest.raises(BuildFailed, match="the compiler's process died of SIGABRT"):

@@ -11,20 +11,12 @@ import pytest
 
 from harness.core.program import Launch
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Timing
-from harness.measure import (
-    build_queue as builds,
-)
-from harness.measure import (
-    device_client as device_owner,
-)
-from harness.measure import (
-    device_worker as device_process,
-)
+from harness.measure import build_queue, device_client
 from harness.measure.deduplicate import EqualCode
-from harness.measure.kernels import LocalMeasurer
+from harness.measure.kernels import KernelMeasurer
 from harness.space import Space
 from harness.space_file import Spec, load_spec
-from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
+from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
 from tests.replays import opened
 from tests.results_examples import query
 from tests.test_nvcc import needs_nvcc
@@ -136,24 +128,7 @@ def test_a_configuration_that_is_asked_for_again_is_measured_again() -> None:
 
 # ----------------------------------------------------------------------------- a measurer
 
-Open = Callable[..., tuple[LocalMeasurer, Space]]
-
-
-class Here:
-    """In place of worker processes, which take a second each to begin."""
-
-    def __init__(self, count: int) -> None: ...
-
-    def run(self, function: Callable[..., Any], *args: object, timeout_s: float) -> Any:
-        return function(*args)
-
-    def schedule(self, function: Callable[..., Any], *args: object, timeout_s: float) -> Any:
-        return lambda: function(*args)
-
-    def result_of(self, task: Callable[[], Any]) -> Any:
-        return task()
-
-    def close(self) -> None: ...
+Open = Callable[..., tuple[KernelMeasurer, Space]]
 
 
 def write_fake(folder: Path, kernel: str, space: str = FAKE_SPACE, host: str = FAKE_HOST) -> Spec:
@@ -167,19 +142,17 @@ def write_fake(folder: Path, kernel: str, space: str = FAKE_SPACE, host: str = F
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Opens measurers of a fake device; V is a macro that changes nothing."""
-    for module in (builds, device_owner):
-        monkeypatch.setattr(module, "Processes", Here)
+    for module in (build_queue, device_client):
+        monkeypatch.setattr(module, "Processes", HereProcesses)
 
     def measurer(
         kernel: str = "kernel twice // V", compiler: str = "opencl", **texts: str
-    ) -> tuple[LocalMeasurer, Space]:
-        for opened_before in ("_device", "_compiler", "_prepared"):
-            monkeypatch.setattr(device_process, opened_before, None)
+    ) -> tuple[KernelMeasurer, Space]:
         spec = write_fake(tmp_path, kernel, **texts)
         real = {"arch": "sm_90"} if compiler == "nvcc" else {"hashes": True}
         language = "cuda" if compiler == "nvcc" else "opencl"
         journal = tmp_path / "journal"
-        local = LocalMeasurer(
+        local = KernelMeasurer(
             spec, FakeBackend(language, compiler, "a fake", journal=journal, **real)
         )
         return local, Space.of(spec, FOUR, local.limits, compiler)

@@ -15,7 +15,7 @@ from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.flags.fit import fitted_to_backend, fitted_to_program
 from harness.measure.kernel_runner import BIT_EXACT
-from harness.measure.kernels import LocalMeasurer
+from harness.measure.kernels import KernelMeasurer
 from harness.measure.plausibility import PROVED
 from harness.space import Space
 from harness.space_file import Parameter, Spec, load_spec
@@ -211,7 +211,7 @@ def test_measurer_holds_flags_against_none_and_proves_what_is_too_fast(tmp_path:
     spec = load_spec(tmp_path / "fake.yaml")
     given = spec.inputs[0]
     backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
-    with closing(LocalMeasurer(spec, backend)) as measurer:
+    with closing(KernelMeasurer(spec, backend)) as measurer:
         space = Space.of(spec, given, measurer.limits, measurer.compiler)
         without = Config({**space.default, "V": 2})
         flagged = Config({**without, "cl_mad_enable": True})

@@ -13,7 +13,8 @@ import pytest
 from harness.core.errors import HostModuleError
 from harness.core.records import Environment, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.backends.choose import Backend
-from harness.measure.kernels import LocalMeasurer, Measurer
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer
 from harness.space import Space
 from harness.space_file import Spec, load_spec
@@ -27,20 +28,20 @@ def faults() -> Spec:
 
 
 @pytest.fixture
-def local(faults: Spec, opencl: Backend) -> Iterator[LocalMeasurer]:
-    with contextlib.closing(LocalMeasurer(faults, opencl)) as measurer:
+def local(faults: Spec, opencl: Backend) -> Iterator[KernelMeasurer]:
+    with contextlib.closing(KernelMeasurer(faults, opencl)) as measurer:
         yield measurer
 
 
 @pytest.fixture
-def hasty(faults: Spec, opencl: Backend) -> Iterator[LocalMeasurer]:
+def hasty(faults: Spec, opencl: Backend) -> Iterator[KernelMeasurer]:
     """A measurer for what hangs; all else has a minute."""
-    with contextlib.closing(LocalMeasurer(faults.with_measure({"timeout_s": 1}), opencl)) as one:
+    with contextlib.closing(KernelMeasurer(faults.with_measure({"timeout_s": 1}), opencl)) as one:
         yield one
 
 
 @pytest.fixture
-def measure(faults: Spec, local: LocalMeasurer) -> Callable[[str], Measurement]:
+def measure(faults: Spec, local: KernelMeasurer) -> Callable[[str], Measurement]:
     """Measures a fault; and then that the run goes on."""
     space = space_of(faults, local)
 
@@ -96,7 +97,7 @@ def test_result_that_is_right_only_at_first_is_a_wrong_result(measure: Measure) 
     assert "100 of 100" in found.message
 
 
-def test_endless_loop_is_a_timeout(faults: Spec, hasty: LocalMeasurer, measure: Measure) -> None:
+def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure: Measure) -> None:
     begin = time.monotonic()
     found = hasty.measure(space_of(faults, hasty), GIVEN, fault("hang"), None)
     assert found.outcome is Outcome.TIMEOUT
@@ -122,7 +123,7 @@ def test_failed_build_has_the_compilers_log_with_the_line_of_the_source(measure:
 
 
 def test_too_much_local_memory_is_a_failed_launch_with_figures(
-    measure: Measure, local: LocalMeasurer
+    measure: Measure, local: KernelMeasurer
 ) -> None:
     found = measure("local_memory")
     assert found.outcome is Outcome.LAUNCH_FAILED
@@ -156,7 +157,7 @@ def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> 
     ],
 )
 def test_host_module_that_fails_ends_its_input_and_nothing_else(
-    faults: Spec, local: LocalMeasurer, n: int, reason: str
+    faults: Spec, local: KernelMeasurer, n: int, reason: str
 ) -> None:
     given = Input({"n": n})
     with pytest.raises(HostModuleError, match=reason):
@@ -166,7 +167,7 @@ def test_host_module_that_fails_ends_its_input_and_nothing_else(
 
 
 def test_interleaved_measurement_keeps_order_and_failures(
-    faults: Spec, local: LocalMeasurer
+    faults: Spec, local: KernelMeasurer
 ) -> None:
     configs = [fault(name) for name in ("none", "build_error", "wrong_element", "read_spare")]
     found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
@@ -177,7 +178,7 @@ def test_interleaved_measurement_keeps_order_and_failures(
 
 
 def test_interleaved_measurement_that_crashes_is_a_failure_of_that_one_alone(
-    faults: Spec, local: LocalMeasurer
+    faults: Spec, local: KernelMeasurer
 ) -> None:
     configs = [fault(name) for name in ("none", "trap", "wrong_element", "read_spare")]
     found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
@@ -190,7 +191,7 @@ def test_interleaved_measurement_that_crashes_is_a_failure_of_that_one_alone(
 
 
 def test_interleaved_measurement_that_hangs_leaves_the_only_other_one_measured(
-    faults: Spec, hasty: LocalMeasurer
+    faults: Spec, hasty: KernelMeasurer
 ) -> None:
     configs = [fault("hang"), fault("none")]
     found = hasty.measure_interleaved(space_of(faults, hasty), GIVEN, configs, rounds=2)
@@ -198,7 +199,7 @@ def test_interleaved_measurement_that_hangs_leaves_the_only_other_one_measured(
 
 
 def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
-    faults: Spec, local: LocalMeasurer
+    faults: Spec, local: KernelMeasurer
 ) -> None:
     space = space_of(faults, local)
     (found,) = local.measure_interleaved(space, GIVEN, [fault("trap")], rounds=2)
@@ -213,7 +214,7 @@ FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
 @pytest.fixture
 def fake(
     tmp_path: Path, fake_processes: None
-) -> Iterator[Callable[..., tuple[LocalMeasurer, Space]]]:
+) -> Iterator[Callable[..., tuple[KernelMeasurer, Space]]]:
     """Opens measurers of a fake device with these traits, and closes them."""
     # The path makes the source another one for each test: nothing is in the cache.
     (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
@@ -222,18 +223,18 @@ def fake(
     spec = load_spec(tmp_path / "fake.yaml")
     with contextlib.ExitStack() as opened:
 
-        def measurer(**traits: Any) -> tuple[LocalMeasurer, Space]:
+        def measurer(**traits: Any) -> tuple[KernelMeasurer, Space]:
             backend = FakeBackend(
                 "opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits
             )
-            local = LocalMeasurer(spec, backend)
+            local = KernelMeasurer(spec, backend)
             opened.callback(local.close)
             return local, Space.of(spec, FOUR, local.limits, "opencl")
 
         yield measurer
 
 
-Fake = Callable[..., tuple[LocalMeasurer, Space]]
+Fake = Callable[..., tuple[KernelMeasurer, Space]]
 
 
 def test_data_that_does_not_fit_again_is_a_failed_launch_and_is_tried_anew(fake: Fake) -> None:
@@ -296,7 +297,7 @@ def test_measurer_tells_the_compiler_whose_flags_are_tuned(measurer: Measurer) -
     assert measurer.compiler in ("opencl", None)
 
 
-def test_local_measurer_tunes_its_backends_compiler(local: LocalMeasurer) -> None:
+def test_local_measurer_tunes_its_backends_compiler(local: KernelMeasurer) -> None:
     assert local.compiler == "opencl"
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
-from harness.measure import device_worker
 from harness.measure.backends.choose import Backend
+from harness.measure.device_worker import DeviceWorker, Reply
 from harness.measure.kernel_data import make_kernel_data
 from harness.measure.kernel_runner import KernelJob
-from harness.measure.plausibility import PROVED, Doubts
+from harness.measure.plausibility import PROVED, KernelTimes, Proofs, why_unproved
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
 from tests.fakes import FAKE_HOST, KERNELS, Array, FakeCompiler, FakeDevice
@@ -25,13 +26,13 @@ def timed(time_s: float, config: Config = OTHER) -> Measurement:
     return Measurement(config, GIVEN, Outcome.OK, timing=Timing((time_s,)))
 
 
-def never() -> Measurement:
-    raise AssertionError("nothing is doubted")
+def never() -> str:
+    raise AssertionError("one proof is enough")
 
 
-def doubts(default_s: float | None) -> Doubts:
+def times(default_s: float | None) -> KernelTimes:
     """With the default measured, or not yet."""
-    found = Doubts()
+    found = KernelTimes()
     found.note([] if default_s is None else [timed(default_s, DEFAULT)])
     return found
 
@@ -45,37 +46,55 @@ def doubts(default_s: float | None) -> Doubts:
         (5e-7, 6e-7, None),  # the default is as short
     ],
 )
-def test_what_is_believed(time_s: float, default_s: float | None, best_s: float | None) -> None:
-    measured = timed(time_s)
-    assert doubts(default_s).settled(measured, DEFAULT, best_s, never) is measured
+def test_plausible_time_needs_no_proof(
+    time_s: float, default_s: float | None, best_s: float | None
+) -> None:
+    assert times(default_s).why_implausible(timed(time_s), DEFAULT, best_s) is None
+    assert times(default_s).why_implausible(timed(time_s, DEFAULT), DEFAULT, None) is None
 
 
 @pytest.mark.parametrize(
-    ("time_s", "default_s", "told"),
+    ("time_s", "default_s", "reason"),
     [
         (0.09, 1.0, "it is 11.1 times as fast as the default"),
         (2e-7, None, "its 2e-07 s are less than any launch takes (3e-07 s)"),
     ],
 )
-def test_what_is_doubted_wins_only_when_it_is_proved(
-    time_s: float, default_s: float | None, told: str
+def test_implausible_time_wins_only_when_it_is_proved(
+    time_s: float, default_s: float | None, reason: str
 ) -> None:
-    known, measured = doubts(default_s), timed(time_s)
-    refused = known.settled(measured, DEFAULT, None, lambda: "the second build failed")
+    measured, proofs = timed(time_s), Proofs()
+    assert times(default_s).why_implausible(measured, DEFAULT, None) == reason
+    assert times(default_s).why_implausible(measured, DEFAULT, 2 * time_s) == reason
+    assert proofs.settle(measured, None, never) is measured
+    refused = proofs.settle(measured, reason, lambda: "the second build failed")
     assert refused.outcome is Outcome.WRONG_RESULT
-    assert refused.message == f"too good to be true: {told}, and the second build failed"
-    slow = known.settled(measured, DEFAULT, None, lambda: timed(3 * time_s))
-    assert "a second build and run took" in slow.message
-    proved = known.settled(measured, DEFAULT, None, lambda: timed(time_s))
+    assert refused.message == f"too good to be true: {reason}, and the second build failed"
+    proved = proofs.settle(measured, reason, lambda: None)
     assert proved.time_s == time_s
     assert proved.observed[PROVED] == 1
-    assert told in proved.message
-    assert known.settled(measured, DEFAULT, None, never) == proved, "one proof is enough"
+    assert reason in proved.message
+    assert proofs.settle(measured, reason, never) == proved
+    again = proofs.settle(measured, reason, lambda: "it is wrong", always=True)
+    assert again.outcome is Outcome.WRONG_RESULT
 
 
-def test_kernel_that_knows_the_data_is_found_on_other_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proof_must_end_well_and_be_about_as_fast() -> None:
+    assert why_unproved(timed(1.9), timed(1.0)) is None
+    assert why_unproved(timed(3.0), timed(1.0)) == "a second build and run took 3 s"
+    crashed = Measurement(OTHER, GIVEN, Outcome.CRASHED, message="it died")
+    assert "ended differently: crashed: it died" in str(why_unproved(crashed, timed(1.0)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened(Backend):
+    device: FakeDevice = dataclasses.field(default_factory=FakeDevice)
+
+    def open_device(self) -> FakeDevice:
+        return self.device
+
+
+def test_kernel_that_knows_the_data_is_found_on_other_data(tmp_path: Path) -> None:
     host = tmp_path / "twice.py"
     host.write_text(FAKE_HOST)
     remembered = make_kernel_data(host, GIVEN).expected["y"]
@@ -84,8 +103,7 @@ def test_kernel_that_knows_the_data_is_found_on_other_data(
         y[...] = remembered
 
     device = FakeDevice(kernels=KERNELS | {"cheat": cheat})
-    monkeypatch.setattr(device_worker, "_device", device)
-    backend = Backend("fake", "fake", "a fake")
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
     job = KernelJob(
         config=OTHER,
         input=GIVEN,
@@ -94,10 +112,11 @@ def test_kernel_that_knows_the_data_is_found_on_other_data(
         tolerance=Tolerance(),
         sampling=Sampling(repeats=2, min_repeats=2),
     )
-    device_worker.prepare(backend, host, GIVEN)
-    measured, _ = device_worker.run(backend, job)
+    worker.prepare(GIVEN)
+    measured = worker.run(job).result
     assert measured is not None
     assert measured.outcome is Outcome.OK
-    again, _ = device_worker.prove(backend, host, job)
+    again = worker.prove(job).result
+    assert again is not None
     assert again.outcome is Outcome.WRONG_RESULT
-    assert device_worker.run(backend, job) == (None, True), "the first data must be made again"
+    assert worker.run(job) == Reply(None), "the first data must be made again"

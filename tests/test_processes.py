@@ -32,6 +32,18 @@ def test_function_returns_from_another_process(processes: Processes) -> None:
     assert processes.run(os.getpid, timeout_s=SOON_S) != os.getpid()
 
 
+def test_each_process_makes_one_worker_and_passes_it_to_every_function() -> None:
+    processes = Processes(1, list)
+    try:
+        processes.run(list.append, 1, timeout_s=SOON_S)
+        processes.run(list.append, 2, timeout_s=SOON_S)
+        assert processes.run(list.copy, timeout_s=SOON_S) == [1, 2]
+        processes.replace()
+        assert processes.run(list.copy, timeout_s=SOON_S) == []
+    finally:
+        processes.close()
+
+
 def test_what_a_function_raises_is_raised_here(processes: Processes) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         processes.run(int, "x", timeout_s=SOON_S)
@@ -69,7 +81,7 @@ def test_process_that_dies_is_told_how_and_replaced(
 
 def test_last_words_of_a_process_are_told_once(processes: Processes) -> None:
     processes.run(os.write, 2, b"free(): invalid pointer\n", timeout_s=SOON_S)
-    with pytest.raises(ProcessLost, match=r"SIGABRT, saying: free\(\): invalid pointer$"):
+    with pytest.raises(ProcessLost, match=r"SIGABRT, with stderr: free\(\): invalid pointer$"):
         processes.run(os.abort, timeout_s=SOON_S)
     with pytest.raises(ProcessLost, match=r"SIGABRT$"):
         processes.run(os.abort, timeout_s=SOON_S)
@@ -122,11 +134,11 @@ from harness.measure.backends.choose import choose
 from harness.core.records import Config, Input
 from harness.space import Space
 from harness.space_file import load_spec
-from harness.measure.kernels import LocalMeasurer
+from harness.measure.kernels import KernelMeasurer
 
 if __name__ == "__main__":
     spec = load_spec(Path(sys.argv[1])).with_measure({"timeout_s": 60})
-    measurer = LocalMeasurer(spec, choose("opencl"))
+    measurer = KernelMeasurer(spec, choose("opencl"))
     space = Space.of(spec, Input({"n": 100}), measurer.limits, "opencl")
     for fault in ("none", "hang"):
         print("next", flush=True)

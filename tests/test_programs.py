@@ -19,7 +19,6 @@ import pytest
 from harness.commands.check.program import try_program
 from harness.core.errors import (
     BackendUnavailable,
-    BuildFailed,
     HostModuleError,
     LaunchFailed,
     UsageError,
@@ -29,9 +28,10 @@ from harness.measure.choose import open_measurer
 from harness.measure.plausibility import PROVED
 from harness.measure.programs import measurer as measurer_module
 from harness.measure.programs import worker
-from harness.measure.programs.measurer import CommandMeasurer, backend_of, command_build
+from harness.measure.programs.measurer import ProgramMeasurer, backend_of, command_build
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
-from harness.measure.programs.proof import Reference, why_doubtful, why_unproved
+from harness.measure.programs.proof import Reference, why_implausible, why_unproved
+from harness.measure.programs.runner import ProgramResult
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,
@@ -41,9 +41,10 @@ from harness.measure.programs.sandbox import (
     run_command,
 )
 from harness.space import Space
-from harness.space_file import Spec, load_spec
+from harness.space_file import ProgramPlan, Spec, load_spec
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 from harness.space_file.templates import Template, filled_words
+from tests.fakes import HereProcesses
 
 ROOT = Path(__file__).parent.parent
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
@@ -84,40 +85,12 @@ measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
 """
 
 
-class _Here:
-    """Worker processes without processes: what is scheduled runs here, at once."""
-
-    def __init__(self, _: int) -> None:
-        self.tasks: list[object] = []
-
-    def run(self, function: Callable[..., Any], *args: object, timeout_s: float) -> Any:
-        return function(*args)
-
-    def schedule(self, function: Callable[..., Any], *args: object, timeout_s: float) -> Any:
-        try:
-            return function(*args), None
-        except BuildFailed as error:
-            return None, error
-
-    def result_of(self, task: Any) -> Any:
-        if task[1] is not None:
-            raise task[1]
-        return task[0]
-
-    def settle(self, tasks: object) -> None:
-        """Everything has ended."""
-
-    def close(self) -> None:
-        """Nothing runs."""
-
-
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurers run in this process."""
-    monkeypatch.setattr(measurer_module, "Processes", _Here)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", _Here)
+    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
+    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
     monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
-    monkeypatch.setattr(worker, "_compiler", None)
 
 
 @pytest.fixture
@@ -139,11 +112,11 @@ def load(tmp_path: Path) -> Callable[..., Spec]:
 @pytest.fixture
 def measure(here: None, load: Callable[..., Spec]) -> Iterator[Callable[..., Measurement]]:
     """Measures a mode of the script in a space with texts replaced."""
-    opened: list[CommandMeasurer] = []
+    opened: list[ProgramMeasurer] = []
 
     def measured(mode: str, *changes: tuple[str, str], n: int = 3, **more: Any) -> Measurement:
         spec = load(*changes, **more)
-        opened.append(CommandMeasurer(spec))
+        opened.append(ProgramMeasurer(spec))
         given = Input({"n": n})
         space = Space.of(spec, given, opened[-1].limits, opened[-1].compiler)
         return opened[-1].measure(space, given, Config({"MODE": mode}), None)
@@ -189,7 +162,7 @@ def test_a_shell_that_is_asked_for_gets_values_in_quotes(
         ("default: right", "default: 'a; touch made'"),
         ("{n: 3}, {n: 4}", "{n: 3}"),
     ]
-    with closing(CommandMeasurer(spec := load(*changes))) as measurer:
+    with closing(ProgramMeasurer(spec := load(*changes))) as measurer:
         space = Space.of(spec, spec.inputs[0], measurer.limits, None)
         found = measurer.measure(space, spec.inputs[0], space.default, None)
     assert found.outcome is Outcome.OK, found.message
@@ -530,7 +503,7 @@ def test_finalists_take_turns_and_one_that_fails_drops_out(
 ) -> None:
     spec = load()
     given = spec.inputs[0]
-    with closing(CommandMeasurer(spec)) as measurer:
+    with closing(ProgramMeasurer(spec)) as measurer:
         space = Space.of(spec, given, measurer.limits, None)
         configs = [Config({"MODE": mode}) for mode in ("right", "wrong", "other")]
         right, wrong, other = measurer.measure_interleaved(space, given, configs, 4)
@@ -544,7 +517,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(
 ) -> None:
     spec = load(("  limits: {deadline_s: 1}\n", ""), ("precision: 0", "precision: 0, timeout_s: 1"))
     given = spec.inputs[0]
-    with closing(CommandMeasurer(spec)) as measurer:
+    with closing(ProgramMeasurer(spec)) as measurer:
         space = Space.of(spec, given, measurer.limits, None)
         configs = [Config({"MODE": mode}) for mode in ("hang", "right", "other")]
         hung, right, other = measurer.measure_interleaved(space, given, configs, 2)
@@ -571,7 +544,7 @@ def test_finalist_whose_check_hangs_spends_its_own_time_alone(
     host = ("inputs:", "verify: {against: {host: check.py}}\ninputs:")
     spec = load(host, ("precision: 0", "precision: 0, timeout_s: 1"))
     given = spec.inputs[0]
-    with closing(CommandMeasurer(spec)) as measurer:
+    with closing(ProgramMeasurer(spec)) as measurer:
         space = Space.of(spec, given, measurer.limits, None)
         configs = [Config({"MODE": mode}) for mode in ("other", "right", "leaves")]
         hung, right, leaves = measurer.measure_interleaved(space, given, configs, 2)
@@ -586,7 +559,7 @@ def test_finalist_whose_check_hangs_spends_its_own_time_alone(
 def test_finalist_that_leaves_early_does_not_win(here: None, load: Callable[..., Spec]) -> None:
     spec = load(NOTHING, script=SCRIPT.replace("early) ;;", 'early) echo "took 9 us";;'))
     given = spec.inputs[0]
-    with closing(CommandMeasurer(spec)) as measurer:
+    with closing(ProgramMeasurer(spec)) as measurer:
         space = Space.of(spec, given, measurer.limits, None)
         configs = [Config({"MODE": mode}) for mode in ("right", "early")]
         right, early = measurer.measure_interleaved(space, given, configs, 2)
@@ -603,7 +576,7 @@ def test_finalist_is_proved_once(here: None, load: Callable[..., Spec], tmp_path
     def runs() -> int:
         return (tmp_path / "journal").read_text().count("ran")
 
-    with closing(CommandMeasurer(spec)) as measurer:
+    with closing(ProgramMeasurer(spec)) as measurer:
         space = Space.of(spec, given, measurer.limits, None)
         (first,) = measurer.measure_interleaved(space, given, [fast], 2)
         before = runs()
@@ -655,18 +628,29 @@ def timed(time_s: float, **more: Any) -> Measurement:
     return Measurement(Config({}), Input({}), Outcome.OK, Timing((time_s,)), **more)
 
 
-def test_what_is_doubted(load: Callable[..., Spec]) -> None:
+def test_what_is_implausible(load: Callable[..., Spec]) -> None:
     plan = load().program
     assert plan is not None
     wall = dataclasses.replace(plan, time=None)
-    assert why_doubtful(timed(0.11), False, REFERENCE, plan, 9.0) is None
-    assert "10.9 times as fast" in str(why_doubtful(timed(0.092), False, REFERENCE, plan, 0.0))
     quick = dataclasses.replace(REFERENCE, time_s=1e-6)
-    assert "less than anything" in str(why_doubtful(timed(2e-7), False, quick, plan, 0.0))
-    assert "does nothing" in str(why_doubtful(timed(0.5), False, REFERENCE, wall, 0.6))
-    assert "left early" in str(why_doubtful(timed(0.5), True, REFERENCE, plan, 0.0))
     unstable = dataclasses.replace(REFERENCE, has_same_shape=False)
-    assert why_doubtful(timed(0.5), True, unstable, plan, 0.0) is None
+
+    def why(
+        time_s: float,
+        reference: Reference = REFERENCE,
+        plan: ProgramPlan = plan,
+        floor_s: float = 0.0,
+        has_other_shape: bool = False,
+    ) -> str:
+        result = ProgramResult(timed(time_s), has_other_shape)
+        return why_implausible(result, reference, plan, floor_s) or ""
+
+    assert why(0.11, floor_s=9.0) == ""
+    assert "10.9 times as fast" in why(0.092)
+    assert "less than anything" in why(2e-7, quick)
+    assert "does nothing" in why(0.5, plan=wall, floor_s=0.6)
+    assert "ended early" in why(0.5, has_other_shape=True)
+    assert why(0.5, unstable, has_other_shape=True) == ""
 
 
 def test_what_is_not_proved() -> None:
@@ -720,7 +704,7 @@ def c_spec(tmp_path: Path) -> Spec:
 @needs_gcc
 def test_programs_are_built_verified_and_equal_ones_run_once(here: None, c_spec: Spec) -> None:
     given = c_spec.inputs[0]
-    with closing(CommandMeasurer(c_spec)) as measurer:
+    with closing(ProgramMeasurer(c_spec)) as measurer:
         space = Space.of(c_spec, given, measurer.limits, measurer.compiler)
 
         def measured(**changes: Any) -> Measurement:
@@ -761,13 +745,13 @@ def test_compiler_that_is_not_here_is_named(here: None, tmp_path: Path) -> None:
     (tmp_path / "c.c").write_text("int main(void) { return A; }")
     (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     with pytest.raises(BackendUnavailable, match="`no-such-gcc`, which is no program here"):
-        CommandMeasurer(load_spec(tmp_path / "c.yaml"))
+        ProgramMeasurer(load_spec(tmp_path / "c.yaml"))
 
 
 def test_device_is_named_by_a_command_or_refused(here: None, load: Callable[..., Spec]) -> None:
     def device(words: str) -> str:
         spec = load(("  environment:", f"  device: {words}\n  environment:"))
-        with closing(CommandMeasurer(spec)) as measurer:
+        with closing(ProgramMeasurer(spec)) as measurer:
             return measurer.environment.device
 
     assert device("[echo, One GPU]") == "One GPU"

@@ -22,7 +22,7 @@ from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.nvcc import find_nvcc
-from harness.measure.kernels import LocalMeasurer
+from harness.measure.kernels import KernelMeasurer
 from harness.results import campaigns, read_measurements, reading
 from harness.space import Space
 from harness.space.program import make_program
@@ -80,7 +80,7 @@ def measured(
     case: SuiteCase, spec: Spec, backend: Backend, points: Iterable[tuple[Input, int]]
 ) -> Iterator[Measurement]:
     """These corners on these inputs, one by one."""
-    with closing(LocalMeasurer(spec, backend)) as measurer:
+    with closing(KernelMeasurer(spec, backend)) as measurer:
         for given, number in points:
             space = Space.of(spec, given, measurer.limits, measurer.compiler)
             config = case.config(space, number)

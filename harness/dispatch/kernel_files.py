@@ -25,7 +25,7 @@ def opencl_kernels(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ..
 def cuda_kernels(
     spec: Spec, program: DispatchProgram, build: Callable[[Program], Binary]
 ) -> tuple[KernelFile, ...]:
-    """The cubin of each candidate; `build` is `Nvcc(arch).compile`, or `finish` of `Builds`.
+    """The cubin of each candidate; `build` is `Nvcc(arch).compile`, or `finish` of `BuildQueue`.
 
     Raises what `build` does.
     """

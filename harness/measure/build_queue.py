@@ -1,38 +1,70 @@
-"""Builds under way: several at once, each program once, failures remembered."""
+"""Build several programs at once, each of them once, and remember failures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import cached_property, partial
+from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BuildFailed
 from harness.core.program import Binary, Buildable
 from harness.measure.build_cache import BuildCache
-from harness.measure.device_worker import compile_program
 from harness.measure.processes import Processes, ProcessLost, Task, count_of_builders
 
 BUILD_TIMEOUT_S = 150.0
-"""Above nvcc's own limit, which ends nvcc's children as well."""
+"""Longer than nvcc's own limit, at which nvcc's children are ended as well."""
+
+B = TypeVar("B", bound=Buildable)
+B_contra = TypeVar("B_contra", bound=Buildable, contravariant=True)
 
 
-class Builds:
+class CompilerOf(Protocol[B_contra]):
+    """Compiles one kind of program."""
+
+    def compile(self, program: B_contra, /) -> Binary:
+        """Compile; raises BuildFailed."""
+
+
+class BackendOf(Protocol[B_contra]):
+    """Opens a compiler; a backend is sent to the builder processes."""
+
+    def open_compiler(self) -> CompilerOf[B_contra]:
+        """Open the compiler in this process; raises BackendUnavailable."""
+
+
+class BuildWorker(Generic[B]):
+    """Compile in a builder process. The compiler is opened at the first build."""
+
+    def __init__(self, backend: BackendOf[B]) -> None:
+        self._backend = backend
+
+    @cached_property
+    def _compiler(self) -> CompilerOf[B]:
+        return self._backend.open_compiler()
+
+    def compile(self, program: B) -> Binary:
+        """Compile, and keep the binary in the build cache; raises BuildFailed."""
+        binary = self._compiler.compile(program)
+        BuildCache().put(binary)
+        return binary
+
+
+class BuildQueue(Generic[B]):
     """The builds of one run: on disk, under way, or failed.
 
-    `compiler` is the compiler's identity, which the build cache's keys hold; `function` builds
-    one program with a backend, in a process of its own, and keeps it in the cache; `at_once` is
-    how many of these processes there are, by default one less than there are cores.
+    `compiler` is the identity of the compiler, a part of the build cache's keys. `at_once`
+    processes compile, by default one less than there are cores.
     """
 
     def __init__(
         self,
-        backend: object,
+        backend: BackendOf[B],
         compiler: str,
-        function: Callable[[Any, Any], Binary] = compile_program,
+        worker: type[BuildWorker[B]] = BuildWorker,
         at_once: int | None = None,
     ) -> None:
         self._backend = backend
         self._compiler = compiler
-        self._function = function
+        self._worker = worker
         self._at_once = at_once or count_of_builders()
         self._cache = BuildCache()
         self._processes: Processes | None = None
@@ -40,8 +72,8 @@ class Builds:
         self._running: dict[str, Task[Binary]] = {}
         self._failed: dict[str, str] = {}
 
-    def start(self, program: Buildable) -> None:
-        """Begin a build, unless it is on disk, under way, or known to fail."""
+    def start(self, program: B) -> None:
+        """Start a build, unless it is on disk, under way, or has failed."""
         key = program.key(self._compiler)
         if key in self._found or key in self._running or key in self._failed:
             return
@@ -50,13 +82,13 @@ class Builds:
             self._found[key] = cached
         else:
             self._running[key] = self._builders.schedule(
-                self._function, self._backend, program, timeout_s=BUILD_TIMEOUT_S
+                self._worker.compile, program, timeout_s=BUILD_TIMEOUT_S
             )
 
-    def finish(self, program: Buildable) -> Binary:
-        """The binary of a build, which is begun unless it was; waits for it.
+    def finish(self, program: B) -> Binary:
+        """Wait for a build, which is started if it was not.
 
-        Raises BuildFailed, and again whenever it is asked again.
+        Raises BuildFailed, also at every later call for the same program.
         """
         self.start(program)
         key = program.key(self._compiler)
@@ -67,17 +99,15 @@ class Builds:
         try:
             return self._builders.result_of(self._running.pop(key))
         except (BuildFailed, ProcessLost) as error:
-            self._failed[key] = _told(error)
+            self._failed[key] = _reason(error)
             raise BuildFailed(self._failed[key]) from None
 
-    def anew(self, program: Buildable) -> Binary:
-        """The binary of a build that runs now, whatever is on disk; raises BuildFailed."""
+    def rebuild(self, program: B) -> Binary:
+        """Build now, whatever is on disk; raises BuildFailed."""
         try:
-            return self._builders.run(
-                self._function, self._backend, program, timeout_s=BUILD_TIMEOUT_S
-            )
+            return self._builders.run(self._worker.compile, program, timeout_s=BUILD_TIMEOUT_S)
         except ProcessLost as error:
-            raise BuildFailed(_told(error)) from None
+            raise BuildFailed(_reason(error)) from None
 
     def wait_for_all(self) -> None:
         """Wait until nothing compiles."""
@@ -85,19 +115,19 @@ class Builds:
             self._processes.settle(self._running.values())
 
     def close(self) -> None:
-        """End the builders."""
+        """End the builder processes."""
         if self._processes is not None:
             self._processes.close()
 
     @property
     def _builders(self) -> Processes:
-        """The builder processes, begun when the first is needed."""
+        """The builder processes, which start when the first is needed."""
         if self._processes is None:
-            self._processes = Processes(self._at_once)
+            self._processes = Processes(self._at_once, partial(self._worker, self._backend))
         return self._processes
 
 
-def _told(error: BuildFailed | ProcessLost) -> str:
+def _reason(error: BuildFailed | ProcessLost) -> str:
     if isinstance(error, ProcessLost):
         return f"the compiler's process {error}"
-    return str(error) or "the compiler refused the configuration and said nothing"
+    return str(error) or "the compiler refused the configuration without a reason"

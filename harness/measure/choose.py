@@ -5,8 +5,9 @@ from __future__ import annotations
 from harness.core.errors import UsageError
 from harness.measure.backends.choose import choose
 from harness.measure.flags.fit import fitted_to_program
-from harness.measure.kernels import LocalMeasurer, Measurer
-from harness.measure.programs import CommandMeasurer
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.measurer import Measurer
+from harness.measure.programs import ProgramMeasurer
 from harness.space_file import Spec
 
 COMMAND = "command"
@@ -24,14 +25,14 @@ def open_measurer(spec: Spec, requested: str) -> tuple[Measurer, str]:
                 f"{spec.path} tunes a program, which --backend {requested} cannot run; "
                 f"leave --backend out, or write --backend {COMMAND}"
             )
-        return CommandMeasurer(spec), "the space tunes a program"
+        return ProgramMeasurer(spec), "the space tunes a program"
     backend = choose(requested)
     if backend.language not in spec.sources:
         raise UsageError(
             f"{spec.path} has no {backend.language} source, only {', '.join(spec.sources)}; "
             "name the --backend that runs it, or add a source to kernel.source"
         )
-    return LocalMeasurer(spec, backend), backend.why
+    return KernelMeasurer(spec, backend), backend.why
 
 
 def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
@@ -40,6 +41,6 @@ def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
 
     Raises BackendUnavailable where the compiler refuses even an empty program.
     """
-    if isinstance(measurer, LocalMeasurer):
+    if isinstance(measurer, KernelMeasurer):
         return measurer.fitted(spec)
-    return fitted_to_program(spec) if isinstance(measurer, CommandMeasurer) else spec
+    return fitted_to_program(spec) if isinstance(measurer, ProgramMeasurer) else spec

@@ -1,147 +1,138 @@
-"""What is run in the worker processes: on the device, and in the builders beside it.
-
-A worker keeps what it has opened; the device's process also keeps one input's data.
-"""
+"""The worker of the device's process: it owns the device, and the data of one input on it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Binary, Program
 from harness.core.records import DeviceLimits, Environment, Input, Measurement, Outcome
-from harness.measure.backends.base import Compiler, Device
+from harness.measure.backends.base import Device
 from harness.measure.backends.choose import Backend
-from harness.measure.build_cache import BuildCache
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 
-_OTHER_SEED = 1
-"""Of the data that a doubted time is proved on; measurements have that of seed 0."""
+_MEASURED_SEED = 0
+_PROOF_SEED = 1
+"""A time that is implausibly short is proved on other data."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What the device's process tells about the device."""
+    """What is known of the device. `arch` is an NVIDIA architecture such as `sm_90`, or None."""
 
     environment: Environment
     limits: DeviceLimits
     shares_cpu: bool
     compiler: str
-    arch: str | None  # of NVIDIA's GPUs, such as sm_90
+    arch: str | None
+
+
+@dataclass(frozen=True)
+class Reply(Generic[T]):
+    """The answer of the device's process.
+
+    `result` is None where the process does not hold the input's data. Where it is not `healthy`,
+    it must be replaced.
+    """
+
+    result: T | None
+    healthy: bool = True
 
 
 @dataclass
-class _Prepared:
-    """An input's data on the device; `fresh` until a kernel has run on it."""
+class _HeldData:
+    """The data of an input on the device; `fresh` until a kernel has run on it."""
 
-    given: Input
-    case: KernelData
+    problem: Input
+    data: KernelData
     fresh: bool = True
 
 
-_device: Device | None = None
-_compiler: Compiler | None = None
-_prepared: _Prepared | None = None
+class DeviceWorker:
+    """Own the device, which opens when it is first needed, and the data of one input."""
 
+    def __init__(self, backend: Backend, host: Path) -> None:
+        self._backend = backend
+        self._host = host
+        self._held: _HeldData | None = None
 
-def _opened(backend: Backend) -> Device:
-    global _device
-    if _device is None:
-        # For harness.stats.timing, and now: later a kernel's deadline would run meanwhile.
+    @cached_property
+    def _device(self) -> Device:
+        # harness.stats.timing needs it later, while the deadline of a kernel runs.
         import scipy.special  # noqa: F401
 
-        _device = backend.open_device()
-    return _device
+        return self._backend.open_device()
 
+    def describe(self) -> DeviceFacts:
+        """Open the device and describe it; raises BackendUnavailable."""
+        device, compiler = self._device, self._backend.open_compiler()
+        return DeviceFacts(
+            environment=dataclasses.replace(device.environment, compiler=compiler.identity),
+            limits=device.limits,
+            shares_cpu=device.shares_cpu,
+            compiler=compiler.identity,
+            arch=compiler.arch,
+        )
 
-def _opened_compiler(backend: Backend) -> Compiler:
-    global _compiler
-    if _compiler is None:
-        _compiler = backend.open_compiler()
-    return _compiler
+    def prepare(self, problem: Input) -> tuple[str, ...]:
+        """Make the data of an input and copy it to the device; return the arguments' names.
 
+        Raises HostModuleError, or LaunchFailed where the data does not fit on the device.
+        """
+        self._held = _HeldData(problem, self._bind(problem, _MEASURED_SEED))
+        return tuple(self._held.data.arguments)
 
-def describe(backend: Backend) -> DeviceFacts:
-    """Open the device and tell what it is; raises BackendUnavailable."""
-    device, compiler = _opened(backend), _opened_compiler(backend)
-    environment = dataclasses.replace(device.environment, compiler=compiler.identity)
-    return DeviceFacts(
-        environment, device.limits, device.shares_cpu, compiler.identity, compiler.arch
-    )
+    def run(self, job: KernelJob) -> Reply[Measurement]:
+        """Measure one configuration."""
+        held = self._held
+        if held is None or held.problem != job.input:
+            return Reply(None)
+        measured = measure_kernel(self._device, held.data, job)
+        if measured.outcome is Outcome.WRONG_RESULT and not held.fresh:
+            # An earlier configuration may have written where it should not: measure on new data.
+            if not self._renew(held):
+                return Reply(measured, healthy=False)
+            measured = measure_kernel(self._device, held.data, job)
+        held.fresh = False
+        return Reply(measured, self._device.healthy)
 
+    def run_interleaved(self, jobs: Sequence[KernelJob], rounds: int) -> Reply[list[Measurement]]:
+        """Measure several configurations of one input, one sample of each per round."""
+        held = self._held
+        if held is None or held.problem != jobs[0].input:
+            return Reply(None)
+        renewed = held.fresh or self._renew(held)
+        measured = measure_interleaved(self._device, held.data, jobs, rounds)
+        held.fresh = False
+        return Reply(measured, renewed and self._device.healthy)
 
-def compile_program(backend: Backend, program: Program) -> Binary:
-    """Compile and keep in the build cache; raises BuildFailed."""
-    binary = _opened_compiler(backend).compile(program)
-    BuildCache().put(binary)
-    return binary
+    def prove(self, job: KernelJob) -> Reply[Measurement]:
+        """Measure one configuration on other data of the same input, which are then discarded.
 
+        Raises HostModuleError, or LaunchFailed where the data does not fit on the device.
+        """
+        data = self._bind(job.input, _PROOF_SEED)
+        return Reply(measure_kernel(self._device, data, job), self._device.healthy)
 
-def prepare(backend: Backend, host: Path, given: Input) -> tuple[str, ...]:
-    """Make the input's data and bind it to the device; returns the arguments' names.
+    def _bind(self, problem: Input, seed: int) -> KernelData:
+        self._held = None  # frees the memory of the input before
+        data = make_kernel_data(self._host, problem, seed)
+        self._device.bind(data.arguments)
+        return data
 
-    Raises HostModuleError, or LaunchFailed where the data does not fit on the device.
-    """
-    global _prepared
-    _prepared = None  # lets the memory of the input before go
-    case = make_kernel_data(host, given)
-    _opened(backend).bind(case.arguments)
-    _prepared = _Prepared(given, case)
-    return tuple(case.arguments)
-
-
-def run(backend: Backend, job: KernelJob) -> tuple[Measurement | None, bool]:
-    """The measurement, None where the input is not prepared here; is the device still good?"""
-    if _prepared is None or _prepared.given != job.input:
-        return None, True
-    device = _opened(backend)
-    found = measure_kernel(device, _prepared.case, job)
-    if found.outcome is Outcome.WRONG_RESULT and not _prepared.fresh:
-        # Another configuration may have written where it should not: on data of its own, now.
-        if not _renewed(device, _prepared):
-            return found, False
-        found = measure_kernel(device, _prepared.case, job)
-    _prepared.fresh = False
-    return found, device.healthy
-
-
-def prove(backend: Backend, host: Path, job: KernelJob) -> tuple[Measurement, bool]:
-    """The measurement on other data of the same input; is the device still good?
-
-    Afterwards no input is prepared. Raises HostModuleError, or LaunchFailed where the data does
-    not fit on the device.
-    """
-    global _prepared
-    _prepared = None
-    case = make_kernel_data(host, job.input, seed=_OTHER_SEED)
-    device = _opened(backend)
-    device.bind(case.arguments)
-    return measure_kernel(device, case, job), device.healthy
-
-
-def _renewed(device: Device, prepared: _Prepared) -> bool:
-    """Bind the data again; False where the device does not take it any more."""
-    try:
-        device.bind(prepared.case.arguments)
-    except LaunchFailed:
-        return False
-    prepared.case.bound_again()
-    prepared.fresh = True
-    return True
-
-
-def run_interleaved(
-    backend: Backend, jobs: Sequence[KernelJob], rounds: int
-) -> tuple[list[Measurement] | None, bool]:
-    """The measurements, None where the input is not prepared here; is the device still good?"""
-    if _prepared is None or _prepared.given != jobs[0].input:
-        return None, True
-    device = _opened(backend)
-    renewed = _prepared.fresh or _renewed(device, _prepared)
-    found = measure_interleaved(device, _prepared.case, jobs, rounds)
-    _prepared.fresh = False
-    return found, renewed and device.healthy
+    def _renew(self, held: _HeldData) -> bool:
+        """Copy the data to the device again; False where the device does not take it any more."""
+        try:
+            self._device.bind(held.data.arguments)
+        except LaunchFailed:
+            return False
+        held.data.bound_again()
+        held.fresh = True
+        return True

@@ -1,8 +1,8 @@
-"""Times that are too good to be believed at once, and what proves them.
+"""Times that are too short to be believed, and their proofs.
 
-What is more than 10 times as fast as the default, or takes less than any launch, is built anew and
-measured again before it wins, on other data: a kernel that leaves early, or that finds the results
-of an earlier one, is the fastest of all.
+A kernel that returns early, or that finds the results of an earlier one, is the fastest of all. So
+a configuration that is more than 10 times as fast as the default, or faster than an empty launch,
+is built again and measured on other data before it can win.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from harness.core.records import Config, Input, Measurement, Outcome
 
-TOO_GOOD = 10.0
-"""More times as fast as the default than is believed at once."""
+MAX_SPEEDUP = 10.0
+"""A higher speed-up over the default needs a proof."""
 
 FLOOR_S = 3e-7
 """No launch of a kernel, and no timed region of a program, takes less than this, in seconds.
@@ -28,84 +28,95 @@ PROOF_RUNS = 5
 PROVED = "proved"
 """The observation of a measurement that was proved: 1."""
 
+_TOLERATED_SLOWDOWN = 2.0
+"""A proof may take this many times as long as the measurement."""
+
 
 def why_too_fast(time_s: float, default_s: float) -> str | None:
-    """Why a time is doubted beside the default's; None where it is not."""
+    """Return why a time is implausible beside the default's; None where it is plausible."""
     ratio = default_s / time_s
-    return f"it is {ratio:.3g} times as fast as the default" if ratio > TOO_GOOD else None
+    return f"it is {ratio:.3g} times as fast as the default" if ratio > MAX_SPEEDUP else None
 
 
 def why_below(time_s: float, floor_s: float, what: str) -> str | None:
-    """Why a time is doubted that is below what `what` takes; None where it is not."""
+    """Return why a time below `floor_s`, the least that `what` takes, is implausible, or None."""
     if time_s >= floor_s:
         return None
     return f"its {time_s:.3g} s are less than {what} takes ({floor_s:.3g} s)"
 
 
 def why_unproved(again: Measurement, measured: Measurement) -> str | None:
-    """What speaks against a time after a second build and its runs; None where nothing does."""
+    """Return why a second build and its runs do not prove a time; None where they do."""
     if again.outcome is not Outcome.OK:
-        return f"a second build and run ended otherwise: {again.outcome}: {again.message}"
-    if again.time_s > 2 * measured.time_s:
+        return f"a second build and run ended differently: {again.outcome}: {again.message}"
+    if again.time_s > _TOLERATED_SLOWDOWN * measured.time_s:
         return f"a second build and run took {again.time_s:.3g} s"
     return None
 
 
-def refused(measured: Measurement, doubt: str, why: str) -> Measurement:
-    """The measurement of what was not proved: no result."""
+@dataclass
+class Proofs:
+    """The configurations whose implausible times have been proved."""
+
+    _proved: set[tuple[Input, Config]] = field(default_factory=set)
+
+    def settle(
+        self,
+        measured: Measurement,
+        reason: str | None,
+        why_not: Callable[[], str | None],
+        *,
+        always: bool = False,
+    ) -> Measurement:
+        """Return the measurement; one that is implausible for a `reason` only once it is proved.
+
+        `why_not` tries to prove it, and returns why it cannot. One proof is enough, unless
+        `always`. Without a proof the outcome is a wrong result.
+        """
+        if reason is None:
+            return measured
+        key = measured.input, measured.config
+        if always or key not in self._proved:
+            unproved = why_not()
+            if unproved is not None:
+                return _refused(measured, reason, unproved)
+            self._proved.add(key)
+        message = f"{reason}; a second build and run proved it"
+        observed = {**measured.observed, PROVED: 1.0}
+        return dataclasses.replace(measured, message=message, observed=observed)
+
+
+def _refused(measured: Measurement, reason: str, unproved: str) -> Measurement:
     return dataclasses.replace(
         measured,
         outcome=Outcome.WRONG_RESULT,
         timing=None,
-        message=f"too good to be true: {doubt}, and {why}",
+        message=f"too good to be true: {reason}, and {unproved}",
     )
 
 
-def proved(measured: Measurement, doubt: str) -> Measurement:
-    """The measurement of what was proved."""
-    told = f"{doubt}; a second build and run proved it"
-    return dataclasses.replace(measured, message=told, observed={**measured.observed, PROVED: 1.0})
-
-
-Again = Callable[[], Measurement | str]
-"""Builds a configuration anew and measures it on other data; or says why that failed."""
-
-
 @dataclass
-class Doubts:
-    """The measurements of kernels that were held against their defaults."""
+class KernelTimes:
+    """The times of kernels, which are compared with that of the default."""
 
     _times: dict[tuple[Input, Config], float] = field(default_factory=dict)
-    _proved: dict[tuple[Input, Config], str] = field(default_factory=dict)
 
     def note(self, measured: Iterable[Measurement]) -> None:
-        """What was measured, the default perhaps among it."""
-        for found in measured:
-            if found.outcome is Outcome.OK:
-                self._times[found.input, found.config] = found.time_s
+        """Add measurements; the default may be among them."""
+        for each in measured:
+            if each.outcome is Outcome.OK:
+                self._times[each.input, each.config] = each.time_s
 
-    def settled(
-        self, measured: Measurement, default: Config, best_s: float | None, again: Again
-    ) -> Measurement:
-        """The measurement; of what is too good to be true, and would be the best, only where it
-        is proved."""
-        key = measured.input, measured.config
-        beaten = best_s is not None and measured.time_s >= best_s
-        if measured.outcome is not Outcome.OK or measured.config == default or beaten:
-            return measured
-        doubt = self._why(measured, self._times.get((measured.input, default)))
-        if doubt is None:
-            return measured
-        if key not in self._proved:
-            found = again()
-            why = found if isinstance(found, str) else why_unproved(found, measured)
-            if why is not None:
-                return refused(measured, doubt, why)
-            self._proved[key] = doubt
-        return proved(measured, self._proved[key])
-
-    def _why(self, measured: Measurement, default_s: float | None) -> str | None:
-        doubt = why_too_fast(measured.time_s, default_s) if default_s is not None else None
-        if doubt is not None or (default_s is not None and default_s < FLOOR_S):
-            return doubt
+    def why_implausible(
+        self, measured: Measurement, default: Config, best_s: float | None
+    ) -> str | None:
+        """Return why a time that would be the best one is implausible; None where it is not."""
+        if measured.outcome is not Outcome.OK or measured.config == default:
+            return None
+        if best_s is not None and measured.time_s >= best_s:
+            return None
+        default_s = self._times.get((measured.input, default))
+        reason = why_too_fast(measured.time_s, default_s) if default_s is not None else None
+        if reason is not None or (default_s is not None and default_s < FLOOR_S):
+            return reason
         return why_below(measured.time_s, FLOOR_S, "any launch")

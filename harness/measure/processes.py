@@ -1,6 +1,6 @@
-"""Processes with deadlines: one that hangs or dies is replaced, and none outlives its parent.
+"""Worker processes with deadlines: one that hangs or dies is replaced, none outlives its parent.
 
-The only door to pebble.
+The only module that imports pebble.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -29,10 +30,15 @@ _LOOK_S = 1.0
 _LAST_WORDS = 300
 
 
-class ProcessLost(Exception):
-    """The process that ran a function was killed or died; the message is what it did.
+_worker: object = None
+"""The worker of this process. Pebble calls module-level functions, so that what a process keeps
+from one call to the next must be kept by a module; nothing else in harness is kept like this."""
 
-    `hung` says that it ran into its deadline, `idle` that it died before the function began.
+
+class ProcessLost(Exception):
+    """The process of a function was killed or died; the message says how.
+
+    `hung` means that it exceeded its deadline, `idle` that it died before the function began.
     """
 
     def __init__(self, message: str, hung: bool = False, idle: bool = False) -> None:
@@ -43,7 +49,7 @@ class ProcessLost(Exception):
 
 @dataclass(frozen=True)
 class Task(Generic[T]):
-    """A function that was scheduled, and what will come of it."""
+    """A scheduled function call, and its future result."""
 
     function: Callable[..., T]
     args: tuple[object, ...]
@@ -52,53 +58,57 @@ class Task(Generic[T]):
 
 
 class Processes:
-    """A number of processes that run functions of importable modules.
+    """A pool of processes that run functions of importable modules.
 
-    What the processes write to their standard error is kept out of the terminal; its end is
-    told when one dies. Their temporary files lie in a folder that goes with them, also where they
-    are killed.
+    With `make_worker`, each process calls it once when it starts, and passes the worker that it
+    returns as the first argument to every function.
+
+    The standard error of the processes is kept off the terminal; ProcessLost quotes its end. Their
+    temporary files are removed with them, also where they are killed.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, make_worker: Callable[[], object] | None = None) -> None:
         logging.getLogger("pebble").setLevel(logging.ERROR)
         self._count = count
+        self._make_worker = make_worker
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
-        # What a killed process began, such as a compiler, may write there for a moment longer.
+        # A child of a killed process, such as a compiler, may write there for a moment longer.
         self._folder = tempfile.TemporaryDirectory(prefix="harness-", ignore_cleanup_errors=True)
-        # Linux ends our processes when the *thread* that began them ends, so it is one of ours.
+        # Linux ends our processes when the *thread* that started them ends: keep a thread for it.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="harness-keeper")
-        self._pool = self._begun()
+        self._pool = self._started()
 
     def schedule(self, function: Callable[..., T], *args: object, timeout_s: float) -> Task[T]:
-        """Run a function when a process is free; ask `result_of` for what came of it."""
+        """Run a function as soon as a process is free; `result_of` returns its result."""
         if not self._pool.active:  # the last process died while it was idle
             self.replace()
-        future: Future[T] = self._pool.schedule(function, args=args, timeout=timeout_s)
+        called = function if self._make_worker is None else partial(_call_with_worker, function)
+        future: Future[T] = self._pool.schedule(called, args=args, timeout=timeout_s)
         return Task(function, args, timeout_s, future)
 
     def run(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Run a function and wait; raises what it raised, or ProcessLost."""
+        """Run a function and wait for its result; raises what it raises, or ProcessLost."""
         return self.result_of(self.schedule(function, *args, timeout_s=timeout_s))
 
     def result_of(self, task: Task[T]) -> T:
-        """Wait for what was scheduled; raises what it raised, or ProcessLost."""
+        """Wait for a scheduled function; raises what it raises, or ProcessLost."""
         try:
             return self._result_of(task)
         except ProcessLost as lost:
             if not lost.idle:
                 raise
-        # It died of what it ran before, or as memory ran out: this function had not begun.
+        # The process died before this function began, of an earlier one or for lack of memory.
         return self._result_of(self.schedule(task.function, *task.args, timeout_s=task.timeout_s))
 
     def settle(self, tasks: Iterable[Task[T]]) -> None:
-        """Wait until these have ended, or the processes have."""
+        """Wait until these tasks, or all processes, have ended."""
         futures = [task.future for task in tasks]
         while wait(futures, timeout=_LOOK_S).not_done and self._pool.active:
             continue
 
     def _result_of(self, task: Task[T]) -> T:
         self.settle([task])
-        if not task.future.done():  # what is scheduled while the last process dies is forgotten
+        if not task.future.done():  # pebble forgets a task scheduled while the last process dies
             raise ProcessLost("ended while it was idle", idle=True)
         try:
             return task.future.result()
@@ -106,14 +116,14 @@ class Processes:
             message = f"did not end within {task.timeout_s:g} s and was killed"
             raise ProcessLost(message, hung=True) from None
         except ProcessExpired as error:
-            raise ProcessLost(_how_it_died(error.exitcode) + self._last_words()) from None
+            raise ProcessLost(_describe_exit(error.exitcode) + self._last_words()) from None
         except BrokenProcessPool:
             raise ProcessLost("ended while it was idle" + self._last_words(), idle=True) from None
 
     def replace(self) -> None:
-        """End all processes and begin new ones."""
+        """End all processes and start new ones."""
         _end(self._pool)
-        self._pool = self._begun()
+        self._pool = self._started()
 
     def close(self) -> None:
         """End all processes at once."""
@@ -122,26 +132,37 @@ class Processes:
         self._stderr.close()
         self._folder.cleanup()
 
-    def _begun(self) -> ProcessPool:
-        begin = self._keeper.submit(_begin, self._count, self._stderr.fileno(), self._folder.name)
-        return begin.result()
+    def _started(self) -> ProcessPool:
+        start = _Start(os.getpid(), self._stderr.fileno(), self._folder.name, self._make_worker)
+        return self._keeper.submit(_start_pool, self._count, start).result()
 
     def _last_words(self) -> str:
-        """The end of what the processes wrote to standard error, which is told once."""
+        """Return the end of the processes' standard error, and empty it."""
         self._stderr.seek(0)
         text = self._stderr.read()[-_LAST_WORDS:].decode(errors="replace").strip()
         self._stderr.truncate(0)
-        return f", saying: {text}" if text else ""
+        return f", with stderr: {text}" if text else ""
 
 
-def _begin(count: int, stderr: int, folder: str) -> ProcessPool:
+@dataclass(frozen=True)
+class _Start:
+    """What a worker process gets from its parent: `stderr` is a file descriptor of the parent,
+    `folder` holds temporary files."""
+
+    parent: int
+    stderr: int
+    folder: str
+    make_worker: Callable[[], object] | None
+
+
+def _start_pool(count: int, start: _Start) -> ProcessPool:
     pool = ProcessPool(
         max_workers=count,
-        initializer=_begin_worker,
-        initargs=(os.getpid(), stderr, folder),
+        initializer=_start_worker,
+        initargs=(start,),
         context=multiprocessing.get_context("spawn"),
     )
-    if not pool.active:  # asking begins it, in this thread
+    if not pool.active:  # reading it starts the pool, in this thread
         raise RuntimeError("the worker processes cannot be started")
     return pool
 
@@ -151,25 +172,32 @@ def _end(pool: ProcessPool) -> None:
     pool.join()
 
 
-def _begin_worker(parent: int, stderr: int, folder: str) -> None:
-    """What a worker process does first; `stderr` is a file descriptor of its parent's, `folder`
-    is for temporary files."""
-    os.environ["TMPDIR"] = tempfile.tempdir = folder
-    # Ctrl-C is the parent's affair; and a hung kernel must not keep us from ending.
+def _start_worker(start: _Start) -> None:
+    """Prepare a new worker process, and make its worker."""
+    global _worker
+    os.environ["TMPDIR"] = tempfile.tempdir = start.folder
+    # The parent handles Ctrl-C; and a kernel that hangs must not keep a process from ending.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if os.getppid() != start.parent:
             os._exit(1)
         with contextlib.suppress(OSError):
-            os.dup2(os.open(f"/proc/{parent}/fd/{stderr}", os.O_WRONLY | os.O_APPEND), 2)
-        # When memory runs out, a worker should go, not the run.
+            path = f"/proc/{start.parent}/fd/{start.stderr}"
+            os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), 2)
+        # When memory runs out, Linux should end a worker, not the run.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
+    if start.make_worker is not None:
+        _worker = start.make_worker()
 
 
-def _how_it_died(code: int | None) -> str:
+def _call_with_worker(function: Callable[..., T], *args: object) -> T:
+    return function(_worker, *args)
+
+
+def _describe_exit(code: int | None) -> str:
     if code is None or code >= 0:
         return f"ended with exit status {code}"
     try:
@@ -180,7 +208,7 @@ def _how_it_died(code: int | None) -> str:
 
 
 def count_of_builders(beside: int = 1) -> int:
-    """How many processes may compile: the cores we may use, less those that measure `beside`."""
+    """Return how many processes may compile: the usable cores, less `beside` that measure."""
     if sys.platform == "linux":
         return max(1, len(os.sched_getaffinity(0)) - beside)
     return max(1, (os.cpu_count() or 1) - beside)

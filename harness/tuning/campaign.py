@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Input, Measurement
-from harness.measure.kernels import Measurer
+from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.results import LIMITS, RunPlan, Store
 from harness.results.ablation import Reduction

@@ -11,7 +11,7 @@ from harness.analysis.inputs import fastest
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.kernels import Measurer
+from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.results import LEFT_OUT, RunPlan, Store, Stored
 from harness.search import SearchOptions

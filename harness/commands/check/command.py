@@ -27,12 +27,12 @@ from harness.commands.check.program import try_program
 from harness.commands.check.sweep import describe_sweep, sweep
 from harness.commands.run import run_command
 from harness.core.errors import HostModuleError, LaunchFailed, UsageError
-from harness.core.program import Read
+from harness.core.program import Program, Read
 from harness.core.records import Config, Value
 from harness.core.text import counted
 from harness.display import make_console
 from harness.display.text import print_line
-from harness.measure.build_queue import Builds
+from harness.measure.build_queue import BuildQueue
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.processes import count_of_builders
 from harness.space_file import Spec, load_specs, space_schema
@@ -142,9 +142,9 @@ def _check(args: argparse.Namespace) -> int:
     return 1 if failed or broken else 0
 
 
-def _builds(target: Target) -> Builds:
+def _builds(target: Target) -> BuildQueue[Program]:
     """Nothing is measured beside: every core may compile."""
-    return Builds(target.backend, target.identity, at_once=count_of_builders(beside=0))
+    return BuildQueue(target.backend, target.identity, at_once=count_of_builders(beside=0))
 
 
 def _reported(console: Console, inspection: Inspection, args: argparse.Namespace) -> bool:
@@ -242,7 +242,7 @@ def _lacks(spec: Spec, target: Target) -> str:
 
 
 def _inspections(
-    spec: Spec, builds: Mapping[Target, Builds], args: argparse.Namespace
+    spec: Spec, builds: Mapping[Target, BuildQueue[Program]], args: argparse.Namespace
 ) -> list[Inspection]:
     return [
         Inspection(spec, target, of_target, _sample(args), args.seed)

@@ -21,7 +21,7 @@ from harness.core.records import Build, Config, DeviceLimits, Input, Value
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.backends.nvcc import Nvcc
-from harness.measure.build_queue import Builds
+from harness.measure.build_queue import BuildQueue
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.occupancy import Occupancy, multiprocessor, occupancy
 from harness.space import Space
@@ -121,7 +121,7 @@ def unjudged(spec: Spec, target: Target) -> list[str]:
     ]
 
 
-def fitted_spec(spec: Spec, target: Target, builds: Builds) -> Spec:
+def fitted_spec(spec: Spec, target: Target, builds: BuildQueue[Program]) -> Spec:
     """The space without the flags that the target's compiler does not know."""
     arch = None if target.nvcc is None else target.nvcc.arch
     compiler = target.backend.compiler
@@ -231,7 +231,12 @@ class Inspection:
     """
 
     def __init__(
-        self, spec: Spec, target: Target, builds: Builds, sample: int = 0, seed: int = 0
+        self,
+        spec: Spec,
+        target: Target,
+        builds: BuildQueue[Program],
+        sample: int = 0,
+        seed: int = 0,
     ) -> None:
         spec = fitted_spec(spec, target, builds)
         self.spec = spec

@@ -16,7 +16,7 @@ from harness.core.text import counted
 from harness.display import format_time
 from harness.display.text import print_line
 from harness.measure.flags.fit import fitted_to_program
-from harness.measure.programs import CommandMeasurer
+from harness.measure.programs import ProgramMeasurer
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -27,7 +27,7 @@ def try_program(console: Console, spec: Spec, sample: int, seed: int) -> bool:
     """Build and run the default on the smallest input, build a uniform sample of the others, and
     tell what came of it; whether the default is well."""
     try:
-        measurer = CommandMeasurer(spec.with_measure({"repeats": _RUNS, "min_repeats": _RUNS}))
+        measurer = ProgramMeasurer(spec.with_measure({"repeats": _RUNS, "min_repeats": _RUNS}))
     except BackendUnavailable as error:
         print_line(console, f"  default FAILED: {error}")
         return False
@@ -53,7 +53,7 @@ def _hint(spec: Spec) -> str:
     )
 
 
-def _tried(console: Console, measurer: CommandMeasurer, space: Space, given: Input) -> bool:
+def _tried(console: Console, measurer: ProgramMeasurer, space: Space, given: Input) -> bool:
     try:
         found = measurer.measure(space, given, space.canonical(space.default), None)
     except HostModuleError as error:
@@ -79,7 +79,7 @@ def _build_told(compile_s: float) -> str:
 
 def _build_others(
     console: Console,
-    measurer: CommandMeasurer,
+    measurer: ProgramMeasurer,
     space: Space,
     given: Input,
     sample: int,
@@ -87,7 +87,7 @@ def _build_others(
 ) -> None:
     others = space.sample(random.Random(seed), sample, {space.canonical(space.default)})
     measurer.expect(space, others)
-    built = [measurer.built(space, config, given) for config in others]
+    built = [measurer.build(space, config, given) for config in others]
     failed = [found for found in built if isinstance(found, Measurement)]
     codes = {found.build.binary_sha256 for found in built if isinstance(found, Binary)}
     told = f"{counted(len(built), 'other configuration')} built, {len(failed)} failed"

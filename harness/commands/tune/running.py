@@ -17,7 +17,7 @@ from harness.core.records import Config
 from harness.display import ProgressDisplay, make_console
 from harness.display.text import print_line, print_lines
 from harness.measure.choose import fitted_to, open_measurer
-from harness.measure.kernels import Measurer
+from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing

@@ -19,7 +19,7 @@ from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.display import print_inputs
 from harness.display.text import print_line
-from harness.measure.kernels import Measurer
+from harness.measure.measurer import Measurer
 from harness.results import Campaign as TunedCampaign
 from harness.results import Store, campaigns, shown_place, sqlite_path
 from harness.search import EndReason

@@ -1,4 +1,4 @@
-"""What is run in worker processes: builds, and the runs of programs."""
+"""The workers of programs: one builds them, one runs them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import HostModuleError, LaunchFailed
-from harness.core.program import Binary
 from harness.core.records import Environment
-from harness.measure.build_cache import BuildCache
-from harness.measure.programs.building import CommandBackend, CommandBuild, CommandCompiler
+from harness.measure.build_queue import BuildWorker
+from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.outputs import Expected, WrongOutput
 from harness.measure.programs.proof import Reference, launch_floor_s
 from harness.measure.programs.runner import (
@@ -23,79 +22,75 @@ from harness.measure.programs.runner import (
 )
 from harness.measure.programs.sandbox import end_programs_when_terminated
 
-_compiler: CommandCompiler | None = None
-
 
 @dataclass(frozen=True)
-class CommandFacts:
-    """What a worker process tells of the machine: what times may be compared with, the compiler,
-    and the seconds that a program takes that does nothing."""
+class ProgramFacts:
+    """The environment of times, the identity of the compiler, and the seconds that a program
+    takes that does nothing."""
 
     environment: Environment
     identity: str
     floor_s: float
 
 
-def describe(backend: CommandBackend) -> CommandFacts:
-    """Look at the machine; raises BackendUnavailable."""
-    identity = backend.open_compiler().identity
-    return CommandFacts(backend.environment(identity), identity, launch_floor_s())
+class ProgramBuildWorker(BuildWorker[CommandBuild]):
+    """Build programs; the command of a build ends with its process."""
+
+    def __init__(self, backend: CommandBackend) -> None:
+        super().__init__(backend)
+        end_programs_when_terminated()
 
 
-def build_program(backend: CommandBackend, build: CommandBuild) -> Binary:
-    """Build and keep in the build cache; raises BuildFailed."""
-    global _compiler
-    end_programs_when_terminated()
-    if _compiler is None:
-        _compiler = backend.open_compiler()
-    binary = _compiler.compile(build)
-    BuildCache().put(binary)
-    return binary
+class ProgramWorker:
+    """Run programs; the command of a run ends with its process."""
 
+    def __init__(self, backend: CommandBackend) -> None:
+        self._backend = backend
+        self._plan = backend.plan
+        end_programs_when_terminated()
 
-def run(backend: CommandBackend, job: ProgramJob) -> ProgramResult:
-    """See trial.measure; raises HostModuleError."""
-    end_programs_when_terminated()
-    import scipy.special  # noqa: F401  (for harness.stats.timing, and now: before a clock runs)
+    def describe(self) -> ProgramFacts:
+        """Describe the machine and the compiler; raises BackendUnavailable."""
+        identity = self._backend.open_compiler().identity
+        return ProgramFacts(self._backend.environment(identity), identity, launch_floor_s())
 
-    return measure_program(backend.plan, job)
+    def run(self, job: ProgramJob) -> ProgramResult:
+        """Measure one configuration; raises HostModuleError."""
+        import scipy.special  # noqa: F401  (harness.stats.timing needs it, while a deadline runs)
 
+        return measure_program(self._plan, job)
 
-def run_interleaved(
-    backend: CommandBackend, jobs: Sequence[ProgramJob], rounds: int
-) -> list[ProgramResult]:
-    """See trial.measure_interleaved; raises HostModuleError."""
-    end_programs_when_terminated()
-    return measure_interleaved(backend.plan, jobs, rounds)
+    def run_interleaved(self, jobs: Sequence[ProgramJob], rounds: int) -> list[ProgramResult]:
+        """Measure several configurations, one sample of each per round; raises HostModuleError."""
+        return measure_interleaved(self._plan, jobs, rounds)
 
+    def take_reference(self, job: ProgramJob, kept: Path) -> Reference:
+        """Run the default configuration twice; other outputs are compared with the first.
 
-def take_reference(backend: CommandBackend, job: ProgramJob, keep: Path) -> Reference:
-    """Run the baseline twice; what it writes is what others are held against.
-
-    Raises HostModuleError where it fails, or where its output is not the same twice though that
-    of the others is to equal it.
-    """
-    end_programs_when_terminated()
-    plan, told = backend.plan, f"the default configuration ({job.config})"
-    first, second = (keep.with_name(f"{keep.name}.{k}") for k in range(2))
-    try:
-        times_s, ends = run_twice(plan, job, (first, second))
-    except LaunchFailed as error:
-        why = f"does not work, and others are held against it: {error}"
-        raise HostModuleError(f"{told} {why}") from None
-    expected = Expected(first.read_bytes(), plan.verify, plan.time)
-    if plan.verify.against == "baseline":
+        Keeps the outputs in files beside `kept`. Raises HostModuleError where a run fails, or
+        where the second output differs though all outputs must equal the first.
+        """
+        first, second = (kept.with_name(f"{kept.name}.{k}") for k in range(2))
+        default = f"the default configuration ({job.config})"
         try:
-            expected.check(second.read_bytes())
-        except WrongOutput as error:
+            times_s, results = run_twice(self._plan, job, (first, second))
+        except LaunchFailed as error:
             raise HostModuleError(
-                f"{told} does not write the same twice: {error}; leave lines that change out with "
-                "verify.ignore, or give verify.rtol or verify.atol"
+                f"{default} does not work, so that no other can be compared with it: {error}"
             ) from None
-    return Reference(
-        output=first,
-        time_s=min(times_s),
-        process_s=statistics.median(ended.wall_s for ended in ends),
-        has_words=not expected.is_empty,
-        has_same_shape=expected.has_shape_of(second.read_bytes()),
-    )
+        expected = Expected(first.read_bytes(), self._plan.verify, self._plan.time)
+        if self._plan.verify.against == "baseline":
+            try:
+                expected.check(second.read_bytes())
+            except WrongOutput as error:
+                raise HostModuleError(
+                    f"{default} does not write the same twice: {error}; leave lines that change "
+                    "out with verify.ignore, or set verify.rtol or verify.atol"
+                ) from None
+        return Reference(
+            output=first,
+            time_s=min(times_s),
+            process_s=statistics.median(result.wall_s for result in results),
+            has_words=not expected.is_empty,
+            has_same_shape=expected.has_shape_of(second.read_bytes()),
+        )

@@ -1,0 +1,144 @@
+"""What measuring kernels and programs on this machine has in common.
+
+Worker processes build several configurations at once; one more process runs one configuration at
+a time. A configuration that hangs, crashes or exhausts memory takes down its process, never the
+run: the process is replaced, and the failure is the outcome of that configuration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from harness.core.errors import BuildFailed, ExpressionError
+from harness.core.program import Binary
+from harness.core.records import Config, Input, Measurement
+from harness.measure.build_queue import B, BuildQueue
+from harness.measure.deduplicate import EqualCode
+from harness.measure.plausibility import PROOF_RUNS, Proofs
+from harness.measure.trial import Job
+from harness.space import Space
+from harness.space_file import Spec
+from harness.stats.timing import Sampling
+
+J = TypeVar("J", bound=Job)
+
+
+class LocalMeasurer(ABC, Generic[B, J]):
+    """Build, deduplicate, measure and prove; subclasses know what is built, and how it runs."""
+
+    def __init__(self, spec: Spec, builds: BuildQueue[B], *, builds_disturb: bool) -> None:
+        """`builds_disturb`: times are wrong while something compiles."""
+        self._spec = spec
+        self._builds = builds
+        self._builds_disturb = builds_disturb
+        self._proofs = Proofs()
+        self._recalled: dict[Input, list[Measurement]] = {}
+        self._equal: dict[Input, EqualCode] = {}
+
+    @property
+    def is_replay(self) -> bool:
+        """Nothing is replayed."""
+        return False
+
+    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
+        """Keep earlier measurements for the first build of the input, which may equal one."""
+        self._recalled.setdefault(problem, []).extend(measured)
+
+    def measure(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> Measurement:
+        """Build, run, verify and time a configuration, unless an equal one was measured.
+
+        Every failure of the configuration is an outcome. Raises HostModuleError where nothing
+        can be measured on this input.
+        """
+        job = self._job(space, problem, config, best_s)
+        if isinstance(job, Measurement):
+            return job
+        equal = self._equal_code(space, problem)
+        shared = equal.find(config, job.binary.build, job.launched)
+        if shared is not None:
+            return shared
+        measured = self._measured(space, job)
+        equal.add(measured, job.launched)
+        return measured
+
+    def measure_interleaved(
+        self, space: Space, problem: Input, configs: Sequence[Config], rounds: int
+    ) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round; each of them is run."""
+        prepared = [self._job(space, problem, config, None) for config in configs]
+        jobs = [job for job in prepared if not isinstance(job, Measurement)]
+        measured = iter(self._measured_interleaved(space, problem, jobs, rounds) if jobs else ())
+        return [job if isinstance(job, Measurement) else next(measured) for job in prepared]
+
+    def close(self) -> None:
+        """End all worker processes at once."""
+        self._builds.close()
+
+    # ------------------------------------------------------------------ what subclasses know
+
+    @abstractmethod
+    def _program(self, space: Space, config: Config, problem: Input) -> B:
+        """Return what is built for a configuration."""
+
+    @abstractmethod
+    def _job(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> J | Measurement:
+        """Return everything that a measurement needs, or the measurement of an early failure."""
+
+    @abstractmethod
+    def _launched(self, space: Space, problem: Input, config: Config) -> tuple[Hashable, ...]:
+        """Return the `launched` of a configuration's job; raises ExpressionError."""
+
+    @abstractmethod
+    def _measured(self, space: Space, job: J) -> Measurement:
+        """Run one job; prove its time where it is implausible."""
+
+    @abstractmethod
+    def _measured_interleaved(
+        self, space: Space, problem: Input, jobs: Sequence[J], rounds: int
+    ) -> list[Measurement]:
+        """Run several jobs interleaved; prove their times where they are implausible."""
+
+    @abstractmethod
+    def _run_proof(self, space: Space, job: J, measured: Measurement) -> str | None:
+        """Run a job of a second build; return why it does not prove a time, None if it does."""
+
+    # ---------------------------------------------------------------------- what is the same
+
+    @property
+    def _sampling(self) -> Sampling:
+        return Sampling(**self._spec.measure.model_dump(exclude={"timeout_s"}))
+
+    def _built(self, program: B) -> Binary:
+        """Build; where builds disturb times, nothing compiles afterwards. Raises BuildFailed."""
+        self._builds.start(program)
+        if self._builds_disturb:
+            self._builds.wait_for_all()
+        return self._builds.finish(program)
+
+    def _equal_code(self, space: Space, problem: Input) -> EqualCode:
+        """Return the measurements of an input, with the recalled ones."""
+        equal = self._equal.setdefault(problem, EqualCode())
+        for measured in self._recalled.pop(problem, []):
+            with contextlib.suppress(ExpressionError):  # then it was not launched either
+                equal.add(measured, self._launched(space, problem, measured.config))
+        return equal
+
+    def _why_unproved(self, space: Space, job: J, measured: Measurement) -> str | None:
+        """Build and run again; return why that does not prove a time, None if it does."""
+        try:
+            binary = self._builds.rebuild(self._program(space, job.config, job.input))
+        except BuildFailed as error:
+            return f"a second build failed: {error}"
+        if self._builds_disturb:
+            self._builds.wait_for_all()
+        sampling = dataclasses.replace(job.sampling, repeats=PROOF_RUNS)
+        again = dataclasses.replace(job, binary=binary, sampling=sampling, best_s=None)
+        return self._run_proof(space, again, measured)
