@@ -24,7 +24,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import held_out
-from harness.models.columns import ColumnKind, column_values, derive_columns
+from harness.models.encoding.columns import ColumnKind, column_values, derive_columns
 from harness.models.folds import Fold, fold_count, grouped_folds
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
 from harness.dispatch.program import DispatchProgram, EnsembleChoice, Leaf, Node, Split, TreeChoice
 from harness.dispatch.tree import TreeLearner
-from harness.models.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 SIZES = ("m", "n", "k")
 MOST = 1 << 20

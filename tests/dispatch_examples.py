@@ -25,7 +25,7 @@ from harness.dispatch.program import (
     Split,
     TreeChoice,
 )
-from harness.models.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 

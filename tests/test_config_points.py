@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from harness.core.records import Value
-from harness.models.config_points import ConfigEncoder
+from harness.models.encoding.configs import ConfigEncoder
 from harness.space_file import Parameter
 
 

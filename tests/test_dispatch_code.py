@@ -32,7 +32,7 @@ from harness.dispatch.python_code import python_module
 from harness.dispatch.rendering import column_names, real_names
 from harness.dispatch.spelling import member, variable
 from harness.dispatch.tree import TreeLearner
-from harness.models.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 from tests.dispatch_examples import (
     GUARDS,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.core.records import Input
-from harness.models.input_features import feature_rows, nearest_first
+from harness.models.encoding.inputs import feature_rows, nearest_first
 
 
 def test_sizes_are_alike_by_their_ratio() -> None:
@@ -54,3 +54,11 @@ def test_inputs_as_near_keep_their_order() -> None:
     same = [Input({"n": 16}), Input({"n": 4})]
     assert nearest_first(Input({"n": 8}), same) == same
     assert nearest_first(Input({"n": 8}), []) == []
+
+
+def test_inputs_as_near_keep_their_order_whatever_the_columns_that_differ() -> None:
+    """The distances of these two differ in the last bit."""
+    rows = [(64, 0, None), (64, 5, "a"), (1000, 2.5, "a"), (2899, 5, "b"), (4527, 2.5, None)]
+    others = [Input({"n": n, "m": m, "w": w}) for n, m, w in rows]
+    nearest = nearest_first(Input({"n": "a", "m": 3, "w": "new"}), others)
+    assert nearest[:2] == [others[2], others[4]]

@@ -16,7 +16,8 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
-from harness.models.pair_columns import PairEncoder, prediction_errors
+from harness.models.encoding.pairs import PairEncoder
+from harness.models.prediction import prediction_errors
 from harness.models.starchart.regression import summarize
 from harness.space_file import Parameter
 from harness.tuning.validation import (

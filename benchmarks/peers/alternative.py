@@ -21,7 +21,7 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
 from benchmarks.peers.ours import Ours
 from harness.core.records import Config
-from harness.models.config_points import ConfigEncoder
+from harness.models.encoding.configs import ConfigEncoder
 from harness.search.techniques import GaussianProcess
 from harness.search.techniques.model_guided import ModelGuided, SurrogateModel
 

@@ -13,7 +13,7 @@ from harness.dispatch.formulas import Type
 from harness.dispatch.program import EnsembleChoice, ForestChoice, Node, Split, TreeChoice
 from harness.dispatch.rendering import MAX_NESTED, column_names, counted, nested, rendered, told
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
-from harness.models.columns import Column, ColumnKind
+from harness.models.encoding.columns import Column, ColumnKind
 
 _INT32 = range(-(2**31) + 1, 2**31)
 

@@ -13,7 +13,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import Config, Input, Measurement, StopReason, Timing, Turn
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
-from harness.models.columns import FEWEST_INPUTS
+from harness.models.folds import FEWEST_INPUTS
 from harness.stats.interleaved import merge_sessions
 from harness.stats.timing import is_within_noise, mean_log, time_ratio
 

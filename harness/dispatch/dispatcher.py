@@ -16,7 +16,7 @@ from harness.dispatch.formulas import Bounds, FeatureVariable, Formula, Type, co
 from harness.dispatch.guards import Translator
 from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice, Node, Split
 from harness.dispatch.spelling import INT64_MAX
-from harness.models.columns import ColumnKind, TunedRange
+from harness.models.encoding.columns import ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 
 _HIGHEST_BIT = 62

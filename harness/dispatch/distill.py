@@ -15,14 +15,14 @@ import numpy.typing as npt
 from scipy.spatial import KDTree
 
 from harness.core.arrays import Array, Flags, Indices
-from harness.dispatch.baselines import Scale
 from harness.dispatch.ensemble import fit_ensemble
 from harness.dispatch.learnt import LearntSelector, expected_costs, make_selector
 from harness.dispatch.matrix import Matrix, make_matrix, stacked
 from harness.dispatch.program import Leaf, Node, TreeChoice
 from harness.dispatch.training_set import TrainingSet, informative_columns
 from harness.dispatch.tree import MOST_COLUMNS, choose_shape
-from harness.models.columns import Column, column_values, is_number
+from harness.models.encoding.columns import Column, column_values, is_number
+from harness.models.encoding.inputs import InputScale
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def made_inputs(features: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, Indice
     Sizes lie between by their ratio, other numbers by their difference; whole numbers stay whole.
     """
     random = np.random.default_rng(seed)
-    scale = Scale.of(features)
+    scale = InputScale.of(features)
     partners = random.permutation(len(features))[:_PARTNERS]
     bases = random.integers(0, len(features), min(_MOST_MADE, _MADE * len(features)))
     alike = min(_ALIKE, len(partners))

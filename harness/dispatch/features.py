@@ -13,7 +13,7 @@ from harness.core.records import Value
 from harness.dispatch.formulas import Type
 from harness.dispatch.program import DispatchProgram
 from harness.dispatch.spelling import variable
-from harness.models.columns import ColumnKind
+from harness.models.encoding.columns import ColumnKind
 
 
 @dataclass(frozen=True)

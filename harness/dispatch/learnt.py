@@ -22,7 +22,7 @@ from harness.dispatch.program import (
     TreeChoice,
 )
 from harness.dispatch.training_set import TrainingSet
-from harness.models.columns import Column, TunedRange, column_values, tuned_range
+from harness.models.encoding.columns import Column, TunedRange, column_values, tuned_range
 
 if TYPE_CHECKING:
     import pandas as pd

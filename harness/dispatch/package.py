@@ -27,7 +27,7 @@ from harness.dispatch.features import features_of
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import DispatchProgram, Leaf, TreeChoice
 from harness.dispatch.python_code import python_module
-from harness.models.columns import tuned_range
+from harness.models.encoding.columns import tuned_range
 from harness.space_file import Spec
 
 MANIFEST = "dispatch.json"

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Value
-from harness.models.columns import Column, TunedRange
+from harness.models.encoding.columns import Column, TunedRange
 
 
 @dataclass(frozen=True)

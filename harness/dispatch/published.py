@@ -14,7 +14,7 @@ from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import shown
 from harness.dispatch.matrix import Matrix
 from harness.models import gadapt
-from harness.models.columns import FEWEST_INPUTS
+from harness.models.folds import FEWEST_INPUTS
 from harness.models.starchart import Axis, Growth, Tree, TreeTarget, axes_of, grow
 from harness.models.starchart.axes import is_numeric, values_of
 

@@ -19,7 +19,7 @@ from harness.dispatch.rendering import (
     told,
 )
 from harness.dispatch.spelling import bare, docstring, wrapped
-from harness.models.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 _RATIO = '''
 

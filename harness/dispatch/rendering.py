@@ -10,7 +10,7 @@ import jinja2
 from harness.core.records import shown
 from harness.dispatch.dispatcher import Dispatcher, used_columns
 from harness.dispatch.program import Node, Split
-from harness.models.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 MAX_NESTED = 40
 """Conditions inside each other; beyond, a tree becomes a table. C promises 127 blocks, Python

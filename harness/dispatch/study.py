@@ -15,8 +15,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import ORACLE, Judged, PairedComparison, compare, judge
-from harness.models.columns import FEWEST_INPUTS
-from harness.models.folds import fold_count
+from harness.models.folds import FEWEST_INPUTS, fold_count
 
 STATIC = Static()
 _TREE, _DISTILLED, _ENSEMBLE = TreeLearner(), DistilledLearner(), EnsembleLearner()

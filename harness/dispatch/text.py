@@ -16,7 +16,8 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import DispatchProgram, Leaf, Node, Split, TreeChoice
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.verdict import Judged
-from harness.models.columns import FEWEST_INPUTS, column_values
+from harness.models.encoding.columns import column_values
+from harness.models.folds import FEWEST_INPUTS
 
 _MOST_SHOWN = 16  # leaves
 TITLE = "Slowdown against the best known configuration, on inputs that were held out"

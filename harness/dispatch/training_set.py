@@ -14,7 +14,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.orders import node_orders
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
 from harness.dispatch.program import Leaf, Node, Split
-from harness.models.columns import (
+from harness.models.encoding.columns import (
     Column,
     ColumnKind,
     column_values,

@@ -1,44 +1,57 @@
-"""Inputs held out in turn, whole groups at a time."""
+"""Cross-validation: hold inputs out fold by fold, whole groups at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.core.arrays import Indices
 
+FEWEST_INPUTS = 4
+"""Inputs that learning across inputs needs."""
+
 _FOLDS = 5
-_MORE_FOLDS = 16  # of 48 inputs: with 5 folds the draw of the folds decided some verdicts
+_MORE_FOLDS = 16  # up to 64 groups: with 5 folds of 48 inputs, their draw decided some verdicts
 _FEW_GROUPS = 20
 _SOME_GROUPS = 64
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Inputs by their indices: those that are learnt from, and those that are held out."""
+    """Indices of the rows to learn from, `fit`, and of those held out, `test`."""
 
     fit: Indices
     test: Indices
 
 
-def fold_count(groups: npt.NDArray[np.intp]) -> int:
-    """How many folds judge: one for each group where groups are few."""
+def fold_count(groups: Indices) -> int:
+    """Choose the number of folds that judge: one for each group where groups are few."""
     count = len(np.unique(groups))
     if count <= _FEW_GROUPS:
         return count
     return _MORE_FOLDS if count <= _SOME_GROUPS else _FOLDS
 
 
-def grouped_folds(groups: npt.NDArray[np.intp], parts: int, seed: int) -> list[Fold]:
-    """So many folds of about equally many inputs, or one for each group if there are fewer, that
-    hold out each group once. None where there is but one group."""
+def grouped_folds(groups: Indices, count: int, seed: int) -> list[Fold]:
+    """Deal the groups at random into `count` folds, or one fold a group if there are fewer, each of
+    which holds its groups out. `groups` has the group of each row; no folds for a single group."""
     names = np.unique(groups)
     if len(names) < 2:
         return []
     from sklearn.model_selection import GroupKFold  # here: it loads slowly
 
-    # The seed reorders the groups: GroupKFold alone would deal them out by their sizes.
-    folds = GroupKFold(min(parts, len(names)), shuffle=True, random_state=seed)
+    # Without shuffling, GroupKFold deals groups by their size, whatever the seed.
+    folds = GroupKFold(min(count, len(names)), shuffle=True, random_state=seed)
     return [Fold(fit, test) for fit, test in folds.split(groups, groups=groups)]
+
+
+def group_numbers(rows: int, groups: Sequence[Any] | None) -> Indices:
+    """Number the groups of rows from 0, in the order of their names; without groups each row is its
+    own."""
+    if groups is None:
+        return np.arange(rows)
+    numbers: Indices = np.unique(np.asarray(groups, dtype=str), return_inverse=True)[1]
+    return numbers

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.core.errors import UsageError
+from harness.models.encoding.parts import one_hot
 from harness.models.starchart.axes import Array, Axis, axis_of, is_numeric, must_have, numbers
 
 if TYPE_CHECKING:
@@ -40,9 +41,8 @@ class Curve:
     def columns(self, table: pd.DataFrame) -> Array:
         """Shape (rows, columns)."""
         if not self.axis.is_number:
-            codes = self.axis.codes(table)
-            words: Array = (codes[:, None] == np.arange(1, len(self.axis.values))).astype(float)
-            return words
+            codes = self.axis.codes(table).astype(np.intp)
+            return one_hot(codes, len(self.axis.values))[:, 1:]
         values = numbers(table[self.axis.name])
         low, high = float(self.axis.values[0]), float(self.axis.values[-1])
         # On a scale from 0 to 1, so that cubes do not drown the rest.

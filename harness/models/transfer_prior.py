@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.records import Input
-from harness.models.config_points import ConfigEncoder
-from harness.models.input_features import feature_rows
+from harness.models.encoding.configs import ConfigEncoder
+from harness.models.encoding.inputs import feature_rows
 from harness.space import Places, Space
 
 Array = npt.NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
-from harness.models.input_features import nearest_first
+from harness.models.encoding.inputs import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
     MAX_FREE_IN_A_ROW,

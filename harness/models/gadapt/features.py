@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.core.arrays import Array
-from harness.models.columns import (
+from harness.models.encoding.columns import (
     Column,
     ColumnKind,
     column_values,
     derive_columns,
     most_informative,
 )
+from harness.models.encoding.parts import log2_where
 from harness.models.starchart.axes import must_have
 
 if TYPE_CHECKING:
@@ -41,12 +42,7 @@ class Features:
         must_have(features, {name for column in self.columns for name in column.features})
         with np.errstate(divide="ignore", invalid="ignore"):  # a size of 0, outside of the range
             values = column_values(self.columns, features)
-        return self._logs(np.nan_to_num(values, nan=0.0).clip(self.low, self.high))
-
-    def _logs(self, values: Array) -> Array:
-        positive = self.low > 0
-        logs: Array = np.where(positive, np.log2(np.where(positive, values, 1.0)), values)
-        return logs
+        return log2_where(np.nan_to_num(values, nan=0.0).clip(self.low, self.high), self.low > 0)
 
     def sizes(self, features: pd.DataFrame) -> Array:
         """What linear models are made of, shape (inputs, numbers): the features that are numbers,

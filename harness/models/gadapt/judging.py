@@ -12,9 +12,9 @@ import numpy as np
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.errors import UsageError
 from harness.core.records import Value
+from harness.models.folds import group_numbers, grouped_folds
 from harness.models.gadapt.model import fit
 from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
-from harness.models.starchart.regression import folds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +134,8 @@ def judge(
     legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
     best = time_s.argmin(axis=1)
     chosen, is_candidate = np.empty_like(best), np.empty(len(best), dtype=bool)
-    for known, unseen in folds_of(len(best), folds or len(best), seed, groups):
+    parts = grouped_folds(group_numbers(len(best), groups), folds or len(best), seed)
+    for known, unseen in ((fold.fit, fold.test) for fold in parts):
         model = fit(features.iloc[known], candidates.iloc[best[known]], legal, seed)
         predicted = model.predict(features.iloc[unseen])
         chosen[unseen], is_candidate[unseen] = nearest(predicted, candidates, applies[unseen])

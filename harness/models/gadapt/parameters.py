@@ -10,7 +10,8 @@ import numpy as np
 
 from harness.core.arrays import Array, Indices
 from harness.core.records import Value
-from harness.models.starchart.regression import Regression, fit, folds_of
+from harness.models.folds import grouped_folds
+from harness.models.starchart.regression import Regression, fit
 
 if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeClassifier
@@ -96,10 +97,14 @@ def fit_numbers(
 ) -> NumberTree:
     """The tree whose least gain mistakes fewest values in cross-validation."""
     chooses = np.random.default_rng(seed).permutation(len(values))[:_MOST_TO_CHOOSE_ON]
-    folds = folds_of(len(chooses), _FOLDS, seed) if len(chooses) >= _FEWEST_TO_CHOOSE_ON else []
+    folds = (
+        grouped_folds(np.arange(len(chooses)), _FOLDS, seed)
+        if len(chooses) >= _FEWEST_TO_CHOOSE_ON
+        else []
+    )
     mistakes = dict.fromkeys(_LEAST_GAINS, 0)
     for gain in _LEAST_GAINS:
-        for learn, held_out in ((chooses[known], chooses[unseen]) for known, unseen in folds):
+        for learn, held_out in ((chooses[fold.fit], chooses[fold.test]) for fold in folds):
             tree = _grow(derived[learn], sizes[learn], values[learn], legal, gain, seed)
             predicted = np.array(legal)[tree.indices(derived[held_out], sizes[held_out])]
             mistakes[gain] += int((predicted != values[held_out]).sum())

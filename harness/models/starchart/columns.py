@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from harness.models.encoding.parts import one_hot
 from harness.models.starchart.axes import Array, Axis
 from harness.models.starchart.boxes import Part, WordSet, below, beyond
 
@@ -100,8 +101,8 @@ def _columns(axis: Axis, codes: Array, values: Array, words: WordColumns) -> Ite
     elif words == WordColumns.MEAN:
         yield AxisColumn(axis, _ranks_by_mean(codes.astype(np.intp), values, len(axis.values)))
     else:
-        for index in range(len(axis.values)):
-            yield AxisColumn(axis, (np.arange(len(axis.values)) == index).astype(np.float64))
+        for ranks in one_hot(np.arange(len(axis.values)), len(axis.values)):
+            yield AxisColumn(axis, ranks)
 
 
 def _ranks_by_mean(codes: npt.NDArray[np.intp], values: Array, count: int) -> Array:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.core.errors import UsageError
+from harness.models.folds import Fold, group_numbers, grouped_folds
 from harness.models.starchart.axes import Array, Axis, axis_of, is_numeric, must_have, numbers
 from harness.models.starchart.boxes import Region
 from harness.models.starchart.columns import SampleEncoder, WordColumns, make_encoder, positions
-from harness.models.starchart.regression import Fold, Regression, fit, folds_of
+from harness.models.starchart.regression import Regression, fit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -226,7 +227,7 @@ def _threshold(
         sse = float(np.square(values - values.mean()).sum())
         return growth.absolute_threshold / sse if sse else 1.0
     errors = np.zeros(len(_THRESHOLDS))
-    for fold in folds_of(len(values), growth.folds, growth.seed, groups):
+    for fold in grouped_folds(group_numbers(len(values), groups), growth.folds, growth.seed):
         errors += _squared_errors(axes, codes, values, growth, fold)
     # Of equal ones the largest, with which a tree is smallest.
     return float(_THRESHOLDS[np.argmin(errors)])
@@ -236,7 +237,7 @@ def _squared_errors(
     axes: tuple[Axis, ...], codes: Array, values: Array, growth: Growth, fold: Fold
 ) -> Array:
     """Of each threshold the sum over the rows that are held out."""
-    learn, judge = fold
+    learn, judge = fold.fit, fold.test
     encoder = make_encoder(axes, codes[learn], values[learn], growth.words)
     tree = fit(
         encoder.encode(codes[learn]),

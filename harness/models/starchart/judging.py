@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from harness.core.errors import UsageError
+from harness.models.folds import group_numbers, grouped_folds
 from harness.models.starchart.axes import must_have, numbers
-from harness.models.starchart.regression import ErrorSummary, folds_of, relative_errors
+from harness.models.starchart.regression import ErrorSummary, relative_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,14 +55,14 @@ def cross_validate(
     if len(rows) < 2:
         raise UsageError(f"two samples with a {target} are needed to judge, there are {len(rows)}")
     members = rows[groups].tolist() if groups else None
-    parts = folds_of(len(rows), folds, seed, members)
+    parts = grouped_folds(group_numbers(len(rows), members), folds, seed)
     if len(parts) < 2:
         raise UsageError(f"all samples are of one {groups}: none can be held out")
     actual, predicted = numbers(rows[target]), np.empty(len(rows))
     if np.ptp(actual) == 0:
         raise UsageError(f"column {target} is {actual[0]:g} in every row: nothing to learn")
-    for known, unseen in parts:
-        predicted[unseen] = learn(rows.iloc[known]).predict(rows.iloc[unseen])
+    for fold in parts:
+        predicted[fold.test] = learn(rows.iloc[fold.fit]).predict(rows.iloc[fold.test])
     errors, deviations = predicted - actual, actual - actual.mean()
     r2 = 1 - float(errors @ errors) / float(deviations @ deviations)
     return Accuracy(r2, relative_errors(predicted, actual, members), len(parts))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.models.folds import group_numbers
 from harness.stats import Estimate
 
 if TYPE_CHECKING:
@@ -140,29 +141,6 @@ def relative_errors(
     known = actual != 0
     errors = np.abs(predicted[known] - actual[known]) / np.abs(actual[known])
     if groups is not None:
-        inside = [name for name, is_known in zip(groups, known, strict=True) if is_known]
-        _, members = np.unique(np.asarray(inside, dtype=str), return_inverse=True)
+        members = group_numbers(len(errors), np.asarray(groups, dtype=str)[known])
         errors = np.bincount(members, errors) / np.bincount(members)
     return summarize(errors)
-
-
-Fold = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
-"""Rows to learn from and rows to judge on."""
-
-
-def folds_of(
-    rows: int, count: int, seed: int = 0, groups: Sequence[Any] | None = None
-) -> Sequence[Fold]:
-    """Rows in `count` random parts, each held out once; rows of one group stay together. Where
-    there are fewer rows or groups, each is held out by itself."""
-    from sklearn.model_selection import KFold
-
-    if groups is None:
-        parts = KFold(min(count, rows), shuffle=True, random_state=seed)
-        return list(parts.split(np.empty(rows)))
-    names, members = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
-    parts = KFold(min(count, len(names)), shuffle=True, random_state=seed)
-    return [
-        (np.flatnonzero(np.isin(members, learn)), np.flatnonzero(np.isin(members, judge)))
-        for learn, judge in parts.split(names)
-    ]

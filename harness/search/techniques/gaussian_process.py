@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.models.config_points import ConfigEncoder
+from harness.models.encoding.configs import ConfigEncoder
 from harness.models.gaussian_process import Surrogate
 from harness.search.techniques.model_guided import ModelGuided, SurrogateModel
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from harness.core.records import Config
-from harness.models.config_points import ConfigEncoder
+from harness.models.encoding.configs import ConfigEncoder
 from harness.models.gaussian_process import logs_of
 from harness.models.transfer_prior import Prior, TransferData
 from harness.space import Places, Space

@@ -12,7 +12,7 @@ from opentuner.search.technique import SearchTechnique
 from threadpoolctl import ThreadpoolController
 
 from harness.core.records import Config
-from harness.models.config_points import ConfigEncoder
+from harness.models.encoding.configs import ConfigEncoder
 from harness.models.gaussian_process import expected_improvement, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample

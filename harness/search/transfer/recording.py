@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from harness.core.errors import UsageError
 from harness.core.records import Input, Outcome, Value, shown
-from harness.models.input_features import InputTable
+from harness.models.encoding.inputs import nearest_first
 from harness.models.transfer_prior import MOST_ROWS, SourceTask
 from harness.recordings.recording import Recording
 from harness.space import Places, Space
@@ -55,12 +55,8 @@ class TransferSource:
         rows = len(self._fits)
         if rows <= MOST_ROWS or set(self.recorded.features) != set(problem):
             return self._inputs
-        nearest = self._table.nearest_first(problem)
+        nearest = nearest_first(problem, self._inputs)
         return list(until(MOST_ROWS, nearest, lambda other: len(self.recorded.tables[other])))
-
-    @cached_property
-    def _table(self) -> InputTable:
-        return InputTable(self._inputs)
 
     @cached_property
     def _places(self) -> Places:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.models.input_features import nearest_first
+from harness.models.encoding.inputs import nearest_first
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
 from harness.recordings.recording import Recording
 from harness.search.transfer.recording import TransferSource, until

@@ -1,10 +1,10 @@
 """Configurations as points that a model of times can learn from.
 
-Each parameter is an axis from 0 to 1. More axes tell what a model would otherwise have to find
-out value by value:
+Each parameter is an axis from 0 to 1. Further axes give what a model would otherwise have to learn
+value by value:
 
-- How many times two divides a value. Block sizes of 48 and 80 lie between 32 and 96, but it is
-  the multiples of large powers of two that fill warps and cache lines.
+- How many times two divides a value. Block sizes of 48 and 80 lie between 32 and 96, but multiples
+  of large powers of two are what fills warps and cache lines.
 - The product and the ratio of each two sizes: the elements of a tile, the threads of a group, the
   elements of a tile that each thread computes.
 """
@@ -17,40 +17,42 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.arrays import Array
+from harness.models.encoding.parts import one_hot, power_of_two_in
 from harness.space import Places
 from harness.space_file import Parameter
 
-Array = npt.NDArray[np.float64]
 _Columns = Callable[[Places], Array]
 _Numbers = range | npt.NDArray[np.int64]
 """Ascending whole numbers."""
 
-_MOST_WORDS = 1000  # of an enumeration, each an axis; of more, some share one
+_MOST_WORDS = 1000  # axes of an enumeration; where it has more words, some share an axis
 _TOO_LARGE = 2**62
-_MOST_SIZES = 12  # of which all pairs are axes; 66 pairs
+_MOST_SIZES = 12  # sizes whose pairs become axes; 66 pairs
 
 _RELATIVE_LENGTH_OF_PAIRS = math.e
-"""How much longer the length scales of products and ratios are expected to be: most of them say
-nothing that the parameters do not."""
+"""How much longer the length scales of products and ratios are expected to be: most of them add
+nothing to what the parameters say."""
 
 
 class ConfigEncoder:
-    """Places of values (harness.space.Places) as points of [0, 1]^axes.
+    """Encodes configurations, as positions of values (`harness.space.Places`), as points of
+    [0, 1]^axes.
 
-    A scale stands by the position of its value, a logarithmic one by its logarithm; the values of
-    an enumeration are all equally far apart. Axes of one feature share a length scale: `groups`
-    has of each axis the number of its feature, from 0, and `relative_lengths` of each feature how
-    long that is expected to be beside the others.
+    An ordered parameter is the position of its value, a logarithmic one its logarithm; the values
+    of an enumeration are all equally far apart. Axes of one feature share a length scale: `groups`
+    has the number of each axis's feature, from 0, and `relative_lengths` has for each feature how
+    long its length scale is expected to be beside the others.
     """
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
-        """Parameters of one value are left out."""
+        """Make the axes; a parameter with one value has none."""
         self._parameters = parameters
         varying = [axis for axis, p in enumerate(parameters) if len(p.values) > 1]
         sizes = [(axis, n) for axis in varying if (n := _sizes(parameters[axis])) is not None]
         self._own = [_own_columns(axis, parameters[axis]) for axis in varying]
         self._twos = [_twos_column(axis, n) for axis, n in sizes if not _are_powers(n)]
-        # More pairs than these would bury all else.
+        # With more pairs than these, the parameters themselves would hardly count.
         self._logs = [_log_column(*size) for size in sizes] if len(sizes) <= _MOST_SIZES else []
         self._one, self._other = np.triu_indices(len(self._logs), 1)
         self._count_features()
@@ -59,13 +61,13 @@ class ConfigEncoder:
         probe = np.zeros((1, len(self._parameters)), dtype=np.int32)
         widths = [columns(probe).shape[1] for columns in (*self._own, *self._twos)]
         pairs = len(widths) + np.arange(len(self._one))
-        # Of each pair a product and a ratio.
+        # Each pair has a product and a ratio.
         self.groups = np.concatenate([np.repeat(np.arange(len(widths)), widths), pairs, pairs])
         lengths = [1.0] * len(widths) + [_RELATIVE_LENGTH_OF_PAIRS] * len(pairs)
         self.relative_lengths = np.array(lengths)
 
     def points(self, places: Places) -> Array:
-        """Shape (points, axes)."""
+        """Encode configurations, shape (points, axes)."""
         columns = [of(places) for of in (*self._own, *self._twos)]
         if len(self._one):
             logs = np.hstack([of(places) for of in self._logs])
@@ -75,19 +77,19 @@ class ConfigEncoder:
 
 
 def _own_columns(axis: int, parameter: Parameter) -> _Columns:
-    """The parameter itself."""
+    """Make the columns of the parameter itself."""
     if parameter.kind == "log_integer" and (numbers := _sizes(parameter)) is not None:
         return _log_column(axis, numbers)
     last = len(parameter.values) - 1
     if parameter.kind != "enum" or last == 1:
         return lambda places: places[:, axis, None] / last
-    # Of two different values, two of these differ: their distance is 1.
-    apart = np.eye(min(last + 1, _MOST_WORDS)) / math.sqrt(2)
-    return lambda places: apart[places[:, axis] % len(apart)]
+    count = min(last + 1, _MOST_WORDS)
+    # Two of these columns differ between two values: divided by the root of 2, the distance is 1.
+    return lambda places: one_hot(places[:, axis] % count, count) / math.sqrt(2)
 
 
 def _sizes(parameter: Parameter) -> _Numbers | None:
-    """The values of a parameter, if they are at least three whole numbers from 1."""
+    """Return the values of a parameter if they are at least three whole numbers from 1."""
     values = parameter.values
     if len(values) < 3 or parameter.kind == "enum":
         return None
@@ -99,27 +101,26 @@ def _sizes(parameter: Parameter) -> _Numbers | None:
 
 
 def _are_powers(numbers: _Numbers) -> bool:
-    """Whether all are powers of two, so that their order tells how often two divides them."""
+    """Say whether all are powers of two: then their order already gives how often two divides
+    them."""
     if isinstance(numbers, range):
-        return False  # of three or more in steps, one is none
+        return False  # three or more numbers in equal steps are never all powers of two
     return bool((numbers & (numbers - 1) == 0).all())
 
 
 def _twos_column(axis: int, numbers: _Numbers) -> _Columns:
-    """How many times two divides the value."""
+    """Make the column of how many times two divides the value."""
     most = math.floor(math.log2(numbers[-1]))
 
     def column(places: Places) -> Array:
-        found = _taken(numbers, places[:, axis])
-        lowest_bit = (found & -found).astype(np.float64)
-        relative: Array = np.log2(lowest_bit)[:, None] / most
+        relative: Array = np.log2(power_of_two_in(_taken(numbers, places[:, axis])))[:, None] / most
         return relative
 
     return column
 
 
 def _log_column(axis: int, numbers: _Numbers) -> _Columns:
-    """The value's logarithm, from 0 to 1 over all values."""
+    """Make the column of the value's logarithm, from 0 to 1 over all values."""
     low, high = math.log2(numbers[0]), math.log2(numbers[-1])
 
     def column(places: Places) -> Array:
@@ -129,8 +130,8 @@ def _log_column(axis: int, numbers: _Numbers) -> _Columns:
     return column
 
 
-def _taken(numbers: _Numbers, places: Places) -> npt.NDArray[np.int64]:
-    """The numbers at these places."""
+def _taken(numbers: _Numbers, positions: Places) -> npt.NDArray[np.int64]:
+    """Look up the numbers at these positions."""
     if isinstance(numbers, range):
-        return places.astype(np.int64) * numbers.step + numbers.start
-    return numbers[places]
+        return positions.astype(np.int64) * numbers.step + numbers.start
+    return numbers[positions]

@@ -1,0 +1,223 @@
+"""Numbers derived from an input's features that trees split on: sizes, products, ratios, words, and
+the power of two in a size, on which alignment depends.
+
+Products and ratios of pairs are G-ADAPT's derived features. Logarithms need no columns: a tree
+splits the same way on them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.core.arrays import Array, Indices
+from harness.core.records import Value
+from harness.models.encoding.parts import power_of_two_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_MANTISSA_BITS = 53
+_SAMPLE = 2000  # inputs; enough to see which columns matter, and which are alike
+_FOREST = {"n_estimators": 24, "max_depth": 8, "max_features": 0.3, "min_samples_leaf": 3}
+
+
+class ColumnKind(Enum):
+    """How a column is computed from features."""
+
+    RAW = "raw"
+    PRODUCT = "product"  # of the features, from left to right
+    RATIO = "ratio"  # the first over the second; over zero as in IEEE 754: an infinity, or NaN
+    EQUALS = "equals"  # 1 where the feature is this word, else 0
+    TWOS = "twos"  # the largest power of two that divides the feature's whole part; 0 for 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number that trees split on, computed from an input's features."""
+
+    kind: ColumnKind
+    features: tuple[str, ...]
+    word: Value = None
+
+    def of(self, features: Mapping[str, Value]) -> float:
+        """Compute the number of one input."""
+        if self.kind is ColumnKind.EQUALS:
+            return float(features[self.features[0]] == self.word)
+        if self.kind is ColumnKind.TWOS:
+            return twos(features[self.features[0]])
+        numbers = [_number(features[name]) for name in self.features]
+        if self.kind is ColumnKind.RATIO:
+            return ratio(*numbers)
+        product = numbers[0]
+        for number in numbers[1:]:
+            product *= number
+        return product
+
+    def __str__(self) -> str:
+        if self.kind is ColumnKind.EQUALS:
+            return f"{self.features[0]} == {self.word}"
+        if self.kind is ColumnKind.TWOS:
+            return f"power of two in {self.features[0]}"
+        return (" / " if self.kind is ColumnKind.RATIO else " * ").join(self.features)
+
+
+def _number(value: Value) -> float:
+    if isinstance(value, (int, float)):
+        return float(value)
+    raise TypeError(f"a feature in a computed column must be a number, got {value!r}")
+
+
+def twos(value: Value) -> float:
+    """Return the largest power of two that divides the whole part of a number."""
+    whole = value if isinstance(value, int) else int(_number(value))
+    return float(whole & -whole)
+
+
+def ratio(dividend: float, divisor: float) -> float:
+    """Divide as C does; Python raises an error for a division by zero."""
+    if divisor != 0:
+        return dividend / divisor
+    if dividend == 0 or math.isnan(dividend):
+        return math.nan
+    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+
+
+# ------------------------------------------------------------------------- many inputs at once
+
+
+def column_values(columns: Sequence[Column], features: pd.DataFrame) -> Array:
+    """Compute the columns of many inputs, shape (inputs, columns); bit for bit as `Column.of`."""
+    values = np.empty((len(features), len(columns)))
+    for index, column in enumerate(columns):
+        values[:, index] = _values(column, features)
+    return values
+
+
+def _values(column: Column, features: pd.DataFrame) -> Array:
+    if column.kind is ColumnKind.EQUALS:
+        return (features[column.features[0]] == column.word).to_numpy(dtype=np.float64)
+    if column.kind is ColumnKind.TWOS:
+        return _twos(features[column.features[0]])
+    first, *others = (features[name].to_numpy(dtype=np.float64) for name in column.features)
+    result: Array = first
+    for other in others:
+        result = result / other if column.kind is ColumnKind.RATIO else result * other
+    return result
+
+
+def _twos(series: pd.Series) -> Array:
+    """Compute `twos` of each number."""
+    if series.dtype.kind in "iu":
+        return power_of_two_in(series.to_numpy(dtype=np.int64))
+    mantissa, exponent = np.frexp(np.trunc(series.to_numpy(dtype=np.float64)))
+    whole = (mantissa * 2**_MANTISSA_BITS).astype(np.int64)
+    scaled: Array = np.ldexp(power_of_two_in(whole), exponent - _MANTISSA_BITS)
+    return scaled
+
+
+# ------------------------------------------------------------------------- which columns
+
+
+def derive_columns(features: pd.DataFrame, *, alignment: bool = False) -> list[Column]:
+    """Derive the raw features, the words, and the products and ratios of all pairs of positive
+    features; with `alignment` also the powers of two in whole numbers.
+
+    A column that is constant, or that sorts a sample of the inputs as an earlier column does, or in
+    reverse, is left out.
+    """
+    sample = features.sample(min(len(features), _SAMPLE), random_state=0)
+    seen: set[bytes] = set()
+    kept = []
+    aligned = _alignment(features) if alignment else ()
+    for column in itertools.chain(_candidates(features), aligned):
+        ranks = np.unique(_values(column, sample), return_inverse=True)[1]
+        if ranks.max() == 0:
+            continue
+        keys = {ranks.tobytes(), (ranks.max() - ranks).tobytes()}
+        if not keys & seen:
+            seen |= keys
+            kept.append(column)
+    return kept
+
+
+def _candidates(features: pd.DataFrame) -> Iterator[Column]:
+    sizes = []
+    for name in map(str, features.columns):
+        series = features[name]
+        if is_number(series):
+            yield Column(ColumnKind.RAW, (name,))
+            if (series > 0).all() and series.nunique() > 1:
+                sizes.append(name)
+        else:
+            words = sorted(set(series), key=str)
+            yield from (Column(ColumnKind.EQUALS, (name,), word) for word in words)
+    for pair in itertools.combinations(sizes, 2):
+        yield Column(ColumnKind.PRODUCT, pair)
+        yield Column(ColumnKind.RATIO, pair)
+
+
+def _alignment(features: pd.DataFrame) -> Iterator[Column]:
+    for name in map(str, features.columns):
+        if is_number(features[name]) and features[name].dtype.kind in "iu":
+            yield Column(ColumnKind.TWOS, (name,))
+
+
+def is_number(series: pd.Series) -> bool:
+    """Say whether a feature holds numbers, not words or truth values."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype  # here: pandas loads slowly
+
+    return is_numeric_dtype(series) and not is_bool_dtype(series)
+
+
+def most_informative(values: Array, targets: Array, most: int, seed: int) -> Indices:
+    """Return the indices, ascending, of at most `most` columns: the most important ones of a small
+    forest that predicts the targets.
+
+    `values` has the shape (inputs, columns), `targets` (inputs, outputs), all finite.
+    """
+    from sklearn.ensemble import RandomForestRegressor  # here: it loads slowly
+
+    if values.shape[1] <= most:
+        return np.arange(values.shape[1])
+    random = np.random.default_rng(seed)
+    rows = random.permutation(len(values))[:_SAMPLE]
+    forest = RandomForestRegressor(random_state=seed, **_FOREST).fit(values[rows], targets[rows])
+    ranked: Indices = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:most])
+    return ranked
+
+
+# ------------------------------------------------------------------------- the tuned range
+
+
+@dataclass(frozen=True)
+class TunedRange:
+    """The values of a feature among the tuned inputs: numbers from `low` to `high`, or `words`."""
+
+    feature: str
+    low: float = 0.0
+    high: float = 0.0
+    words: tuple[Value, ...] = ()
+
+    def holds(self, value: Value) -> bool:
+        """Say whether a value lies in the range."""
+        if self.words:
+            return value in self.words
+        return isinstance(value, (int, float)) and self.low <= value <= self.high
+
+
+def tuned_range(features: pd.DataFrame) -> tuple[TunedRange, ...]:
+    """Return the range of each feature among the inputs of a table."""
+    return tuple(
+        TunedRange(name, float(series.min()), float(series.max()))
+        if is_number(series)
+        else TunedRange(name, words=tuple(sorted(set(series), key=str)))
+        for name, series in ((str(name), features[name]) for name in features.columns)
+    )
