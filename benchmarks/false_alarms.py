@@ -47,8 +47,8 @@ from harness.compare.statistics import (
     LEVEL,
     THRESHOLD,
     Change,
+    ChangeVerdict,
     Pair,
-    Verdict,
     judge,
     occasion_variance,
 )
@@ -185,7 +185,7 @@ def changes(logs: Logs, threshold: float) -> list[Change]:
 def moderated(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
     """The test of `harness.compare`."""
     verdicts = [change.verdict for change in changes(logs, threshold)]
-    return np.array([verdict is not Verdict.WITHIN_NOISE for verdict in verdicts])
+    return np.array([verdict is not ChangeVerdict.WITHIN_NOISE for verdict in verdicts])
 
 
 TESTS: Mapping[str, Test] = {
@@ -220,7 +220,7 @@ def limits(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, float
         tops += [change.ratio.high for change in changes(logs, THRESHOLD)]
         for slower in SLOWER:
             found = changes(logs + math.log1p(slower) * _IS_CANDIDATE, THRESHOLD)
-            missed = [c.ratio.high for c in found if c.verdict is Verdict.WITHIN_NOISE]
+            missed = [c.ratio.high for c in found if c.verdict is ChangeVerdict.WITHIN_NOISE]
             above[slower] += min(missed, default=math.inf) < 1 + slower
     rates = {f"above_{slower:.0%}": count / families for slower, count in above.items()}
     return {"median": float(np.median(tops)), **rates}

@@ -43,8 +43,10 @@ ENVIRONMENT = Environment("replay", "a device", "a platform", "1.0", "a compiler
 
 
 class Device:
-    """Times with noise of 0.1 % between occasions and between samples; input by input slower by
-    what `slower` says, or broken where that is infinite."""
+    """Times with noise of 0.1 % between occasions and between samples.
+
+    `slower` has the factor of each slower input; an infinite one breaks the input.
+    """
 
     def __init__(self, seed: int, slower: Mapping[int, float]) -> None:
         self._rng, self._slower = random.Random(seed), slower
@@ -75,8 +77,10 @@ def tuned(
     finals: Sequence[int] = (16, 64),
     left_out: Mapping[int, str] | None = None,
 ) -> str:
-    """A database with a search and finals, and the command that asked for all inputs; of another
-    function it is another program."""
+    """Write a database with a search, finals, and the command that asked for all inputs.
+
+    Another function makes another program.
+    """
     spec = make_spec(folder, space)
     if spec.program is None:
         spec = dataclasses.replace(spec, functions=(function,))
@@ -106,13 +110,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def slower(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One input slower by 5 %, and one faster."""
+    """A database with one input slower by 5 %, and one faster."""
     folder = tmp_path_factory.mktemp("slower")
     return tuned(folder, "slower.db", seed=2, slower={16: 1.05, 64: 0.9}, function="edited")
 
 
 def run(*words: str, folder: Path) -> tuple[int, Any]:
-    """The exit status, and the JSON that it wrote."""
+    """Run the command; return the exit status and the JSON that it wrote."""
     status = main([*words, "--json", str(folder / "c.json")])
     return status, json.loads((folder / "c.json").read_text())
 
@@ -121,7 +125,7 @@ def verdicts(data: Any, of: str = "best") -> dict[int, str]:
     return {c["input"]["n"]: c["verdict"] for c in data["comparisons"] if c["of"] == of}
 
 
-def test_what_became_slower_is_told_with_its_interval(
+def test_slower_rows_show_their_interval(
     base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, data = run(base, slower, folder=tmp_path)
@@ -138,7 +142,7 @@ def test_what_became_slower_is_told_with_its_interval(
     assert "%" not in text, "ratios alone"
 
 
-def test_a_green_comparison_tells_every_output_what_it_may_have_missed(
+def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
     base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     again, junit = tuned(tmp_path, "again.db", seed=3), tmp_path / "j.xml"
@@ -150,14 +154,16 @@ def test_a_green_comparison_tells_every_output_what_it_may_have_missed(
     assert data["upper_limit"] == max(limits.values())
     assert 1 < data["upper_limit"] < 1.02
     least = max(limits, key=limits.__getitem__)
-    told = (
+    missed = (
         f"slowdowns of up to {data['upper_limit']:.3f}x could have been missed (small, n={least}, "
     )
     out = " ".join(capsys.readouterr().out.split())
-    assert out.count(f"4 within noise; {told}default)") == 2, "the table's last line, and a notice"
+    assert out.count(f"4 within noise; {missed}default)") == 2, (
+        "the table's last line, and a notice"
+    )
     assert "::notice title=no performance regression::4 within noise; slowdowns" in out
     suite = ET.fromstring(junit.read_text())[0]
-    assert told in suite.findtext("system-out", "")
+    assert missed in suite.findtext("system-out", "")
     cases = {
         case.attrib["name"]: case.findtext("system-out", "") for case in suite.iter("testcase")
     }
@@ -188,8 +194,8 @@ def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured
     assert {c["candidate"]["configuration"]["BLOCK"] for c in data["comparisons"]} == {16}
     never = tuned(tmp_path, "never.db", 3, searched=(64,), finals=(64,))
     _, data = run(base, never, "--of", "best", folder=tmp_path)
-    told = ["CANDIDATE did not try the best of BASE (BLOCK=16)"]
-    assert [c["notes"] for c in data["comparisons"]] == [told] * 4
+    notes = ["CANDIDATE did not try the best of BASE (BLOCK=16)"]
+    assert [c["notes"] for c in data["comparisons"]] == [notes] * 4
 
 
 def test_a_database_that_was_carried_on_holds_the_same_measurements(
@@ -214,7 +220,7 @@ def test_an_input_that_works_no_more_is_a_regression(base: str, tmp_path: Path) 
     assert all("build_failed: ?[31mno: 100%" in str(failure.text) for failure in failures)
     assert (root[0].attrib["tests"], root[0].attrib["failures"]) == ("8", "2")
     assert len(failures) == 2
-    assert run(broken, base, folder=tmp_path)[0] == 0  # it was mended
+    assert run(broken, base, folder=tmp_path)[0] == 0  # it works again
 
 
 WHY = "the default configuration (BLOCK=64) does not work: wrong_result: exit status 5"
@@ -249,8 +255,8 @@ def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base: str, tmp_path
     why = "left out: the default does not work: crashed: it died of SIGSEGV"
     place = tuned(tmp_path, "now.db", seed=5, left_out={8: why})
     status, data = run(base, place, "--of", "default", folder=tmp_path)
-    told = f"{why.removeprefix('left out: ')} (may be chance)"
-    assert (status, data["comparisons"][0]["notes"]) == (1, [told])
+    note = f"{why.removeprefix('left out: ')} (may be chance)"
+    assert (status, data["comparisons"][0]["notes"]) == (1, [note])
 
 
 def test_what_no_command_asked_for_or_had_time_for_is_not_compared(
@@ -303,7 +309,7 @@ def test_annotations_of_a_program_name_its_source(
     )
 
 
-def test_another_environment_is_refused_and_told_to_every_output(
+def test_another_environment_is_refused_in_every_output(
     base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = dataclasses.replace(ENVIRONMENT, driver="2.0")
@@ -314,9 +320,9 @@ def test_another_environment_is_refused_and_told_to_every_output(
     printed = capsys.readouterr()
     error = ET.fromstring(junit.read_text()).find("testsuite/testcase/error")
     assert error is not None
-    for told in (data["error"], error.text, printed.out, printed.err):
-        assert "driver: 1.0 -> 2.0" in str(told)
-        assert "--across-environments" in str(told)
+    for text in (data["error"], error.text, printed.out, printed.err):
+        assert "driver: 1.0 -> 2.0" in str(text)
+        assert "--across-environments" in str(text)
     assert run(base, place, "--across-environments", "--of", "best", folder=tmp_path)[0] == 0
 
 
@@ -367,13 +373,13 @@ def test_exported_results_are_compared_on_an_assumed_noise(
     status, data = run(exported, slower, "--threshold", "1.02x", folder=tmp_path)
     assert (status, verdicts(data)[16], data["threshold"]) == (1, "slower", pytest.approx(0.02))
     assert main([slower, exported, "--spec", str(make_spec(tmp_path, SPACE).path)]) == 2
-    assert "do not tell of which sources they are" in capsys.readouterr().err
+    assert "an export does not state its sources" in capsys.readouterr().err
     both = str(tmp_path / "slower.t4.json")
     assert export([slower, "--output", both]) == 0
     status, data = run(exported, both, "--run-noise", "4%", "--github", folder=tmp_path)
     assert (status, data["counts"]) == (0, {"within noise": 8})
     text = " ".join(capsys.readouterr().out.split())
-    assert "noise of 1.040x between runs is assumed" in text
+    assert "Noise between runs is assumed to be 1.040x" in text
     assert data["upper_limit"] > 1.1
     assert "find smaller ones, tune both sides again with --fresh and more --repeats" in text
     missed = f"slowdowns of up to {data['upper_limit']:.3f}x could have been missed"
@@ -381,7 +387,7 @@ def test_exported_results_are_compared_on_an_assumed_noise(
 
 
 @pytest.mark.parametrize("ending", ["t4.json", "csv"])
-def test_exports_tell_their_environment_and_default_and_older_ones_that_they_do_not(
+def test_exports_state_their_environment_and_default_and_older_ones_are_noted(
     base: str, tmp_path: Path, ending: str
 ) -> None:
     def exported(place: str) -> str:
@@ -397,13 +403,13 @@ def test_exports_tell_their_environment_and_default_and_older_ones_that_they_do_
     assert status == 2
     assert f"compiler: a compiler -> {long.compiler}" in data["error"]
 
-    told = Path(one.replace(".csv", ".yaml"))
-    text = re.sub(r'"?\bcompiler"?: "[^"]*",?', "", told.read_text())
-    told.write_text(re.sub(r',? ?"?\bdefault"?: \{.*?\}', "", text))
+    mapping = Path(one.replace(".csv", ".yaml"))
+    text = re.sub(r'"?\bcompiler"?: "[^"]*",?', "", mapping.read_text())
+    mapping.write_text(re.sub(r',? ?"?\bdefault"?: \{.*?\}', "", text))
     status, data = run(one, other, "--of", "both", folder=tmp_path)
     assert (status, data["counts"]) == (0, {"within noise": 4})
-    assert "small: BASE does not tell its compiler: it may differ" in data["notes"]
-    assert "small: BASE does not tell of its default" in data["notes"]
+    assert "small: BASE does not state its compiler: it may differ" in data["notes"]
+    assert "small: BASE does not state its default" in data["notes"]
     status, data = run(one, other, "--of", "default", folder=tmp_path)
     assert status == 2
     assert "export again, or give the databases" in data["error"]
@@ -413,8 +419,8 @@ def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> N
     sides = [tuned(tmp_path, f"{k}.db", k, searched=(64,), finals=(64,)) for k in (1, 2)]
     for one, other in (sides, sides[:1] * 2):
         data = run(one, other, folder=tmp_path)[1]
-        told = [(c["of"], c["notes"]) for c in data["comparisons"]]
-        assert told == [("best", ["the default is the best"])] * 4
+        notes = [(c["of"], c["notes"]) for c in data["comparisons"]]
+        assert notes == [("best", ["the default is the best"])] * 4
 
 
 def test_results_of_other_sources_than_the_space_has_now_are_refused(
@@ -422,10 +428,10 @@ def test_results_of_other_sources_than_the_space_has_now_are_refused(
 ) -> None:
     spec = make_spec(tmp_path, SPACE)
     assert main([base, slower, "--spec", str(spec.path)]) == 2
-    assert "has no results of small with the sources as they are now" in capsys.readouterr().err
+    assert "has no results of small with the current sources" in capsys.readouterr().err
 
 
-def test_inputs_that_one_side_lacks_are_told_and_change_no_status(
+def test_inputs_that_one_side_lacks_are_listed_and_change_no_status(
     base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fewer = tuned(tmp_path, "fewer.db", seed=8)

@@ -19,9 +19,9 @@ from benchmarks.false_alarms import (
 )
 from harness.compare.comparison import joined
 from harness.compare.statistics import (
+    ChangeVerdict,
     OccasionVariance,
     Pair,
-    Verdict,
     fit_prior,
     judge,
     occasion_variance,
@@ -41,7 +41,7 @@ def test_occasions_that_differ_are_no_false_alarms(draw: Draw) -> None:
     assert alarms(draw, welch) == 40
 
 
-def test_the_study_tells_rates_of_every_test() -> None:
+def test_the_study_has_rates_of_every_test() -> None:
     found = figures(offsets, families=2, inputs=3, seed=0)
     assert set(found) == {"welch", "effective", "batches", "own", "pooled", "moderated"}
     assert found["welch"]["false_no_threshold"] == 1
@@ -59,11 +59,11 @@ def pair(ratio: float, noise: float = 0.002, count: int = 20, seed: int = 0) -> 
 def test_true_changes_are_found_and_small_ones_are_none() -> None:
     pairs = [pair(r, seed=s) for s, r in enumerate((1.0, 1.05, 0.95, 1.004, 1.0))]
     verdicts = [change.verdict for change in judge(pairs)]
-    clear = [Verdict.SLOWER, Verdict.FASTER]
-    assert verdicts == [Verdict.WITHIN_NOISE, *clear, *[Verdict.WITHIN_NOISE] * 2]
+    clear = [ChangeVerdict.SLOWER, ChangeVerdict.FASTER]
+    assert verdicts == [ChangeVerdict.WITHIN_NOISE, *clear, *[ChangeVerdict.WITHIN_NOISE] * 2]
     small = judge([pair(1.009, noise=1e-5)])
-    assert small[0].verdict is Verdict.WITHIN_NOISE
-    assert judge([pair(1.009, noise=1e-5)], threshold=0)[0].verdict is Verdict.SLOWER
+    assert small[0].verdict is ChangeVerdict.WITHIN_NOISE
+    assert judge([pair(1.009, noise=1e-5)], threshold=0)[0].verdict is ChangeVerdict.SLOWER
 
 
 def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear() -> None:
@@ -74,18 +74,18 @@ def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear(
         pairs = [pair(ratio, 0.005, seed=seed) for seed, ratio in enumerate(ratios)]
         for change in judge(pairs, threshold=0.01):
             verdicts.add(change.verdict)
-            assert (change.ratio.low > 1.01) == (change.verdict is Verdict.SLOWER)
-            assert (change.ratio.high < 1 / 1.01) == (change.verdict is Verdict.FASTER)
+            assert (change.ratio.low > 1.01) == (change.verdict is ChangeVerdict.SLOWER)
+            assert (change.ratio.high < 1 / 1.01) == (change.verdict is ChangeVerdict.FASTER)
             assert change.ratio.low <= change.ratio.value <= change.ratio.high
-            assert (change.p_value <= 0.05) == (change.verdict is not Verdict.WITHIN_NOISE)
-    assert verdicts == set(Verdict)
+            assert (change.p_value <= 0.05) == (change.verdict is not ChangeVerdict.WITHIN_NOISE)
+    assert verdicts == set(ChangeVerdict)
 
 
 def test_a_limit_holds_whatever_the_other_verdicts_are() -> None:
     """Of three comparisons Bonferroni's 0.05 / 3, also beside two that are clear."""
     quiet, *found = (judge([pair(1.0), pair(r, seed=1), pair(r, seed=2)]) for r in (1.0, 1.2))
-    assert [change.verdict for change in found[0][1:]] == [Verdict.SLOWER] * 2
-    assert found[0][0].verdict is quiet[0].verdict is Verdict.WITHIN_NOISE
+    assert [change.verdict for change in found[0][1:]] == [ChangeVerdict.SLOWER] * 2
+    assert found[0][0].verdict is quiet[0].verdict is ChangeVerdict.WITHIN_NOISE
     assert found[0][0].ratio.high == quiet[0].ratio.high
 
 
@@ -96,14 +96,14 @@ def test_slowdowns_that_are_not_found_are_below_their_limits(draw: Draw) -> None
     assert 1.002 < found["median"] < 1.2, "nor are they so wide that they say nothing"
 
 
-def test_holm_adjusts_and_tells_the_level_of_each() -> None:
+def test_holm_adjusts_and_gives_the_level_of_each() -> None:
     p_values = np.array([0.04, 0.01, 0.6, 0.013])
     # 2 x 0.04, 4 x 0.01, 0.6, 3 x 0.013 and no less than before
     assert holm(p_values, 4) == pytest.approx([0.08, 0.04, 0.6, 0.04])
     assert holm_levels(p_values, 0.05) == pytest.approx([0.05 / 2, 0.05 / 4, 0.05 / 2, 0.05 / 3])
 
 
-def test_a_spread_is_the_pooled_variance_within_groups() -> None:
+def test_an_occasion_variance_is_the_pooled_variance_within_groups() -> None:
     found = occasion_variance([(1.0, 3.0), (5.0,), (0.0, 1.0, 2.0)])
     assert found == OccasionVariance(pytest.approx((2.0 + 2.0) / 3), 3)
     assert occasion_variance([(5.0,), ()]) == OccasionVariance()
@@ -137,10 +137,10 @@ def test_equal_noise_is_shared_and_one_input_alone_has_no_prior() -> None:
 
 def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:
     single = Pair((1.0,), (1.03,))
-    assert judge([single], run_noise=0.005)[0].verdict is Verdict.SLOWER
-    assert judge([single], run_noise=0.05)[0].verdict is Verdict.WITHIN_NOISE
+    assert judge([single], run_noise=0.005)[0].verdict is ChangeVerdict.SLOWER
+    assert judge([single], run_noise=0.05)[0].verdict is ChangeVerdict.WITHIN_NOISE
     many = Pair((1.0, 1.001) * 10, (1.03, 1.031) * 10)
-    assert judge([many], run_noise=0.05)[0].verdict is Verdict.WITHIN_NOISE
+    assert judge([many], run_noise=0.05)[0].verdict is ChangeVerdict.WITHIN_NOISE
 
 
 @pytest.mark.parametrize("variance", [OccasionVariance(), OccasionVariance(0.0, 2)])
@@ -153,21 +153,24 @@ def test_a_step_of_one_tick_is_no_change(variance: OccasionVariance) -> None:
         ([0.10] * 20, [0.10] * 20),
     ]
     changes = judge([Pair(base, candidate, variance) for base, candidate in ticks])
-    assert [change.verdict for change in changes] == [Verdict.WITHIN_NOISE] * 4
+    assert [change.verdict for change in changes] == [ChangeVerdict.WITHIN_NOISE] * 4
     assert all(change.ratio.low <= change.ratio.value <= change.ratio.high for change in changes)
     assert changes[0].ratio.low < 1.01 < changes[0].ratio.high
 
 
 def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_out() -> None:
     slower = Pair([0.10] * 18 + [0.11] * 2, [0.20] * 20)
-    assert judge([slower])[0].verdict is Verdict.SLOWER
+    assert judge([slower])[0].verdict is ChangeVerdict.SLOWER
     rng = np.random.default_rng(0)
     scattered = rng.normal(0.2, 0.01, (2, 400)) * [[1.0], [1.04]]
     base, candidate = scattered.round(2).tolist()
-    assert judge([Pair(base, candidate, OccasionVariance(1e-6, 4))])[0].verdict is Verdict.SLOWER
+    assert (
+        judge([Pair(base, candidate, OccasionVariance(1e-6, 4))])[0].verdict is ChangeVerdict.SLOWER
+    )
 
 
 def test_occasions_that_do_not_differ_at_all_show_a_tick() -> None:
     assert (
-        judge([Pair((0.10,), (0.11,), OccasionVariance(0.0, 3))])[0].verdict is Verdict.WITHIN_NOISE
+        judge([Pair((0.10,), (0.11,), OccasionVariance(0.0, 3))])[0].verdict
+        is ChangeVerdict.WITHIN_NOISE
     )

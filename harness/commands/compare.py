@@ -1,4 +1,4 @@
-"""python -m harness.compare BASE CANDIDATE: what became slower or faster, for certain.
+"""python -m harness.compare BASE CANDIDATE: find what became slower or faster.
 
 Exit status: 0 nothing became slower, 1 something did or works no more, 2 they cannot be compared.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.commands.run import EXIT_ERROR, run_command
 from harness.compare import reports
 from harness.compare.comparison import Comparison, Rules, compare
-from harness.compare.reading import read_held
+from harness.compare.reading import read_kernel_results
 from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD
-from harness.compare.table import times, told
+from harness.compare.table import comparison_table, times
 from harness.core.errors import HarnessError, UsageError
 from harness.core.files import write_file
 from harness.display import make_console
@@ -26,15 +27,15 @@ REGRESSION = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    return run_command(_parser(), arguments, _compare)
+    """Run the command; return its exit code."""
+    return run_command(_parser(), arguments, _command)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.compare",
-        description="Say for each kernel and input whether CANDIDATE is slower or faster than "
-        "BASE, or within noise. Exit status: 0 nothing became slower; 1 something did, or works "
+        description="Say whether CANDIDATE is slower or faster than BASE, or within noise, for "
+        "each kernel and input. Exit status: 0 nothing became slower; 1 something did, or works "
         "no more; 2 they cannot be compared.",
     )
     what = "results database, or exported results (T4, CSV, Kernel Tuner cache)"
@@ -47,8 +48,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="the space file of a kernel: of CANDIDATE its sources as they now are, and no other "
-        "version; annotations name its source, or its program's; may be given several times",
+        help="a kernel's space file: compare only CANDIDATE's results of its current sources, and "
+        "name its source in annotations; may be given several times",
     )
     parser.add_argument(
         "--of",
@@ -59,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--across-environments",
         action="store_true",
-        help="even where device, driver or compiler differ",
+        help="compare even where device, driver or compiler differ",
     )
     _add_test_options(parser.add_argument_group("test"))
     outputs = parser.add_argument_group("output, besides the text")
@@ -75,7 +76,7 @@ def _add_test_options(group: argparse._ArgumentGroup) -> None:
         type=_threshold,
         default=THRESHOLD,
         metavar="X",
-        help="smaller changes are none; a ratio of times, or a fraction, also with %% "
+        help="ignore smaller changes; a ratio of times, or a fraction, also with %% "
         f"(default {times(1 + THRESHOLD)})",
     )
     group.add_argument(
@@ -84,27 +85,27 @@ def _add_test_options(group: argparse._ArgumentGroup) -> None:
         default=LEVEL,
         metavar="P",
         help="probability of any false `slower` or `faster`, and of any slowdown above its upper "
-        f"limit (default {LEVEL})",
+        f"limit, over all tests (default {LEVEL})",
     )
     group.add_argument(
         "--run-noise",
         type=_fraction,
         default=RUN_NOISE,
         metavar="P",
-        help="noise between runs as a fraction of the time, assumed where nothing was measured "
-        f"twice (default {RUN_NOISE})",
+        help="noise between runs as a fraction of the time, where nothing was measured twice "
+        f"(default {RUN_NOISE})",
     )
 
 
 def _threshold(text: str) -> float:
-    """A change as a fraction, 0.02 for 1.02x, 2% and 0.02."""
+    """Parse a change as a fraction: 0.02 for 1.02x, 2% and 0.02."""
     try:
         if text.endswith("x"):
             return _fraction(str(float(text.removesuffix("x")) - 1))
         return _fraction(text)
     except (ValueError, argparse.ArgumentTypeError):
-        told = f"must be a ratio below 2 such as 1.02x, or 2% or 0.02, but got {text!r}"
-        raise argparse.ArgumentTypeError(told) from None
+        message = f"must be a ratio below 2 such as 1.02x, or 2% or 0.02, but got {text!r}"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def _fraction(text: str) -> float:
@@ -124,47 +125,81 @@ def _level(text: str) -> float:
     return value
 
 
-def _compare(args: argparse.Namespace) -> int:
-    for path in filter(None, (args.json, args.junit)):
-        if not path.parent.is_dir():
-            raise UsageError(f"{path}: the folder {path.parent} does not exist; make it")
+@dataclass(frozen=True)
+class _Outputs:
+    """Where a comparison, or the error that prevented it, is written besides the text."""
+
+    json: Path | None
+    junit: Path | None
+    github: bool
+
+    def check(self) -> None:
+        """Raise UsageError for a file whose folder does not exist."""
+        for path in filter(None, (self.json, self.junit)):
+            if not path.parent.is_dir():
+                raise UsageError(f"{path}: the folder {path.parent} does not exist; make it")
+
+    def write_error(self, message: str) -> None:
+        """Write the error to every output."""
+        self._write(
+            reports.error_json(message, EXIT_ERROR),
+            reports.error_junit(message),
+            [reports.error_annotation(message)],
+        )
+
+    def write(self, comparison: Comparison, status: int, files: Mapping[str, str]) -> None:
+        """Write the comparison to every output; `files` has each kernel's file."""
+        self._write(
+            reports.as_json(comparison, status),
+            reports.as_junit(comparison),
+            reports.github(comparison, files),
+        )
+
+    def _write(self, as_json: str, as_junit: str, annotations: Iterable[str]) -> None:
+        if self.github:
+            print_lines(make_console(), annotations)
+        for path, text in ((self.json, as_json), (self.junit, as_junit)):
+            if path is not None:
+                write_file(path, text)
+
+
+def _command(args: argparse.Namespace) -> int:
+    subjects = ("best", "default") if args.of == "both" else (args.of,)
+    rules = Rules(args.level, args.threshold, args.run_noise, subjects, args.across_environments)
+    outputs = _Outputs(args.json, args.junit, args.github)
+    return _compare(args.base, args.candidate, args.space, args.spec, rules, outputs)
+
+
+def _compare(
+    base: str,
+    candidate: str,
+    kernel: str | None,
+    space_files: Sequence[Path],
+    rules: Rules,
+    outputs: _Outputs,
+) -> int:
+    """Compare two databases or exports, and write the result to all outputs."""
+    outputs.check()
     try:
-        specs = [load_spec(path) for path in args.spec]
-        comparison = _compared(args, specs)
+        specs = [load_spec(path) for path in space_files]
+        programs = {s.name: s.program_sha256 for s in specs if kernel in (None, s.name)}
+        old = read_kernel_results(base, kernel)
+        comparison = compare(old, read_kernel_results(candidate, kernel, programs), rules)
     except HarnessError as error:
-        message = str(error)
-        _write(args.json, reports.error_json(message, EXIT_ERROR))
-        _write(args.junit, reports.error_junit(message))
-        if args.github:
-            print(reports.error_annotation(message))
+        outputs.write_error(str(error))
         raise
+    make_console().print(comparison_table(comparison))
     status = REGRESSION if comparison.regressions else 0
-    _print(args, comparison, _files(specs, comparison))
-    _write(args.json, reports.as_json(comparison, status))
-    _write(args.junit, reports.as_junit(comparison))
+    outputs.write(comparison, status, _files(specs, comparison))
     return status
 
 
-def _compared(args: argparse.Namespace, specs: Iterable[Spec]) -> Comparison:
-    programs = {spec.name: spec.program_sha256 for spec in specs}
-    if args.space is not None:
-        programs = {name: digest for name, digest in programs.items() if name == args.space}
-    of = ("best", "default") if args.of == "both" else (args.of,)
-    rules = Rules(args.level, args.threshold, args.run_noise, of, args.across_environments)
-    base = read_held(args.base, args.space)
-    return compare(base, read_held(args.candidate, args.space, programs), rules)
-
-
-def _print(args: argparse.Namespace, comparison: Comparison, files: Mapping[str, str]) -> None:
-    console = make_console()
-    console.print(told(comparison))
-    print_lines(console, reports.github(comparison, files) if args.github else ())
-
-
 def _files(specs: Iterable[Spec], comparison: Comparison) -> Mapping[str, str]:
-    """Of each kernel the source in the language that it was measured in, of each program its first
-    source, relative to here; the space's file where it has none."""
-    languages = {row.kernel: row.where.backend for row in comparison.rows}
+    """Return each kernel's source in the language that was measured, or its program's first source.
+
+    Paths are relative to the current folder. A kernel without a source has its space's file.
+    """
+    languages = {row.kernel: row.environment.backend for row in comparison.rows}
     found = {}
     for spec in specs:
         kernel = spec.sources.get(languages.get(spec.name, ""))
@@ -172,8 +207,3 @@ def _files(specs: Iterable[Spec], comparison: Comparison) -> Mapping[str, str]:
         path = next((source.path for source in sources), spec.path)
         found[spec.name] = os.path.relpath(path)
     return found
-
-
-def _write(path: Path | None, text: str) -> None:
-    if path is not None:
-        write_file(path, text)

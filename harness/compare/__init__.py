@@ -1,1 +1,1 @@
-"""Two sets of results compared: reading -> matching -> comparison (statistics) -> reports."""
+"""Compare two sets of results: reading -> matching -> comparison (statistics) -> reports."""

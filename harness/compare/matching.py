@@ -1,100 +1,123 @@
-"""Which of what two places hold is compared: the same kernels in the same environments."""
+"""Pair the results of BASE and CANDIDATE: the same kernel in the same environment."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from harness.compare.reading import UNKNOWN, Held
+from harness.compare.reading import UNKNOWN, KernelResults
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 
+Matched = tuple[KernelResults, KernelResults]
+"""The results of one kernel in BASE and in CANDIDATE."""
+
 
 def match(
-    base: Sequence[Held], candidate: Sequence[Held], across: bool
-) -> Iterator[tuple[Held, Held]]:
-    """What to compare with what: of each kernel the same environments; across environments, those
-    that were last worked on. Raises UsageError where no environment of a kernel is on both sides.
+    base: Sequence[KernelResults], candidate: Sequence[KernelResults], across_environments: bool
+) -> Iterator[Matched]:
+    """Pair results of the same kernel in the same environment.
+
+    Across environments, pair those that were tuned last. Raises UsageError where a kernel has no
+    environment on both sides.
     """
-    for kernel in dict.fromkeys(held.kernel for held in candidate):
-        there, here = ([h for h in side if h.kernel == kernel] for side in (base, candidate))
-        if there and across:
-            yield there[0], here[0]
-        elif there:
-            pairs = [(old, held) for held in here if (old := _same(there, held))]
+    for kernel in dict.fromkeys(results.kernel for results in candidate):
+        old, new = ([r for r in side if r.kernel == kernel] for side in (base, candidate))
+        if old and across_environments:
+            yield old[0], new[0]
+        elif old:
+            pairs = [(same, results) for results in new if (same := _same(old, results))]
             if not pairs:
-                raise UsageError(_refusal(there[0], here[0]))
+                raise UsageError(_refusal(old[0], new[0]))
             yield from pairs
 
 
-def _same(there: Sequence[Held], held: Held) -> Held | None:
-    """What was measured in the same environment."""
-    return next((other for other in there if not _differences(other, held)), None)
+def _same(others: Sequence[KernelResults], results: KernelResults) -> KernelResults | None:
+    """Return the one of the others that was measured in the same environment."""
+    return next((other for other in others if not _differences(other, results)), None)
 
 
 def check_last(
-    base: Sequence[Held],
-    candidate: Sequence[Held],
-    matched: Sequence[tuple[Held, Held]],
+    base: Sequence[KernelResults],
+    candidate: Sequence[KernelResults],
+    matched: Sequence[Matched],
     fresh: Collection[str],
 ) -> None:
-    """Raise UsageError where a kernel was last tuned in an environment that BASE lacks, and all
-    that can be compared are copies: it would seem to be as fast as ever. The `fresh` kernels have
-    more than copies."""
+    """Raise UsageError where only copies of a kernel's results can be compared, though CANDIDATE
+    was tuned last in an environment that BASE lacks.
+
+    Without this check the kernel would seem as fast as before. The `fresh` kernels have more than
+    copies.
+    """
     for kernel in dict.fromkeys(new.kernel for _, new in matched):
-        old, last = (next(h for h in side if h.kernel == kernel) for side in (base, candidate))
+        old, last = (next(r for r in side if r.kernel == kernel) for side in (base, candidate))
         if kernel not in fresh and all(new is not last for _, new in matched):
             raise UsageError(_refusal(old, last))
 
 
-def _differences(base: Held, candidate: Held) -> Mapping[str, tuple[str, str]]:
-    """Where environments differ, as far as both are known."""
-    names = [f.name for f in dataclasses.fields(Environment) if f.compare]
-    told = {n: (getattr(base.environment, n), getattr(candidate.environment, n)) for n in names}
-    return {n: (a, b) for n, (a, b) in told.items() if a != b and UNKNOWN not in (a, b)}
+def _environment_fields() -> list[str]:
+    return [field.name for field in dataclasses.fields(Environment) if field.compare]
 
 
-def _unknown(base: Held, candidate: Held) -> Iterator[str]:
-    """What an export does not tell, so that a difference would not show."""
-    names = [f.name for f in dataclasses.fields(Environment) if f.compare]
-    for side, held in (("BASE", base), ("CANDIDATE", candidate)):
-        lacking = [name for name in names if getattr(held.environment, name) == UNKNOWN]
+def _differences(base: KernelResults, candidate: KernelResults) -> Mapping[str, tuple[str, str]]:
+    """Return the fields in which the environments differ, where both sides know them."""
+    old, new = base.environment, candidate.environment
+    pairs = {name: (getattr(old, name), getattr(new, name)) for name in _environment_fields()}
+    return {n: (a, b) for n, (a, b) in pairs.items() if a != b and UNKNOWN not in (a, b)}
+
+
+def _unknown(base: KernelResults, candidate: KernelResults) -> Iterator[str]:
+    """Name the fields that an export does not state."""
+    for side, results in (("BASE", base), ("CANDIDATE", candidate)):
+        environment = results.environment
+        lacking = [n for n in _environment_fields() if getattr(environment, n) == UNKNOWN]
         if lacking:
-            yield f"{held.kernel}: {side} does not tell its {', '.join(lacking)}: it may differ"
+            yield f"{results.kernel}: {side} does not state its {', '.join(lacking)}: it may differ"
 
 
-def _refusal(base: Held, candidate: Held) -> str:
-    told = [f"    {n}: {a} -> {b}" for n, (a, b) in _differences(base, candidate).items()]
+def _refusal(base: KernelResults, candidate: KernelResults) -> str:
+    changes = [f"    {n}: {a} -> {b}" for n, (a, b) in _differences(base, candidate).items()]
     return (
         f"{candidate.kernel} was measured in another environment than BASE\n"
-        + "\n".join(told)
-        + "\ntune BASE again in this one; or give --across-environments, if this difference is "
-        "what you want to compare"
+        + "\n".join(changes)
+        + "\nTune BASE again in this environment. To compare the two environments, use "
+        "--across-environments"
     )
 
 
 def matching_notes(
-    base: Sequence[Held], candidate: Sequence[Held], matched: Sequence[tuple[Held, Held]]
+    base: Sequence[KernelResults],
+    candidate: Sequence[KernelResults],
+    matched: Sequence[Matched],
 ) -> Iterator[str]:
-    """What is not compared, and what else than the kernel differs."""
-    compared = [held for _, held in matched]
-    both = {held.kernel for held in compared}
+    """Say what is not compared, and what differs besides the kernel."""
+    both = {new.kernel for _, new in matched}
     for name, side in (("BASE", base), ("CANDIDATE", candidate)):
-        alone = sorted({held.kernel for held in side} - both)
+        alone = sorted({results.kernel for results in side} - both)
         if alone:
             yield f"only in {name}: {', '.join(alone)}"
-    for held in candidate:
-        there = [other for other in base if other.kernel == held.kernel]
-        if (
-            held.kernel in both
-            and _same(there, held) is None
-            and all(held is not new for new in compared)
-        ):
-            told = ", ".join(f"{n} {b}" for n, (_, b) in _differences(there[0], held).items())
-            yield f"only in CANDIDATE: {held.kernel} with {told}"
+    yield from _only_in_candidate(base, candidate, matched)
     for old, new in matched:
         yield from _unknown(old, new)
         for name, (a, b) in _differences(old, new).items():
             yield f"{new.kernel}: {name} differs: {a} -> {b}"
         if old.program and new.program and old.program != new.program:
             yield f"{new.kernel}: sources differ, {old.program[:8]} -> {new.program[:8]}"
+
+
+def _only_in_candidate(
+    base: Sequence[KernelResults],
+    candidate: Sequence[KernelResults],
+    matched: Sequence[Matched],
+) -> Iterator[str]:
+    """Name the environments that BASE lacks of kernels that are compared in another one."""
+    compared = [new for _, new in matched]
+    for results in candidate:
+        others = [other for other in base if other.kernel == results.kernel]
+        is_compared = any(results is new for new in compared)
+        if any(new.kernel == results.kernel for new in compared) and not (
+            is_compared or _same(others, results)
+        ):
+            changes = _differences(others[0], results).items()
+            fields = ", ".join(f"{name} {new}" for name, (_, new) in changes)
+            yield f"only in CANDIDATE: {results.kernel} with {fields}"

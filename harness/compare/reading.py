@@ -1,4 +1,4 @@
-"""A database, or an exported file, -> what it holds of each kernel on each device."""
+"""A results database or an exported file -> its results of each kernel in each environment."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from harness.stats.timing import mean_log
 UNKNOWN = "unknown"
 
 Occasions = Mapping[Hashable, float]
-"""The mean logarithm of each occasion, by what is the same in every copy of it."""
+"""The mean logarithm of each occasion, by a key that all copies of the occasion share."""
 
 _TEXT = (b"{", b"[", b"\x1f\x8b")  # JSON, or gzipped
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is held of one input.
+class InputResults:
+    """The results of one input.
 
-    `measured` has the `best` and the `default` where they are known: of the finals, measured again
-    in turn, or else of the search. Either may have failed; the best has where nothing works.
-    `uuids` are theirs, the same in every copy; an export has none. `groups` are the mean logarithms
-    of what was measured at several moments and not chosen for its time, a group for each
-    configuration; `tried` are the configurations that have a measurement.
+    `measured` has the `best` and the `default`, where they are known: from the finals, which were
+    measured again and interleaved, or else from the search. Either may have failed; the best has
+    failed where nothing works. `uuids` identify these measurements in every copy; exports have
+    none. `groups` has the occasions of each configuration that was measured several times and not
+    selected for its time. `tried` are the configurations that have a measurement.
     """
 
     measured: Mapping[str, Measurement]
@@ -57,71 +57,77 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Held:
-    """What one place holds of a kernel in one environment, as it was last tuned there. `program`
-    is the digest of its sources, None where that is not known. `broken` are the inputs that did not
-    work for the last command that asked for them, and why."""
+class KernelResults:
+    """The results of a kernel in one environment, as it was last tuned there.
+
+    `program` is the digest of its sources, None where it is unknown. `broken` has the inputs that
+    failed in the last command that asked for them, with the reasons.
+    """
 
     kernel: str
     environment: Environment
     program: str | None
-    inputs: Mapping[Input, Found]
+    inputs: Mapping[Input, InputResults]
     broken: Mapping[Input, str] = field(default_factory=dict)
 
 
-def read_held(
-    place: str, kernel: str | None = None, programs: Mapping[str, str] | None = None
-) -> list[Held]:
-    """What a place holds, the last worked on first; of one kernel, where it is named.
+def read_kernel_results(
+    database: str, kernel: str | None = None, programs: Mapping[str, str] | None = None
+) -> list[KernelResults]:
+    """Read the results of each kernel, or of the named one; those tuned last come first.
 
-    `programs` are the digests of the kernels, by name, whose results are wanted; of others the
-    last worked on. Raises UsageError where there is nothing, RecordingError and ResultsError for
-    what cannot be read.
+    `database` is a database's URL or path, or the path of an export. `programs` has the digests
+    of the wanted versions by kernel name; of other kernels the version tuned last is read. Raises
+    UsageError where there are no results, RecordingError and ResultsError where they cannot be
+    read.
     """
-    path = sqlite_path(place)
+    path = sqlite_path(database)
     if path is not None and _is_exported(path):
-        return [_of_recorded(path, kernel, programs or {})]
-    with reading(place) as engine, engine.connect() as connection:
-        there = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
+        return [_of_export(path, kernel, programs or {})]
+    with reading(database) as engine, engine.connect() as connection:
+        found = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
         read = partial(read_measurements, connection)
-        versions = _versions(there, programs or {})
-        held = [
+        results = [
             dataclasses.replace(
-                _of_campaigns(place, read, same),
+                _of_campaigns(database, read, same),
                 broken=_broken(read_commands(connection, same[0].key, same[0].space_name)),
             )
-            for same in versions
+            for same in _versions(found, programs or {})
         ]
-    lost = sorted(set(programs or {}) - {one.kernel for one in held})
+    lost = sorted(set(programs or {}) - {one.kernel for one in results})
     if lost:
         raise UsageError(
-            f"{shown_place(place)} has no results of {', '.join(lost)} with the sources as they "
-            "are now; tune it first: python -m harness.tune SPACE --database ..."
+            f"{shown_place(database)} has no results of {', '.join(lost)} with the current "
+            "sources; tune it first: python -m harness.tune SPACE --database ..."
         )
-    if not held:
-        raise UsageError(f"{shown_place(place)} has no results of {kernel or 'any kernel'}")
-    return held
+    if not results:
+        raise UsageError(f"{shown_place(database)} has no results of {kernel or 'any kernel'}")
+    return results
 
 
 # ----------------------------------------------------------------------- databases
 
 
-def _versions(there: Iterable[Campaign], programs: Mapping[str, str]) -> Iterator[list[Campaign]]:
-    """Of each kernel and environment the campaigns of the version that is wanted, or else of the
-    last one, the last worked on first."""
+def _versions(found: Iterable[Campaign], programs: Mapping[str, str]) -> Iterator[list[Campaign]]:
+    """Yield the campaigns of one version for each kernel and environment, the last one first.
+
+    The version is the wanted one, or else the one tuned last.
+    """
     groups: dict[tuple[str, str], list[Campaign]] = {}
-    for campaign in there:
+    for campaign in found:
         if programs.get(campaign.space_name) in (None, campaign.key.program_sha256):
             groups.setdefault((campaign.space_name, campaign.key.fingerprint), []).append(campaign)
-    for found in groups.values():
-        last = found[0].key.program_sha256
-        yield [campaign for campaign in found if campaign.key.program_sha256 == last]
+    for group in groups.values():
+        last = group[0].key.program_sha256
+        yield [campaign for campaign in group if campaign.key.program_sha256 == last]
 
 
-def _of_campaigns(place: str, read: Callable[..., list[Row]], same: Sequence[Campaign]) -> Held:
-    """The last campaign; what the finals of earlier ones tell is how times scatter."""
+def _of_campaigns(
+    database: str, read: Callable[..., list[Row]], same: Sequence[Campaign]
+) -> KernelResults:
+    """Read the last campaign, and the noise between runs from the finals of earlier ones too."""
     last = same[0]
-    results = Results(last, (place,), tuple(read(last.key, space=last.space_name)))
+    results = Results(last, (database,), tuple(read(last.key, space=last.space_name)))
     earlier = (row for c in same[1:] for row in read(c.key, [FINAL], c.space_name))
     is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
@@ -129,53 +135,58 @@ def _of_campaigns(place: str, read: Callable[..., list[Row]], same: Sequence[Cam
         m = row.measurement
         samples_s = m.timing.samples_s if m.timing else ()
         of_config = groups.setdefault(m.input, {}).setdefault(m.config, {})
-        # What a recording serves twice is one occasion.
+        # A replay serves the same samples again; that is one occasion.
         of_config[samples_s if is_replayed else row.uuid] = mean_log(samples_s)
     uuids = {id(row.measurement): row.uuid for row in results.rows}
     inputs = {
-        given: _found(results, given, list(groups.get(given, {}).values()), uuids)
-        for given in results.measured
+        problem: _of_input(results, problem, list(groups.get(problem, {}).values()), uuids)
+        for problem in results.measured
     }
-    return Held(last.space_name, last.environment, last.key.program_sha256, inputs)
+    return KernelResults(last.space_name, last.environment, last.key.program_sha256, inputs)
 
 
 def _broken(commands: Iterable[Command]) -> dict[Input, str]:
-    """The inputs that the last command that asked for them left out for a reason of their own; one
-    whose turn did not come may work as well as ever."""
+    """Return the inputs that failed in the last command that asked for them, with the reasons.
+
+    An input that the command had no time for may work.
+    """
     reasons = {
-        given: command.left_out.get(given, "")
+        problem: command.left_out.get(problem, "")
         for command in sorted(commands, key=lambda command: command.started_at)
-        for given in command.inputs
+        for problem in command.inputs
     }
     return {
-        given: why.removeprefix(LEFT_OUT)
-        for given, why in reasons.items()
-        if why and not why.startswith(NOT_MEASURED)
+        problem: reason.removeprefix(LEFT_OUT)
+        for problem, reason in reasons.items()
+        if reason and not reason.startswith(NOT_MEASURED)
     }
 
 
 def _occasions(rows: Iterable[Row], default: Config) -> Iterator[Row]:
-    """Of the finals all; of the search the default alone, since others reach the finals because
-    they were fast."""
+    """Yield the rows of the finals, and those of the default in the search.
+
+    Other configurations reach the finals because they were fast in the search, so their times in
+    the search are biased.
+    """
     for row in rows:
         m = row.measurement
         if m.timing is not None and (row.stage == FINAL or m.config == default):
             yield row
 
 
-def _found(
-    results: Results, given: Input, groups: Sequence[Occasions], uuids: Mapping[int, str]
-) -> Found:
-    """`uuids` are those of the results' measurements, by their identity."""
-    known, finals = results.measured[given], results.finals.get(given, ())
-    report = report_input(given, known, finals, results.default, legal=None)
+def _of_input(
+    results: Results, problem: Input, groups: Sequence[Occasions], uuids: Mapping[int, str]
+) -> InputResults:
+    """Select the measurements of an input; `uuids` has those of all measurements by `id()`."""
+    known, finals = results.measured[problem], results.finals.get(problem, ())
+    report = report_input(problem, known, finals, results.default, legal=None)
     default = report.baseline or known.get(results.default)
-    told = {"best": report.best or next(iter(known.values())), "default": default}
-    measured = {of: measurement for of, measurement in told.items() if measurement}
-    of_measured = {of: uuids[id(measurement)] for of, measurement in measured.items()}
-    # Baselines that the search did not come by have their first measurement in the finals.
+    subjects = {"best": report.best or next(iter(known.values())), "default": default}
+    measured = {subject: m for subject, m in subjects.items() if m}
+    of_measured = {subject: uuids[id(m)] for subject, m in measured.items()}
+    # Baselines that the search did not propose have their first measurement in the finals.
     tried = frozenset({*known, *(final.config for final in finals)})
-    return Found(measured, not report.note, groups, tried, of_measured)
+    return InputResults(measured, not report.note, groups, tried, of_measured)
 
 
 # ------------------------------------------------------------------------- exports
@@ -188,41 +199,40 @@ def _is_exported(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(_TEXT)
     except OSError:
-        return False  # the database's reader tells what is wrong
+        return False  # the database's reader says what is wrong
 
 
-def _of_recorded(path: Path, kernel: str | None, programs: Mapping[str, str]) -> Held:
+def _of_export(path: Path, kernel: str | None, programs: Mapping[str, str]) -> KernelResults:
     if programs:
         raise UsageError(
-            f"{path}: exported results do not tell of which sources they are, so that they cannot "
-            f"be those of {', '.join(programs)} as they are now; give the database, or leave out "
-            "--spec"
+            f"{path}: an export does not state its sources, so harness cannot check that it has "
+            f"the current {', '.join(programs)}; give the database, or leave out --spec"
         )
-    recorded = read_recording(path)
-    if kernel not in (None, recorded.title):
-        raise UsageError(f"{path}: holds {recorded.title}, nothing of {kernel}")
-    inputs = {_named(recorded, given): _read(recorded, given) for given in recorded.tables}
-    return Held(recorded.title, _environment(recorded), None, inputs)
+    recording = read_recording(path)
+    if kernel not in (None, recording.title):
+        raise UsageError(f"{path}: holds {recording.title}, nothing of {kernel}")
+    inputs = {_named(recording, p): _of_table(recording, p) for p in recording.tables}
+    return KernelResults(recording.title, _environment(recording), None, inputs)
 
 
-def _named(recorded: Recording, given: Input) -> Input:
-    """The input; that of a file that tells nothing of inputs has the kernel's name, not the
-    file's, which the other file has not."""
-    return Input({"recording": recorded.title}) if list(given) == ["recording"] else given
+def _named(recording: Recording, problem: Input) -> Input:
+    """Name the input of a file without features after the kernel, so that both sides have it."""
+    is_unnamed = list(problem) == ["recording"]  # its value is the file's name
+    return Input({"recording": recording.title}) if is_unnamed else problem
 
 
-def _read(recorded: Recording, given: Input) -> Found:
-    table = recorded.tables[given]
-    measured = {"best": recorded.optimum(given) or recorded.measurement(given, 0)}
-    tried = frozenset(recorded.config(table, row) for row in range(len(table)))
-    if recorded.default in tried:
-        default = recorded.measurements[given, recorded.default]
+def _of_table(recording: Recording, problem: Input) -> InputResults:
+    table = recording.tables[problem]
+    measured = {"best": recording.optimum(problem) or recording.measurement(problem, 0)}
+    tried = frozenset(recording.config(table, row) for row in range(len(table)))
+    if recording.default in tried:
+        default = recording.measurements[problem, recording.default]
         is_best = default.config == measured["best"].config
         measured["default"] = measured["best"] if is_best else default
-    return Found(measured, False, (), tried)
+    return InputResults(measured, False, (), tried)
 
 
-def _environment(recorded: Recording) -> Environment:
-    """As far as the file tells; what we write tells all of it."""
-    backend, platform, driver, compiler = (recorded.facts.get(name, UNKNOWN) for name in FACTS)
-    return Environment(backend, recorded.device, platform, driver, compiler)
+def _environment(recording: Recording) -> Environment:
+    """Build the environment from what the file states; our own exports state all of it."""
+    backend, platform, driver, compiler = (recording.facts.get(name, UNKNOWN) for name in FACTS)
+    return Environment(backend, recording.device, platform, driver, compiler)

@@ -1,7 +1,7 @@
-"""A comparison, or the reason why there is none, for machines: JSON, JUnit XML, annotations.
+"""A comparison, or the error that prevented it, as JSON, JUnit XML and GitHub annotations.
 
-JUnit has no official schema; what is written is the part that Jenkins, GitLab and GitHub's report
-actions read alike. It is a dozen lines of the standard library, which need no dependency.
+JUnit has no official schema. This module writes the subset that Jenkins, GitLab and GitHub's report
+actions all read. The standard library does it in a dozen lines, so no dependency is needed.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from harness.compare.comparison import Comparison, Ending, Row
-from harness.compare.table import LARGE, missed, sentence, summary
+from harness.compare.comparison import ComparedRow, Comparison, Ending
+from harness.compare.table import LARGE, kernel_and_environment, missed, sentence, summary
 from harness.core.records import Measurement
+from harness.core.text import counted
 
 VERSION = 1
 
 
-# -------------------------------------------------------------------------- JSON
-
-
 def as_json(comparison: Comparison, status: int) -> str:
-    """Everything, times in seconds; `version` rises when what is there changes its meaning.
+    """Render everything as JSON, times in seconds; `version` rises when a key changes its meaning.
 
-    `upper_limit` of a row within noise is the largest slowdown that may have been missed, a ratio;
-    that of all is the largest of them. Where there is none it is null. `tested` is how many rows
-    were measured on both sides.
+    A row's `upper_limit` is the largest slowdown that may have been missed, as a ratio; null where
+    the verdict is clear. The top-level one is the largest of all rows. `tested` is the number of
+    rows that were measured on both sides.
     """
     rules = comparison.rules
     data = {
@@ -48,16 +46,16 @@ def as_json(comparison: Comparison, status: int) -> str:
 
 
 def error_json(message: str, status: int) -> str:
-    """The reason why nothing could be compared."""
+    """Render the error as JSON."""
     return json.dumps({"version": VERSION, "status": status, "error": message}, indent=1) + "\n"
 
 
-def _row(row: Row) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _row(row: ComparedRow) -> dict[str, Any]:
+    data: dict[str, Any] = {
         "kernel": row.kernel,
-        "device": row.where.device,
-        "input": dict(row.given),
-        "of": row.of,
+        "device": row.environment.device,
+        "input": dict(row.problem),
+        "of": row.subject,
         "verdict": row.verdict.value,
         "base": _measured(row.base),
         "candidate": _measured(row.candidate),
@@ -65,9 +63,9 @@ def _row(row: Row) -> dict[str, Any]:
     }
     if row.change is not None:
         ratio, p_value = row.change.ratio, row.change.p_value
-        told |= {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
-        told |= {"p_value": p_value, "upper_limit": row.upper_limit}
-    return told
+        data |= {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+        data |= {"p_value": p_value, "upper_limit": row.upper_limit}
+    return data
 
 
 def _measured(measurement: Measurement | None) -> dict[str, Any] | None:
@@ -81,14 +79,13 @@ def _measured(measurement: Measurement | None) -> dict[str, Any] | None:
     }
 
 
-# ------------------------------------------------------------------------- JUnit
-
-
 def as_junit(comparison: Comparison) -> str:
-    """A suite for each kernel and device, with its summary, and a test case for each row;
-    regressions are failures."""
+    """Render a suite for each kernel and device, with its summary, and a test case for each row.
+
+    Regressions are failures.
+    """
     root = ET.Element("testsuites", name="harness.compare")
-    for (kernel, where), group in groupby(comparison.rows, key=lambda r: (r.kernel, r.where)):
+    for (kernel, environment), group in groupby(comparison.rows, key=kernel_and_environment):
         rows = list(group)
         counts = {
             "tests": len(rows),
@@ -96,8 +93,9 @@ def as_junit(comparison: Comparison) -> str:
             "errors": 0,
             "skipped": sum(row.verdict is Ending.MISSING for row in rows),
         }
-        told = {name: str(number) for name, number in counts.items()}
-        suite = ET.SubElement(root, "testsuite", {"name": _clean(f"{kernel} on {where}"), **told})
+        attributes = {name: str(number) for name, number in counts.items()}
+        attributes["name"] = _clean(f"{kernel} on {environment}")
+        suite = ET.SubElement(root, "testsuite", attributes)
         for row in rows:
             _add_case(suite, row)
         of_suite = summary(dataclasses.replace(comparison, rows=rows))
@@ -106,7 +104,7 @@ def as_junit(comparison: Comparison) -> str:
 
 
 def error_junit(message: str) -> str:
-    """One test case, which is an error."""
+    """Render the error as one test case."""
     root = ET.Element("testsuites", name="harness.compare")
     counts = {"tests": "1", "failures": "0", "errors": "1", "skipped": "0"}
     suite = ET.SubElement(root, "testsuite", {"name": "harness.compare", **counts})
@@ -115,8 +113,8 @@ def error_junit(message: str) -> str:
     return _xml(root)
 
 
-def _add_case(suite: ET.Element, row: Row) -> None:
-    name = _clean(f"{row.given} ({row.of})")
+def _add_case(suite: ET.Element, row: ComparedRow) -> None:
+    name = _clean(f"{row.problem} ({row.subject})")
     case = ET.SubElement(suite, "testcase", classname=_clean(row.kernel), name=name)
     line = _clean(sentence(row))
     if row.candidate is not None and row.candidate.timing:
@@ -130,7 +128,7 @@ def _add_case(suite: ET.Element, row: Row) -> None:
 
 
 def _clean(text: str) -> str:
-    """Without what XML 1.0 cannot hold, such as the colours of a compiler's log."""
+    """Replace the characters that XML 1.0 forbids, such as the colours of a compiler's log."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
 
@@ -139,22 +137,22 @@ def _xml(root: ET.Element) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-# -------------------------------------------------------------------- annotations
-
-
 def github(comparison: Comparison, files: Mapping[str, str]) -> Iterator[str]:
-    """GitHub's workflow commands: an error for each kernel with regressions (of each kind GitHub
-    shows ten in a step), else a notice. `files` are the kernels' files, in the repository."""
+    """Render GitHub's workflow commands: an error for each kernel with regressions, else a notice.
+
+    There is one a kernel, since GitHub shows ten errors in a step. `files` has the kernels' files
+    in the repository.
+    """
     for kernel, group in groupby(comparison.regressions, key=lambda row: row.kernel):
         rows = list(group)
-        title = f"{kernel}: {len(rows)} regression{'s' if len(rows) > 1 else ''}"
+        title = f"{kernel}: {counted(len(rows), 'regression')}"
         yield _command("error", "\n".join(map(sentence, rows)), title, files.get(kernel))
     if not comparison.regressions:
-        yield _command("notice", summary(comparison), _green(comparison))
+        yield _command("notice", summary(comparison), _notice_title(comparison))
 
 
-def _green(comparison: Comparison) -> str:
-    """A title that promises no more than was measured."""
+def _notice_title(comparison: Comparison) -> str:
+    """Return a title that claims no more than was measured."""
     limit = comparison.least_certain[1] if comparison.least_certain else 0.0
     if limit <= LARGE:
         return "no performance regression"
@@ -162,13 +160,13 @@ def _green(comparison: Comparison) -> str:
 
 
 def error_annotation(message: str) -> str:
-    """The reason why nothing could be compared."""
+    """Render the error as a GitHub annotation."""
     return _command("error", message, "performance cannot be compared")
 
 
 def _command(kind: str, message: str, title: str, file: str | None = None) -> str:
-    told = {"file": file, "title": title}
-    properties = ",".join(f"{k}={_property(v)}" for k, v in told.items() if v)
+    named = {"file": file, "title": title}
+    properties = ",".join(f"{k}={_property(v)}" for k, v in named.items() if v)
     return f"::{kind} {properties}::{_data(message)}"
 
 

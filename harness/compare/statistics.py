@@ -1,39 +1,40 @@
-"""Which of many kernels became slower, at a stated rate of false alarms over all of them.
+"""Find the kernels that became slower, at a stated rate of false alarms over all of them.
 
-Samples that are taken in one go, an occasion, share clocks, temperature and the placing of memory.
-Their spread says little of how the next occasion will come out: on a recording with clocks left to
-vary, Welch's t-test at 5 % calls a third of equal pairs different, and finds something in 58 % of
-families of 20. So the test looks at occasions. Where the same configuration was measured at several
-moments, the variance s^2 of the occasions' mean logarithms, with d degrees of freedom, holds all of
-it: launches, their autocorrelation, and what differs from one occasion to the next.
+Samples taken in one go (an occasion) share clocks, temperature and memory placement. Their spread
+says little about the next occasion: on a recording with free clocks, Welch's t-test at 5 % calls a
+third of equal pairs different, and raises a false alarm in 58 % of families of 20. So this test
+works on occasions. Where the same configuration was measured on several occasions, the variance
+s^2 of their mean logarithms, with d degrees of freedom, contains everything: launches, their
+autocorrelation, and the changes from one occasion to the next.
 
-One input has few occasions (d is 2 or so), but a comparison has many inputs. Their variances are
+One input has few occasions (d is about 2), but a comparison has many inputs. Their variances are
 moderated as in Smyth, "Linear models and empirical Bayes methods for assessing differential
 expression in microarray experiments" (2004): a prior s0^2 with d0 degrees of freedom is fitted to
-all of them, and each input's is (d0 s0^2 + d s^2) / (d0 + d), with d0 + d degrees of freedom. Where
-inputs are equally noisy d0 is large and they share what they know; where they are not, d0 is small
-and each stands for itself. The variance of a difference is twice that, and at least what the
-samples' own spread gives (Welch), with the fewer degrees of freedom of both.
+all of them, and the variance of each input becomes (d0 s0^2 + d s^2) / (d0 + d), with d0 + d
+degrees of freedom. Where inputs are equally noisy, d0 is large and they share information; where
+they are not, d0 is small and each input relies on its own occasions. The variance of a difference
+is twice that. It is at least the variance that the samples' own spread gives (Welch); then the
+smaller of the two degrees of freedom applies.
 
-A coarse clock hides what lies between two of its ticks, however many samples there are. Where the
-samples of a side scatter by less than half a tick, its mean may be off by half a tick; where they
-scatter by more, that averages out. So half a tick of each such side widens the threshold.
+A coarse clock hides differences below its tick, however many samples there are. Where the samples
+of a side scatter by less than half a tick, its mean may be off by half a tick; where they scatter
+by more, the error averages out. So each such side widens the threshold by half a tick.
 
-A change is one for certain where the t-test refutes that it is within +- the threshold: kernels
-that differ by less are never regressions. Holm's procedure (1979) over all comparisons keeps the
+A change is significant where the t-test rejects that it is within +- the threshold: kernels that
+differ by less are never regressions. Holm's procedure (1979) over all comparisons keeps the
 probability of any false `slower` or `faster` at the level.
 
-Of a change that is none for certain, the interval says what may have been missed. Those intervals
-are Bonferroni's, at the level over the number of comparisons, and so hold all at once: the upper
-end is the upper simultaneous confidence limit, and the probability that any true slowdown is larger
-than its limit is at most the level. A power, which is of no single result, would say less: of two
-inputs that are equally noisy, one that came out faster by 1 % has a lower limit than one that came
-out slower by 1 %.
+Where a change is not significant, its interval bounds the slowdown that may have been missed.
+These intervals are Bonferroni's, at the level over the number of comparisons, so they hold
+simultaneously: the probability that any true slowdown exceeds its upper limit is at most the
+level. The power of the test would say less, since it does not depend on the result: of two equally
+noisy inputs, the one that came out 1 % faster has a lower limit than the one that came out 1 %
+slower.
 
-`benchmarks/false_alarms.py` compares this with Welch's test, effective sample sizes, batch means,
-and the variance of one input's occasions alone or of all pooled, by simulation and on repeated
-recordings. Welch, effective sizes and batches fail where occasions differ, pooling where inputs are
-unevenly noisy, and the variance of one input alone finds far less.
+`benchmarks/false_alarms.py` compares this test with Welch's, with effective sample sizes, batch
+means, the variance of each input alone, and a pooled variance, by simulation and on repeated
+recordings. Welch, effective sizes and batches fail where occasions differ, pooling fails where
+inputs are unevenly noisy, and the variance of each input alone finds far fewer slowdowns.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from harness.stats.timing import log_difference, mean_log, variance
 LEVEL = 0.05
 THRESHOLD = 0.01
 RUN_NOISE = 0.005
-"""Assumed where nothing was measured twice: what locked clocks do not exceed."""
+"""The noise that is assumed where nothing was measured twice; locked clocks stay below it."""
 
 _LARGEST = 700.0  # half-width of a logarithm: e to this power is finite, as JSON needs
 _ROUNDING = 1e-9  # of a time, far below any clock's tick
@@ -77,8 +78,8 @@ class Pair:
     occasions: OccasionVariance = OccasionVariance()
 
 
-class Verdict(str, Enum):
-    """What a comparison came to."""
+class ChangeVerdict(str, Enum):
+    """The result of a test."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -100,7 +101,7 @@ class Change:
 
     ratio: Estimate
     p_value: float
-    verdict: Verdict
+    verdict: ChangeVerdict
 
 
 def occasion_variance(groups: Iterable[Sequence[float]]) -> OccasionVariance:
@@ -115,9 +116,10 @@ def occasion_variance(groups: Iterable[Sequence[float]]) -> OccasionVariance:
 
 
 def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
-    """The prior of the moderated variances; without freedom where fewer than two are known.
+    """Fit the prior of the moderated variances by the moments of log s^2 (Smyth 2004, section 6.2).
 
-    By the moments of log s^2 (Smyth 2004, section 6.2); d0 is bounded by what was measured.
+    Its degrees of freedom are bounded by those that were measured, and are 0 where fewer than two
+    variances are known.
     """
     known = [s for s in variances if s.freedom and s.variance > 0]
     if len(known) < 2:
@@ -142,7 +144,8 @@ def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
 
 
 def _inverse_trigamma(value: float) -> float:
-    """Newton's method on 1 / trigamma, which is nearly linear (Smyth 2004, appendix)."""
+    """Invert trigamma by Newton's method on its reciprocal, which is nearly linear (Smyth 2004,
+    appendix)."""
     from scipy.special import polygamma
 
     found = 0.5 + 1 / value
@@ -161,10 +164,10 @@ def judge(
     threshold: float = THRESHOLD,
     run_noise: float = RUN_NOISE,
 ) -> list[Change]:
-    """The change of each pair, in order; all of them are one family.
+    """Test all pairs as one family, and return their changes in order.
 
-    Pairs of the same input have the same spread, which counts once. `run_noise` is the standard
-    deviation of an occasion, as a fraction of the time, where no spread is known.
+    Pairs of the same input have the same variance, which counts once. `run_noise` is the standard
+    deviation of an occasion, as a fraction of the time, where no variance is known.
     """
     prior = fit_prior(dict.fromkeys(pair.occasions for pair in pairs))
     margin = math.log1p(threshold)
@@ -181,7 +184,7 @@ def judge(
 
 @dataclass(frozen=True)
 class _Test:
-    """Of logarithms; `blur` is what the clock hides of their difference."""
+    """A test of a difference of logarithms; the clock may hide up to `blur` of the difference."""
 
     difference: float
     blur: float
@@ -204,10 +207,10 @@ def _test(pair: Pair, prior: OccasionVariance, margin: float, run_noise: float) 
 
 
 def _blur(pair: Pair) -> float:
-    """Half a tick of each side that scatters by less, as fractions of their times.
+    """Return half a tick of each side that scatters by less, as a fraction of its time.
 
-    Where values repeat, on a side or from one occasion to the next, the tick is the smallest step
-    between any two of both sides.
+    The tick is estimated where values repeat within a side or between occasions: it is then the
+    smallest step between any two values of both sides.
     """
     sides = (pair.base_s, pair.candidate_s)
     is_steady = pair.occasions.freedom > 0 and not pair.occasions.variance
@@ -219,7 +222,7 @@ def _blur(pair: Pair) -> float:
 
 
 def _distinct(samples_s: Sequence[float]) -> list[float]:
-    """Values ascending; those that differ in the rounding of floats alone are one."""
+    """Return the distinct values in ascending order, without differences of float rounding."""
     found: list[float] = []
     for value in sorted(samples_s):
         if not found or value > found[-1] * (1 + _ROUNDING):
@@ -228,12 +231,12 @@ def _distinct(samples_s: Sequence[float]) -> list[float]:
 
 
 def _scatter(samples_s: Sequence[float]) -> float:
-    """The standard deviation; 0 for a single sample."""
+    """Return the standard deviation; 0 for a single sample."""
     return math.sqrt(variance(samples_s)) if len(samples_s) > 1 else 0.0
 
 
 def _joint_variance(pair: Pair, prior: OccasionVariance, run_noise: float) -> tuple[float, float]:
-    """Of the difference of two occasions, and its degrees of freedom."""
+    """Return the variance of the difference of two occasions, and its degrees of freedom."""
     within, within_freedom = _welch(pair.base_s, pair.candidate_s)
     own, freedom = pair.occasions, pair.occasions.freedom + prior.freedom
     if not freedom:
@@ -247,12 +250,14 @@ def _joint_variance(pair: Pair, prior: OccasionVariance, run_noise: float) -> tu
 
 
 _CERTAIN = 1e9
-"""Degrees of freedom of a variance that is known."""
+"""The degrees of freedom of a known variance."""
 
 
 def _welch(base_s: Sequence[float], candidate_s: Sequence[float]) -> tuple[float, float]:
-    """Variance of the difference of two means of logarithms by the samples' own spread; 0 where
-    there is one sample on either side, or where all are equal."""
+    """Return the variance of the difference of two mean logarithms by the samples' own spread.
+
+    It is 0 where either side has one sample, or all samples are equal.
+    """
     found = log_difference(base_s, candidate_s)
     return (found.error**2, found.freedom) if 0 < found.error < math.inf else (0.0, _CERTAIN)
 
@@ -262,7 +267,7 @@ def _change(test: _Test, p_value: float, own_level: float, level: float) -> Chan
 
     quantile = float(stdtrit(test.freedom, 1 - own_level / 2)) if test.error else 0.0
     half = quantile * test.error + test.blur
-    verdict = Verdict.WITHIN_NOISE
+    verdict = ChangeVerdict.WITHIN_NOISE
     if p_value <= level:
-        verdict = Verdict.SLOWER if test.difference > 0 else Verdict.FASTER
+        verdict = ChangeVerdict.SLOWER if test.difference > 0 else ChangeVerdict.FASTER
     return Change(Estimate.from_log(test.difference, min(half, _LARGEST)), p_value, verdict)

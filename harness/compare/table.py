@@ -1,4 +1,4 @@
-"""A comparison as a table for people."""
+"""A comparison as tables and sentences for people."""
 
 from __future__ import annotations
 
@@ -10,29 +10,35 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.compare.comparison import Comparison, Ending, Row
-from harness.core.records import Measurement
+from harness.compare.comparison import ComparedRow, Comparison, Ending
+from harness.core.records import Environment, Measurement
+from harness.core.text import counted
 from harness.display import format_time
 from harness.stats import Estimate
 
 LARGE = 1.1
-"""Of slowdowns that may be missed: more than this asks for other measurements."""
+"""The missed slowdown above which the advice is to measure more."""
 
 _ADVICE = (
-    "to find smaller ones, tune both sides again with --fresh and more --repeats, on a machine "
-    "that does nothing else"
+    "to find smaller ones, tune both sides again with --fresh and more --repeats, and close other "
+    "programs"
 )
-_ROUND = 1000  # a ratio from which on its digits after the point say nothing
-_SHOWN = 4  # inputs that are not compared
+_ROUND = 1000  # from this ratio on, decimals mean nothing
+_MOST_LISTED = 4  # inputs that are not compared
 _STYLES = {"slower": "bold red", "works no more": "bold red", "faster": "bold green"}
 
 
-def told(comparison: Comparison) -> Group:
-    """A table for each kernel and device, what the words mean, and the sum of all."""
+def kernel_and_environment(row: ComparedRow) -> tuple[str, Environment]:
+    """Return the key that groups rows into tables."""
+    return row.kernel, row.environment
+
+
+def comparison_table(comparison: Comparison) -> Group:
+    """Render a table for each kernel and device, the legend, and the summary."""
     parts: list[RenderableType] = []
-    for (kernel, where), rows in groupby(comparison.rows, key=lambda r: (r.kernel, r.where)):
+    for (kernel, environment), rows in groupby(comparison.rows, key=kernel_and_environment):
         of_kernel = list(rows)
-        parts += [Text(f"{kernel} on {where}", style="bold"), _table(of_kernel)]
+        parts += [Text(f"{kernel} on {environment}", style="bold"), _table(of_kernel)]
         parts += [Text(line) for line in _missing(of_kernel)]
     parts += [Text(line) for line in comparison.notes]
     if comparison.tested:
@@ -40,7 +46,7 @@ def told(comparison: Comparison) -> Group:
     return Group(*parts, Text(summary(comparison)))
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(rows: Sequence[ComparedRow]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("input")
     table.add_column("of", no_wrap=True)
@@ -52,21 +58,21 @@ def _table(rows: Sequence[Row]) -> Table:
             continue
         ratio = row.change.ratio if row.change else None
         change = (times(ratio.value), interval(ratio)) if ratio else ("-", "-")
-        cells = [str(row.given), row.of, _time(row.base), _time(row.candidate), *change]
+        cells = [str(row.problem), row.subject, _time(row.base), _time(row.candidate), *change]
         words = "; ".join([row.verdict.value, *row.notes])
         table.add_row(*map(Text, cells), Text(words, style=_STYLES.get(row.verdict.value, "")))
     return table
 
 
-def _missing(rows: Sequence[Row]) -> Iterator[str]:
-    """What is not in the table, by the reason."""
+def _missing(rows: Sequence[ComparedRow]) -> Iterator[str]:
+    """Yield a line of the inputs that are not in the table, for each reason."""
     reasons: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         if row.verdict is Ending.MISSING:
-            reasons.setdefault(row.notes, []).append(f"({row.given})")
-    for why, inputs in reasons.items():
-        more = f" and {len(inputs) - _SHOWN} others" if len(inputs) > _SHOWN else ""
-        yield f"{Ending.MISSING}, {'; '.join(why)}: {', '.join(inputs[:_SHOWN])}{more}"
+            reasons.setdefault(row.notes, []).append(f"({row.problem})")
+    for notes, inputs in reasons.items():
+        more = f" and {len(inputs) - _MOST_LISTED} others" if len(inputs) > _MOST_LISTED else ""
+        yield f"{Ending.MISSING}, {'; '.join(notes)}: {', '.join(inputs[:_MOST_LISTED])}{more}"
 
 
 def _time(measurement: Measurement | None) -> str:
@@ -74,7 +80,7 @@ def _time(measurement: Measurement | None) -> str:
 
 
 def times(ratio: float) -> str:
-    """A ratio of times: 1.050x takes 5 % longer."""
+    """Format a ratio of times: 1.050x takes 5 % longer."""
     return f"{ratio:.3f}x" if ratio < _ROUND else f"{ratio:.3g}x"
 
 
@@ -86,25 +92,26 @@ def interval(ratio: Estimate) -> str:
 def _legend(comparison: Comparison) -> str:
     rules = comparison.rules
     return (
-        "times: medians; ratio: CANDIDATE over BASE, by mean logarithms, with its confidence "
-        f"interval; slower, faster: for certain by more than {times(1 + rules.threshold)}. Among "
-        f"the {comparison.tested} that were tested the probability of any false one is at most "
-        f"{rules.level:.3g} (Holm), and so is that of any true slowdown above the upper limit of "
-        "an interval that is within noise (Bonferroni)."
+        "Times are medians. The ratio is CANDIDATE's time over BASE's, by mean logarithms, with "
+        f"its confidence interval. Slower and faster mean significantly, by more than "
+        f"{times(1 + rules.threshold)}. Over all {counted(comparison.tested, 'test')}, the "
+        f"probability of any false `slower` or `faster` is at most {rules.level:.3g} (Holm), and "
+        "so is the probability that any true slowdown within noise exceeds the upper end of its "
+        "interval (Bonferroni)."
     )
 
 
 def summary(comparison: Comparison) -> str:
-    """How often each verdict came, the regressions first, and what may have been missed."""
+    """Return the count of each verdict, regressions first, and the slowdown that may be missed."""
     counts = comparison.counts
     order = ("slower", "works no more", "faster", "within noise")
     words = [*order, *(word for word in counts if word not in order)]
-    told = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
-    return "; ".join([told, *_missed(comparison)])
+    verdicts = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+    return "; ".join([verdicts, *_missed(comparison)])
 
 
 def _missed(comparison: Comparison) -> Iterator[str]:
-    """The largest slowdown that may have been missed, where, and what helps if it is large."""
+    """Yield the largest slowdown that may have been missed, its row, and advice if it is large."""
     if not comparison.tested:
         yield "nothing was tested"
     if comparison.least_certain is None:
@@ -113,23 +120,22 @@ def _missed(comparison: Comparison) -> Iterator[str]:
     if limit <= 1:
         yield "no slowdown could have been missed"
         return
-    where = f"{row.kernel}, {row.given}, {row.of}"
-    yield f"{missed(limit)} ({where})"
+    yield f"{missed(limit)} ({row.kernel}, {row.problem}, {row.subject})"
     if limit > LARGE:
         yield _ADVICE
 
 
 def missed(limit: float) -> str:
-    """What the largest upper confidence limit of a ratio of times says."""
+    """Put the largest upper confidence limit into words."""
     return f"slowdowns of up to {times(limit)} could have been missed"
 
 
-def sentence(row: Row) -> str:
-    """A row in one line: what became of which input."""
-    return f"{row.given}: {row.of} {'; '.join(_facts(row))}"
+def sentence(row: ComparedRow) -> str:
+    """Render a row in one line."""
+    return f"{row.problem}: {row.subject} {'; '.join(_facts(row))}"
 
 
-def _facts(row: Row) -> Iterator[str]:
+def _facts(row: ComparedRow) -> Iterator[str]:
     if row.change is not None:
         seconds = f"{_time(row.base)} -> {_time(row.candidate)}"
         ratio = row.change.ratio
