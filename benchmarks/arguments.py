@@ -1,4 +1,4 @@
-"""Arguments that several benchmarks share."""
+"""Arguments and file helpers that several benchmarks share."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 
 
 def count(text: str) -> int:
-    """An argument that is a whole number from 1 to 10^6."""
+    """Parse an integer from 1 to 10^6."""
     if not text.isdigit() or not 1 <= int(text) <= 10**6:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^6, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 10^6, got {text!r}")
     return int(text)
 
 
 def add_recordings(parser: argparse.ArgumentParser) -> None:
-    """FILE..., and --mapping for those that are CSV."""
+    """Add FILE... and --mapping."""
     parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="a recording")
     parser.add_argument(
         "--mapping",
         type=Path,
         metavar="FILE",
-        help="what the columns of CSV recordings are (default: beside each, with the ending .yaml)",
+        help="describes the columns of CSV recordings (default: the .yaml beside each)",
     )
 
 
 def add_output(parser: argparse.ArgumentParser, folder: str, files: str) -> None:
-    """--output, a folder under results/benchmarks/ for these files; and --jobs."""
+    """Add --output, a folder under results/benchmarks/ for these files, and --jobs."""
     parser.add_argument(
         "--output",
         type=Path,
@@ -34,4 +34,13 @@ def add_output(parser: argparse.ArgumentParser, folder: str, files: str) -> None
         metavar="FOLDER",
         help=f"for {files} (default results/benchmarks/{folder})",
     )
-    parser.add_argument("--jobs", type=count, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument(
+        "--jobs", type=count, default=os.cpu_count() or 1, metavar="N",
+        help="processes at a time (default: one for each core)",
+    )  # fmt: skip
+
+
+def use_one_thread() -> None:
+    """Make numpy in worker processes use one thread, since there is a process for each core."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"  # read when a process loads numpy

@@ -1,28 +1,28 @@
-"""Which test of `harness.compare` raises no false alarms? On simulated and on recorded noise.
+"""Compare the false alarms and the power of significance tests for `harness.compare`.
 
-A family is a comparison of many inputs, on each of which a database holds two occasions (the
-search's samples of the default, and the finals'); nothing, or everything, became slower by 2 % or
-5 %. The tests are Student's t on the difference of the mean logarithms of the finals, with Holm's
-procedure over the family; they differ in the variance:
+A family is a comparison of many inputs. For each input a database holds two occasions: the
+search's samples of the default, and the finals. Either nothing changed, or everything became 2 % or
+5 % slower. All tests are Student's t on the difference of the mean logarithms of the finals, with
+Holm's procedure over the family. They differ in the variance that they use:
 
-    Welch       of the samples
-    effective   of as many samples as are independent: lag-1 autocorrelation, bias-corrected
-    batches     of the means of four batches of samples
-    own         of the occasions of each input
-    pooled      of the occasions, the same for all inputs
-    moderated   of the occasions, as harness.compare.statistics has it
+    welch       the samples
+    effective   as many samples as are independent: lag-1 autocorrelation, bias-corrected
+    batches     the means of four batches of samples
+    own         the occasions of each input
+    pooled      the occasions of all inputs
+    moderated   the occasions, moderated as in harness.compare.statistics
 
-`normal`, `lognormal` and `correlated` (AR(1), 0.6) have no difference between occasions; `drift`
-is a random walk, `offsets` are 1 % between occasions, `uneven` are offsets and samples whose size
-differs from input to input. Recordings of one configuration that was timed again and again (JSON
-with `repeats`, each with `times`) are split at random: a run is an occasion.
+Simulated noise: `normal`, `lognormal` and `correlated` (AR(1), 0.6) have no difference between
+occasions; `drift` is a random walk; `offsets` differ by 1 % between occasions; `uneven` has offsets
+and samples of different sizes for each input. A recording of one configuration that was timed
+repeatedly (JSON with `repeats`, each with `times`) is split at random; each run is an occasion.
 
     python -m benchmarks.false_alarms RECORDING...
 
-Prints tables; the last line is one JSON object: the rate of families with a false alarm with no
-threshold and with the default one, and the power with it; and of the test of `harness.compare` the
-median of its upper limits where nothing changed, and the rate of families in which any slowdown
-that was not found was above its limit. Takes two minutes.
+This prints tables and takes two minutes. The last line is one JSON object. For each test it has the
+rate of families with a false alarm, with no threshold and with the default one, and the power. For
+the test of `harness.compare` it also has the median upper limit without a change, and the rate of
+families in which a missed slowdown was above its limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from harness.stats.multiple_tests import holm
 
 Logs = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Logs]
-"""Logarithms of seconds, shape (inputs, sides, occasions, samples)."""
+"""(generator, inputs) -> logarithms of seconds, shape (inputs, sides, occasions, samples)."""
 
 SAMPLES = 20
 OCCASIONS = 2
@@ -69,17 +69,17 @@ def _shape(inputs: int, samples: int = SAMPLES) -> tuple[int, ...]:
 
 
 def normal(rng: np.random.Generator, inputs: int) -> Logs:
-    """Independent samples."""
+    """Draw independent samples."""
     return 0.005 * rng.standard_normal(_shape(inputs))
 
 
 def lognormal(rng: np.random.Generator, inputs: int) -> Logs:
-    """Independent samples with a long tail: launches that were disturbed."""
+    """Draw independent samples with a long tail, as from disturbed launches."""
     return 0.002 * rng.lognormal(0, 1, _shape(inputs))
 
 
 def correlated(rng: np.random.Generator, inputs: int) -> Logs:
-    """An autoregressive process that has long begun."""
+    """Draw from a stationary autoregressive process."""
     noise = 0.005 * rng.standard_normal(_shape(inputs, SAMPLES + 30))
     for step in range(1, noise.shape[-1]):
         noise[..., step] += 0.6 * noise[..., step - 1]
@@ -87,18 +87,18 @@ def correlated(rng: np.random.Generator, inputs: int) -> Logs:
 
 
 def drift(rng: np.random.Generator, inputs: int) -> Logs:
-    """A clock that wanders, from a start of its own on each occasion."""
+    """Draw a wandering clock with a different start on each occasion."""
     walk = np.cumsum(0.0007 * rng.standard_normal(_shape(inputs)), axis=-1)
     return walk + 0.004 * rng.standard_normal(_shape(inputs, 1)) + 0.4 * normal(rng, inputs)
 
 
 def offsets(rng: np.random.Generator, inputs: int) -> Logs:
-    """Occasions that differ far more than the samples of one."""
+    """Draw occasions that differ far more than their samples."""
     return 0.01 * rng.standard_normal(_shape(inputs, 1)) + 0.4 * normal(rng, inputs)
 
 
 def uneven(rng: np.random.Generator, inputs: int) -> Logs:
-    """Offsets on inputs of which some are many times as noisy as others."""
+    """Draw offsets for inputs of very different noise."""
     size = rng.lognormal(-0.7, 0.8, (inputs, 1, 1, 1))
     return size * offsets(rng, inputs)
 
@@ -109,7 +109,7 @@ SIMULATED: Mapping[str, Draw] = {
 
 
 def recorded(path: Path) -> Draw:
-    """Runs of a recording; the first two samples of a run stand for the warm-up."""
+    """Draw runs of a recording; the first two samples of a run count as warm-up."""
     with gzip.open(path) as file:
         runs = np.log([run["times"][2 : 2 + SAMPLES] for run in json.load(file)["repeats"]])
 
@@ -123,11 +123,11 @@ def recorded(path: Path) -> Draw:
 # ------------------------------------------------------------------------- tests
 
 Test = Callable[[Logs, float], npt.NDArray[np.bool_]]
-"""From a family and a threshold to which inputs are called slower or faster."""
+"""(family, threshold) -> which inputs have a significant difference."""
 
 
 def _alarms(logs: Logs, threshold: float, variance: Logs, freedom: Logs) -> npt.NDArray[np.bool_]:
-    """By the variance of one occasion's mean on each side, and their degrees of freedom."""
+    """Test with the variance of an occasion's mean on each side, and its degrees of freedom."""
     means = logs[:, :, -1].mean(axis=-1)
     beyond = np.abs(means[:, 1] - means[:, 0]) - math.log1p(threshold)
     error = np.sqrt(variance.sum(axis=1))
@@ -137,13 +137,13 @@ def _alarms(logs: Logs, threshold: float, variance: Logs, freedom: Logs) -> npt.
 
 
 def welch(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
-    """The samples' own variance."""
+    """Use the samples' own variance."""
     variance = logs[:, :, -1].var(axis=-1, ddof=1) / SAMPLES
     return _alarms(logs, threshold, variance, np.full_like(variance, SAMPLES - 1))
 
 
 def effective(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
-    """The variance of an autoregressive process; Kendall's correction of its coefficient."""
+    """Use the variance of an autoregressive process, with Kendall's bias correction."""
     parts = logs[:, :, -1] - logs[:, :, -1].mean(axis=-1, keepdims=True)
     found = (parts[..., 1:] * parts[..., :-1]).sum(axis=-1) / (parts**2).sum(axis=-1)
     rho = np.clip((SAMPLES * found + 1) / (SAMPLES - 4), 0, 0.9)
@@ -152,28 +152,28 @@ def effective(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
 
 
 def batches(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
-    """Batches of five samples."""
+    """Use the means of batches of five samples."""
     means = logs[:, :, -1].reshape(*logs.shape[:2], 4, -1).mean(axis=-1)
     variance = means.var(axis=-1, ddof=1) / 4
     return _alarms(logs, threshold, variance, np.full_like(variance, 3))
 
 
 def own(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
-    """The variance of an input's occasions."""
+    """Use the variance of an input's occasions."""
     variance = logs.mean(axis=-1).var(axis=-1, ddof=1).mean(axis=1, keepdims=True)
     both = np.repeat(variance, 2, axis=1)
     return _alarms(logs, threshold, both, np.full_like(both, OCCASIONS - 1))
 
 
 def pooled(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
-    """The variance of all occasions of the family."""
+    """Use the variance of all occasions of the family."""
     variance = np.full(logs.shape[:2], logs.mean(axis=-1).var(axis=-1, ddof=1).mean())
     freedom = np.full_like(variance, (OCCASIONS - 1) * len(logs))
     return _alarms(logs, threshold, variance, freedom)
 
 
 def changes(logs: Logs, threshold: float) -> list[Change]:
-    """What `harness.compare` says of a family."""
+    """Judge a family as `harness.compare` does."""
     seconds, means = np.exp(logs[:, :, -1]).tolist(), logs.mean(axis=-1).tolist()
     pairs = [
         Pair(base, candidate, occasion_variance(groups))
@@ -183,7 +183,7 @@ def changes(logs: Logs, threshold: float) -> list[Change]:
 
 
 def moderated(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:
-    """The test of `harness.compare`."""
+    """Use the test of `harness.compare`."""
     verdicts = [change.verdict for change in changes(logs, threshold)]
     return np.array([verdict is not ChangeVerdict.WITHIN_NOISE for verdict in verdicts])
 
@@ -197,7 +197,7 @@ TESTS: Mapping[str, Test] = {
 
 
 def figures(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, dict[str, float]]:
-    """Of each test the rates of families with a false alarm, and the power."""
+    """Compute the rate of families with a false alarm, and the power, of each test."""
     rng = np.random.default_rng(seed)
     sums = {name: np.zeros(2 + len(SLOWER)) for name in TESTS}
     for _ in range(families):
@@ -211,8 +211,10 @@ def figures(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, dict
 
 
 def limits(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, float]:
-    """The median of the upper limits where nothing changed; and of each slowdown the rate of
-    families with an input on which it was not found, and is above the limit."""
+    """Compute the median upper limit without a change, and the rate of limits that are too low.
+
+    A limit is too low where a slowdown above it was not found; the rate counts families with one.
+    """
     rng, tops = np.random.default_rng(seed), []
     above = dict.fromkeys(SLOWER, 0)
     for _ in range(families):
@@ -230,10 +232,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge all tests on all data; print tables and the JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.false_alarms", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("recording", nargs="*", type=Path, metavar="RECORDING")
-    parser.add_argument("--families", type=count, default=1000, metavar="N")
-    parser.add_argument("--inputs", type=count, default=20, metavar="N", help="of a family")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "recording", nargs="*", type=Path, metavar="RECORDING", help="a compressed JSON recording"
+    )
+    parser.add_argument(
+        "--families", type=count, default=1000, metavar="N", help="families for each noise (1000)"
+    )
+    parser.add_argument(
+        "--inputs", type=count, default=20, metavar="N", help="inputs in a family (20)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the noise (0)")
     args = parser.parse_args(arguments)
     data = {**SIMULATED, **{path.name.split(".")[0]: recorded(path) for path in args.recording}}
     found: dict[str, Any] = {"families": args.families, "inputs": args.inputs, "level": LEVEL}
@@ -247,8 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"  {test:10}{''.join(cells)}", flush=True)
         found[name]["limits"] = limits(draw, args.families, args.inputs, args.seed)
         median, *above = found[name]["limits"].values()
-        told = ", ".join(f"{r:.1%} at {s:.0%}" for s, r in zip(SLOWER, above, strict=True))
-        print(f"  upper limits: median {median:.3f}x; a slowdown above one: {told}", flush=True)
+        rates = ", ".join(f"{r:.1%} at {s:.0%}" for s, r in zip(SLOWER, above, strict=True))
+        print(f"  upper limits: median {median:.3f}x; missed slowdown above: {rates}", flush=True)
     print(json.dumps(found))
     return 0
 

@@ -1,9 +1,9 @@
-"""The harness's own time per configuration: everything but build and launch.
+"""Measure harness's own time per configuration, without builds and launches.
 
-Replays recorded measurements, so that nothing is compiled and nothing launched, through the
-whole path: OpenTuner proposes, the results database stores every sample, and every test is
-committed to disk before the next one. What a real measurer adds (a round trip to the device's
-process, the comparison with the reference) is not in it. Run it where harness is installed:
+Recorded measurements take the place of builds and launches; the rest of a search is real: OpenTuner
+proposes, the results database stores every sample, and each test is committed to disk before the
+next one. The round trip to the device's process and the comparison with the reference are not
+included. Run it where harness is installed:
 
     python benchmarks/overhead.py
 
@@ -12,6 +12,7 @@ The last line is one JSON object, in milliseconds per test over 100, 1,000 and 5
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 import time
@@ -54,30 +55,30 @@ inputs: {features: [n], values: [{n: 4096}]}
 
 
 class FormulaTimes(dict[tuple[Input, Config], Measurement]):
-    """A recording of every configuration: times by a formula, 5 % of them failures."""
+    """A recording of every configuration, with times from a formula and 5 % failures."""
 
     def get(self, key: tuple[Input, Config], default: object = None) -> Measurement:
-        """The measurement of an input and a configuration."""
-        given, config = key
+        """Make the measurement of an input and a configuration."""
+        problem, config = key
         draw = int(config.digest[:8], 16)
         if draw % 20 == 0:
-            return Measurement(config, given, Outcome.BUILD_FAILED, message="as recorded")
+            return Measurement(config, problem, Outcome.BUILD_FAILED, message="as recorded")
         time_s = 1e-3 * (1 + draw % 1000 / 250)
-        samples = tuple(time_s * (1 + 1e-3 * place) for place in range(SAMPLES))
-        return Measurement(config, given, Outcome.OK, Timing(samples, StopReason.RECORDED))
+        samples = tuple(time_s * (1 + 1e-3 * number) for number in range(SAMPLES))
+        return Measurement(config, problem, Outcome.OK, Timing(samples, StopReason.RECORDED))
 
 
 class Device(ReplayMeasurer):
-    """Stands for a device: replayed tests would be committed together, a few times a second."""
+    """A replay that counts as a device, since replayed tests are committed in batches."""
 
     @property
     def is_replay(self) -> bool:
-        """Each test must be on disk before the next one."""
+        """Return False, so that each test is on disk before the next one."""
         return False
 
 
 class Clock:
-    """Takes the time at each test; shows nothing."""
+    """A display that shows nothing and notes the time of each test."""
 
     def __init__(self) -> None:
         self.tests_s: list[float] = []
@@ -92,12 +93,12 @@ class Clock:
         """Nothing is shown."""
 
     def test(self, progress: Progress) -> None:
-        """A test has ended."""
+        """Note the time."""
         self.tests_s.append(time.perf_counter())
 
 
 def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
-    """Milliseconds per test of one search with this many tests, its end included."""
+    """Measure the milliseconds per test of one search, including its end."""
     options = SearchOptions(resolve_techniques(["auto"]), tests, 0, "overhead", 4)
     environment = Environment("replay", "formula", "none", "none", "none")
     with writing(str(database)) as engine:
@@ -114,7 +115,8 @@ def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
 
 
 def main() -> None:
-    """Print a line per number of tests, and the figures as JSON last."""
+    """Print a line for each number of tests, and the JSON line."""
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     figures = {}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         (Path(folder) / "kernel.cl").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")

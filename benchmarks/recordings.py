@@ -1,4 +1,4 @@
-"""Recordings that many searches of a process need are read once."""
+"""Read each recording once for all searches of a process."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from harness.recordings.recording import Recording
 
 @functools.cache
 def recorded(source: RecordingFile) -> Recording:
-    """The recording of a file, as `RecordingFile.read`."""
+    """Read a recording, or return the one that was read before."""
     return source.read()

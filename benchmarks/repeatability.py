@@ -1,20 +1,18 @@
-"""Do the same configurations come out alike when they are measured again? Of times that a search
-took one after another, and of times in turn.
+"""Measure how repeatable the times of a search, and interleaved times, are between runs.
 
-Reads runs of one space on one device, each with inputs that were tuned to the end, for instance
+It reads two or more complete runs of one space on one device, for example:
 
     for run in 1 2 3; do python -m harness.tune spaces/mvmul.yaml --database run$run.db; done
     python -m benchmarks.repeatability run1.db run2.db run3.db
 
-Of each pair of runs the configurations that both measured in turn on an input
-(harness.dispatch.candidates) are compared, by their times in turn and by the search's times of the
-same configurations:
+For each pair of runs it takes the configurations that both measured interleaved on an input
+(harness.dispatch.candidates), and compares their interleaved times, and their times in the search:
 
-- scatter: the standard deviation of a configuration's log time beside the mean of its input;
-- regret: how much slower, measured again, the best of one run is than the best of the other,
+- scatter: the standard deviation of a configuration's log time around the mean of its input;
+- regret: how much slower the best of one run is in the other run than the other run's best,
   geometric mean over inputs.
 
-The mean over pairs, and in brackets the least and the largest. The last line is one JSON object.
+The table has the mean over pairs, with minimum and maximum. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -32,30 +30,31 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from harness.core.errors import HarnessError, UsageError
+from harness.commands.run import run_command
+from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement
 from harness.results.view import Results, read_results, the_one
 from harness.stats.timing import mean_log
 
-Times = Mapping[Input, Mapping[Config, Measurement]]
 Logs = npt.NDArray[np.float64]
-"""Of two runs (rows) the mean log times of the same configurations (columns) on one input."""
+"""The mean log times on one input: two runs (rows) by the same configurations (columns)."""
 
 STAGES = ("one after another", "in turn")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.repeatability")
-    parser.add_argument("databases", nargs="+", metavar="DATABASE", help="results of one run")
-    args = parser.parse_args(argv)
-    try:
-        runs = [the_one(read_results([place])) for place in args.databases]
-        found = figures(runs)
-    except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    Console().print(told(found))
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.repeatability", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("databases", nargs="+", metavar="DATABASE", help="the results of one run")
+    return run_command(parser, arguments, lambda args: _compare(args.databases))
+
+
+def _compare(databases: Sequence[str]) -> int:
+    """Print the table and the JSON line."""
+    found = figures([the_one(read_results([url])) for url in databases])
+    Console().print(table_of(found))
     rounded = {
         stage: {name: [round(pair, 4) for pair in pairs] for name, pairs in of_stage.items()}
         for stage, of_stage in found.items()
@@ -65,21 +64,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
-    """Scatter and regret of both stages, a number a pair of runs.
+    """Compute scatter and regret of both stages, with one number for each pair of runs.
 
-    Raises UsageError where the runs are not of one space and device, or share too little.
+    Raises UsageError if the runs differ in space or device, or have too little in common.
     """
     if len(runs) < 2:
-        raise UsageError("give the databases of two runs or more, to compare them")
+        raise UsageError("name the databases of two runs or more")
     if len({(run.campaign.key.program_sha256, run.campaign.key.fingerprint) for run in runs}) > 1:
-        raise UsageError("the databases are of several programs or environments; give those of one")
+        raise UsageError("the databases have different programs or environments; name runs of one")
     found = {stage: {"scatter": list[float](), "regret": list[float]()} for stage in STAGES}
     for one, other in itertools.combinations(runs, 2):
         shared = list(_shared(one, other))
         if not shared:
             raise UsageError(
-                f"{', '.join((*one.places, *other.places))} share no candidates that were measured "
-                "in turn; tune at least 4 inputs, without --no-cross"
+                f"{', '.join((*one.places, *other.places))} have no interleaved candidates in "
+                "common; tune at least 4 inputs, without --no-cross"
             )
         for stage, logs in zip(STAGES, zip(*shared, strict=True), strict=True):
             found[stage]["scatter"].append(_scatter(logs))
@@ -88,24 +87,24 @@ def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
 
 
 def _shared(one: Results, other: Results) -> Iterator[tuple[Logs, Logs]]:
-    """Of each input what both searched, and measured in turn, as either had it."""
-    for given in one.candidates.keys() & other.candidates.keys():
-        known = [_by_config(run, given) for run in (one, other)]
+    """Yield the search's and the interleaved times of each input that both runs have."""
+    for problem in one.candidates.keys() & other.candidates.keys():
+        known = [_by_config(run, problem) for run in (one, other)]
         configs = [
             config
             for config in known[0][1]
             if all(config in there and there[config].timing for pair in known for there in pair)
         ]
         if len(configs) > 1:
-            searched, in_turn = (
+            searched, interleaved = (
                 np.array([[_mean_log(pair[stage][config]) for config in configs] for pair in known])
                 for stage in (0, 1)
             )
-            yield searched, in_turn
+            yield searched, interleaved
 
 
-def _by_config(run: Results, given: Input) -> tuple[Mapping[Config, Measurement], ...]:
-    return run.measured.get(given, {}), {m.config: m for m in run.candidates[given][-1]}
+def _by_config(run: Results, problem: Input) -> tuple[Mapping[Config, Measurement], ...]:
+    return run.measured.get(problem, {}), {m.config: m for m in run.candidates[problem][-1]}
 
 
 def _mean_log(measurement: Measurement) -> float:
@@ -114,7 +113,7 @@ def _mean_log(measurement: Measurement) -> float:
 
 
 def _scatter(inputs: Sequence[Logs]) -> float:
-    """Half of the variance of a difference is that of each run; a mean takes one degree away."""
+    """Halve the variance of a difference; each input's mean costs one degree of freedom."""
     squares = [
         np.square(np.diff(logs, axis=0) - np.diff(logs, axis=0).mean()).sum() for logs in inputs
     ]
@@ -131,8 +130,8 @@ def _regret(inputs: Sequence[Logs]) -> float:
     return math.exp(math.fsum(lost) / len(lost)) - 1
 
 
-def told(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
-    """The figures for a console."""
+def table_of(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
+    """Make a table of the figures."""
     table = Table(box=box.HORIZONTALS, show_edge=False)
     table.add_column("times taken")
     for name in ("scatter", "regret"):

@@ -1,21 +1,21 @@
-"""How soon do searches find the fastest configuration? All of them on recordings, in one run.
+"""Compare how fast search techniques find the fastest configuration of recorded spaces.
 
 The techniques of this project, OpenTuner's bandit, Kernel Tuner's strategies and pyATF's techniques
 search the same recorded spaces with the same seeds and budgets. For all of them
 
 - the objective is the median of a configuration's recorded samples;
-- the space is the recorded configurations; what failed stays in and costs a test;
-- only distinct configurations count as tests; what is asked for again is free;
-- nobody starts from a default, and hyper-parameters are those that come with the technique;
+- the space is the recorded configurations; failed ones are included and cost a test;
+- only distinct configurations count as tests; repeats are free;
+- no search starts from a default, and all hyper-parameters are the technique's own defaults;
 - a technique that stops early keeps its best.
 
-Run it where harness is installed, with its extra `bench` for the tuners of others:
+Run it where harness is installed, with its extra `bench` for the other tuners:
 
     python benchmarks/search.py RECORDING...
 
 It prints tables; the last line is one JSON object with the figures of each technique. With all
-techniques, 20 seeds and 400 tests a space takes about 20 minutes of one core. Each search is kept
-in OUTPUT/searches.jsonl as it ends: after Ctrl-C the same command goes on from there.
+techniques, 20 seeds and 400 tests, a space takes about 20 minutes on one core. Each search is saved
+to OUTPUT/searches.jsonl when it ends: after Ctrl-C, the same command continues from there.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 from rich.console import Console
 
 from benchmarks.arguments import add_output, add_recordings, count
-from benchmarks.peers.contest import Contest, Held, Place
-from benchmarks.peers.entrants import TAUGHT, Entrant, entrants
+from benchmarks.peers.contest import Contest, Held, LandscapeRef
+from benchmarks.peers.entrants import LEARNS, Entrant, entrants
 from benchmarks.peers.landscape import Landscape, landscapes
 from benchmarks.peers.ours import transfer_sources
 from benchmarks.recordings import recorded
@@ -52,16 +52,20 @@ Found = dict[str, dict[str, Searches]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    kept = ": the searches that ended are kept; the same command goes on from there"
+    """Run the command; return its exit code."""
+    kept = ": finished searches are saved; the same command continues from there"
     return run_command(_parser(), arguments, _compare, kept)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_recordings(parser)
-    parser.add_argument("--seeds", type=count, default=20, metavar="N", help="default 20")
-    parser.add_argument("--budget", type=count, default=400, metavar="N", help="default 400 tests")
+    parser.add_argument(
+        "--seeds", type=count, default=20, metavar="N", help="searches on each space (20)"
+    )
+    parser.add_argument(
+        "--budget", type=count, default=400, metavar="N", help="tests of each search (400)"
+    )
     parser.add_argument(
         "--only",
         type=lambda text: text.split(","),
@@ -76,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=[],
         metavar="RECORDING",
-        help="recordings from which auto learns before its first test: on each space, from those "
+        help="recordings for auto to learn from before its first test; on each space it uses those "
         "of the same kernel on another device",
     )
     add_output(parser, "search", "searches.jsonl, courses.csv, figures.csv, courses.png")
@@ -84,29 +88,28 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    """Search, tell, and end with the JSON object."""
+    """Run all searches, print tables, and end with the JSON line."""
     chosen, lacking = entrants(args.only)
     console, log = make_console(), make_console(stderr=True)
     for line in lacking:
         print_line(log, f"warning: {line}")
-    if args.warm_start and not any(entrant.is_taught for entrant in chosen):
-        raise UsageError(f"--warm-start is for {TAUGHT} alone; add it to --only")
+    if args.warm_start and not any(entrant.uses_warm_start for entrant in chosen):
+        raise UsageError(f"only {LEARNS} uses --warm-start; add it to --only")
     files = recording_files([*args.file, *args.warm_start], args.mapping)
-    taught = tuple(files[len(args.file) :])
-    spaces, places = _read(files[: len(args.file)])
+    warm_start = tuple(files[len(args.file) :])
+    spaces, refs = _read(files[: len(args.file)])
     for number, landscape in enumerate(spaces.values(), start=1):
-        _tell(number, landscape, taught, console, log)
+        _print_space(number, landscape, warm_start, console, log)
     journal = Journal(args.output.resolve() / "searches.jsonl")
     journal.begin()
-    contest = Contest(places, chosen, args.seeds, args.budget, journal, taught)
-    kept, all_ = contest.kept(), len(places) * len(chosen) * args.seeds
+    contest = Contest(refs, chosen, args.seeds, args.budget, journal, warm_start)
+    kept, all_ = contest.kept(), len(refs) * len(chosen) * args.seeds
     if kept:
-        told = f"{kept:,} of {all_:,} searches ended in an earlier run: {journal.path}"
-        print_line(log, told)
+        print_line(log, f"{kept:,} of {all_:,} searches are in {journal.path} already")
     with tempfile.TemporaryDirectory() as scratch, ProgressDisplay(log) as display:
         held = contest.hold(args.jobs, Path(scratch), display)
-    names = dict(zip(places, spaces, strict=True))
-    found = _searches(held, names, chosen, args)
+    names = dict(zip(refs, spaces, strict=True))
+    found = _searches(held, names, chosen, args.seeds, args.budget)
     figures = overall(found, args.budget)
     for part in tables(found, figures, list(spaces), args.budget):
         print_whole(part)
@@ -117,43 +120,41 @@ def _compare(args: argparse.Namespace) -> int:
     return 1 if held.failures else 0
 
 
-def _failures(held: Held, names: Mapping[Place, str]) -> Iterator[str]:
-    """Who failed, where and why; one line for what failed alike on several spaces."""
-    for (entrant, told), where in held.failures.items():
-        there = ", ".join(name for place, name in names.items() if place in where)
-        yield f"{entrant} failed on {there}: {told}"
+def _failures(held: Held, names: Mapping[LandscapeRef, str]) -> Iterator[str]:
+    """Describe each failure in a line; the same failure on several spaces is one line."""
+    for (entrant, reason), where in held.failures.items():
+        spaces = ", ".join(name for ref, name in names.items() if ref in where)
+        yield f"{entrant} failed on {spaces}: {reason}"
 
 
-def _read(files: Sequence[RecordingFile]) -> tuple[dict[str, Landscape], list[Place]]:
-    """The landscapes of all files by their names, and the place of each."""
+def _read(files: Sequence[RecordingFile]) -> tuple[dict[str, Landscape], list[LandscapeRef]]:
+    """Read the landscapes of all files by their names, and a reference to each."""
     spaces: dict[str, Landscape] = {}
-    places = []
+    refs = []
     for source in files:
         for ordinal, landscape in enumerate(landscapes(recorded(source))):
             if landscape.name in spaces:
-                raise UsageError(
-                    f"{source.path}: there are two recordings of the name {landscape.name}"
-                )
+                raise UsageError(f"{source.path}: two recordings have the name {landscape.name}")
             landscape.check()
             spaces[landscape.name] = landscape
-            places.append(Place(source, ordinal))
-    return spaces, places
+            refs.append(LandscapeRef(source, ordinal))
+    return spaces, refs
 
 
-def _tell(
+def _print_space(
     number: int,
     landscape: Landscape,
-    taught: Sequence[RecordingFile],
+    warm_start: Sequence[RecordingFile],
     console: Console,
     log: Console,
 ) -> None:
-    """Print a space and its warm start; raises UsageError for a useless recording."""
+    """Print a space and its warm start; raise UsageError for a useless recording."""
     print_line(console, f"[{number}] {landscape.name}: {_described(landscape)}")
     for warning in landscape.recorded.warnings:
         print_line(log, f"warning: {warning}")
-    if taught:
-        space = ListedSpace(landscape.recorded, landscape.given)
-        for line in transfer_sources(landscape, taught).describe(space, landscape.given):
+    if warm_start:
+        space = ListedSpace(landscape.recorded, landscape.problem)
+        for line in transfer_sources(landscape, warm_start).describe(space, landscape.problem):
             print_line(console, f"    warm start from {line}")
 
 
@@ -167,16 +168,20 @@ def _described(landscape: Landscape) -> str:
 
 
 def _searches(
-    held: Held, names: Mapping[Place, str], chosen: Sequence[Entrant], args: argparse.Namespace
+    held: Held,
+    names: Mapping[LandscapeRef, str],
+    chosen: Sequence[Entrant],
+    seeds: int,
+    budget: int,
 ) -> Found:
-    """Techniques by name, and of each the spaces on which all of its searches ended."""
+    """Collect the searches by technique and space, for spaces on which all of them ended."""
     found: Found = {}
     for entrant in chosen:
-        for place, name in names.items():
-            courses = held.courses[place, entrant]
-            if len(courses) == args.seeds:
-                ordered = [courses[seed] for seed in range(args.seeds)]
-                searches = Searches(padded(ordered, args.budget), place.landscape.optimum_s)
+        for ref, name in names.items():
+            courses = held.courses[ref, entrant]
+            if len(courses) == seeds:
+                ordered = [courses[seed] for seed in range(seeds)]
+                searches = Searches(padded(ordered, budget), ref.landscape.optimum_s)
                 found.setdefault(str(entrant), {})[name] = searches
     return found
 
@@ -184,7 +189,7 @@ def _searches(
 def _write(
     folder: Path, found: Found, spaces: Sequence[str], figures: Mapping[str, Overall], budget: int
 ) -> str:
-    """Write the files; returns a line that says which."""
+    """Write the files; return a line that names them."""
     folder.mkdir(parents=True, exist_ok=True)
     write_courses(folder / "courses.csv", found)
     write_figures(folder / "figures.csv", found, budget)
@@ -197,8 +202,10 @@ def _write(
 
 
 def _worth_showing(order: Sequence[str], most: int) -> list[str]:
-    """Of all techniques, the best first, those that a picture has room for: `auto`, the plain ones
-    that anything is to be measured by, the best of each other tuner, and then the best."""
+    """Choose the techniques for a picture: `auto`, baselines, each other tuner's best, the best.
+
+    `order` has the best technique first.
+    """
     plain = [name for name in ("auto", "opentuner", "UniformRandom") if name in order]
     tuners = {name.partition(":")[0]: name for name in reversed(order) if ":" in name}
     return list(dict.fromkeys([*plain, *tuners.values(), *order]))[:most]

@@ -1,7 +1,7 @@
-"""The figures of a comparison of searches: pure functions over the best time after each test.
+"""Compute the figures of a comparison of searches from the best time after each test.
 
-A fraction is that of the optimum: the least recorded time over the best time so far, 1 at the
-optimum and 0 while nothing has worked.
+A fraction of the optimum is the least recorded time over the best time so far: 1 at the optimum,
+and 0 until a configuration works.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Array = npt.NDArray[np.float64]
 
 MILESTONES = (25, 50, 100, 200, 400)
 SCORED = (25, 50, 100, 200)
-NEAR = 0.05  # how much slower than the optimum is near enough
+NEAR = 0.05  # within 5 % of the optimum counts as near
 
 _RESAMPLES = 2000
 _CONFIDENCE = 0.95
 
 
 def padded(courses: Sequence[Sequence[float]], budget: int) -> Array:
-    """Best seconds after each test, shape (searches, budget).
+    """Return the best seconds after each test, shape (searches, budget).
 
-    A search that ended early keeps its best; one that tested nothing has found nothing.
+    A search that ended early keeps its best, and one without tests has infinity.
     """
     filled = np.full((len(courses), budget), np.inf)
     for row, course in enumerate(courses):
@@ -40,13 +40,13 @@ def padded(courses: Sequence[Sequence[float]], budget: int) -> Array:
 
 
 def fractions_of(best_s: Array, optimum_s: float) -> Array:
-    """The fraction of the optimum after each test, same shape."""
+    """Return the fraction of the optimum after each test, same shape."""
     fractions: Array = optimum_s / best_s
     return fractions
 
 
 def near_after(best_s: Array, optimum_s: float) -> Array:
-    """Of each search how many tests it took to be near the optimum; infinite where it never was."""
+    """Count the tests that each search took to come near the optimum; infinity if it never did."""
     near = best_s <= (1 + NEAR) * optimum_s
     return np.where(near.any(axis=1), near.argmax(axis=1) + 1.0, np.inf)
 
@@ -59,38 +59,42 @@ class Searches:
     optimum_s: float
 
     def fractions(self, tests: int) -> Array:
-        """Of each search the fraction of the optimum after so many tests."""
+        """Return each search's fraction of the optimum after a number of tests."""
         return fractions_of(self.best_s[:, tests - 1], self.optimum_s)
 
     def median(self, tests: int) -> float:
-        """The median of those fractions."""
+        """Return the median of those fractions."""
         return float(np.median(self.fractions(tests)))
 
     @property
     def count(self) -> int:
-        """How many searches."""
+        """Count the searches."""
         return len(self.best_s)
 
     @property
     def tests_to_near(self) -> float:
-        """The median number of tests to come near the optimum; infinite where half of the
-        searches did not within the budget."""
+        """Return the median number of tests to come near the optimum.
+
+        It is infinite if half of the searches did not come near within the budget.
+        """
         return float(np.median(near_after(self.best_s, self.optimum_s)))
 
     @property
     def score(self) -> float:
-        """How fast it gets there: the mean fraction over all searches, after 25, 50, 100 and 200
-        tests, of these as many as the budget has (else after the last test)."""
+        """Return the mean fraction over all searches after 25, 50, 100 and 200 tests.
+
+        Only milestones within the budget count; without any, the last test does.
+        """
         reached = within(SCORED, self.best_s.shape[1]) or (self.best_s.shape[1],)
         return float(np.mean([self.fractions(tests).mean() for tests in reached]))
 
 
 @dataclass(frozen=True)
 class Overall:
-    """One technique over all spaces: mean fractions after so many tests, with their intervals.
+    """The figures of one technique over all spaces: mean fractions by number of tests.
 
-    `tests_to_near` is the median over the spaces of the median over the searches; `firsts` on how
-    many spaces no technique has a better score.
+    `tests_to_near` is the median over the spaces of the median over the searches; `firsts` counts
+    the spaces on which no technique has a better score.
     """
 
     spaces: int
@@ -102,19 +106,19 @@ class Overall:
 
 
 def within(milestones: Sequence[int], budget: int) -> tuple[int, ...]:
-    """Those numbers of tests that a budget has."""
+    """Return the milestones within a budget."""
     return tuple(tests for tests in milestones if tests <= budget)
 
 
-def told_after(budget: int) -> tuple[int, ...]:
-    """The numbers of tests after which fractions are told: milestones, and the whole budget."""
+def shown_after(budget: int) -> tuple[int, ...]:
+    """Return the numbers of tests whose fractions are shown: milestones and the whole budget."""
     return tuple(sorted({*within(MILESTONES, budget), budget}))
 
 
 def overall(table: Mapping[str, Mapping[str, Searches]], budget: int) -> dict[str, Overall]:
-    """Of each technique its figures over all spaces, the best score first.
+    """Compute the figures of each technique over all spaces, the best score first.
 
-    `table` holds techniques, and of each its spaces.
+    `table` holds searches by technique and space.
     """
     firsts = count_firsts(
         {t: {s: found.score for s, found in spaces.items()} for t, spaces in table.items()}
@@ -129,7 +133,7 @@ def overall(table: Mapping[str, Mapping[str, Searches]], budget: int) -> dict[st
 
 def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
     at = {}
-    for tests in told_after(budget):
+    for tests in shown_after(budget):
         fractions = np.stack([searches.fractions(tests) for searches in spaces])
         at[tests] = bootstrap(fractions)
     return Overall(
@@ -143,11 +147,10 @@ def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
 
 
 def bootstrap(values: Array, seed: int = 0, statistic: Callable[..., Array] = np.mean) -> Estimate:
-    """Estimate the mean, or another statistic, of values of shape (spaces, searches), with its
-    95 % interval.
+    """Estimate a statistic of values of shape (spaces, searches), with its 95 % interval.
 
-    Bootstrap by percentiles: spaces are drawn with replacement, and of each drawn one its
-    searches, so that it holds for other spaces of this kind and other seeds.
+    Percentile bootstrap: draws spaces with replacement, then searches of each drawn space. The
+    interval covers other spaces of this kind and other seeds.
     """
     rng = np.random.default_rng(seed)
     spaces, searches = values.shape[:2]
@@ -159,7 +162,7 @@ def bootstrap(values: Array, seed: int = 0, statistic: Callable[..., Array] = np
 
 
 def count_firsts(scores: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
-    """On how many spaces each technique has the best score; equal ones are all first."""
+    """Count the spaces on which each technique has the best score; ties all count."""
     best: dict[str, float] = {}
     for spaces in scores.values():
         for space, score in spaces.items():
@@ -171,7 +174,7 @@ def count_firsts(scores: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
 
 
 def as_json(found: Overall) -> dict[str, float | int | None]:
-    """A technique's figures for machines; what is infinite is None."""
+    """Return a technique's figures for the JSON line, with None for infinity."""
     tests = None if math.isinf(found.tests_to_near) else found.tests_to_near
     fractions = {f"at_{tests}": round(mean.value, 4) for tests, mean in found.at.items()}
     return {**fractions, "tests_to_5pct": tests, "firsts": found.firsts, "spaces": found.spaces}

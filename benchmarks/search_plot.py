@@ -1,4 +1,4 @@
-"""The courses of searches as a picture: a panel a space, and one over all of them."""
+"""Draw the courses of searches: a panel for each space, and one over all of them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ MOST_SHOWN = len(_COLOURS)
 def draw(
     path: Path, found: Mapping[str, Mapping[str, Searches]], spaces: Sequence[str], shown: list[str]
 ) -> None:
-    """Write a picture of at most seven techniques: the median over the searches, and the band
-    from the lower to the upper quartile. Over several spaces: the mean over them of the medians.
+    """Draw at most seven techniques: the median over the searches with a band of quartiles.
 
-    The first of those shown lies on top.
+    The panel over all spaces has the means of these. The first technique is on top.
     """
     matplotlib.use("Agg")
     from matplotlib import pyplot  # only now, with the backend chosen

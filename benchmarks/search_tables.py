@@ -1,4 +1,4 @@
-"""How a comparison of searches is told: tables for people, CSV for other programs."""
+"""Print a comparison of searches as tables, and write it as CSV."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from benchmarks.search_figures import (
     SCORED,
     Overall,
     Searches,
-    told_after,
+    shown_after,
     within,
 )
 from harness.display import make_console
 from harness.stats import Estimate
 
 Found = Mapping[str, Mapping[str, Searches]]
-"""Techniques, and of each its searches on each space."""
+"""Searches by technique and space."""
 
 _WIDEST = 1000
 
@@ -32,9 +32,9 @@ _WIDEST = 1000
 def tables(
     found: Found, figures: Mapping[str, Overall], spaces: Sequence[str], budget: int
 ) -> Iterator[Table | Text]:
-    """All that a person is told, in order; techniques stand in the order of `figures`.
+    """Yield the tables and texts to print, with techniques in the order of `figures`.
 
-    Of one space there is one table, since one over all spaces would say the same again.
+    A single space has one table, since the table over all spaces would repeat it.
     """
     if len(spaces) > 1:
         tests = max(within(MILESTONES[:3], budget), default=budget)
@@ -49,25 +49,24 @@ def tables(
 
 
 def _legend(figures: Mapping[str, Overall], budget: int, spaces: int) -> Iterator[str]:
-    """What the table over all spaces has, a line each."""
-    across, drawn = ("spaces and seeds", "spaces and seeds") if spaces > 1 else ("seeds", "seeds")
-    told = f"after N: fraction of the optimum after N tests, 1 is the optimum; mean over {across}"
+    """Explain the columns of the table over all spaces, a line each."""
+    across = "spaces and seeds" if spaces > 1 else "seeds"
+    line = f"after N: fraction of the optimum after N tests, 1 is the optimum; mean over {across}"
     if _has_intervals(figures):
-        told += f" (its 95 % interval, {drawn} drawn anew)"
-    yield told
+        line += " (95 % bootstrap interval)"
+    yield line
     near = "median over spaces of the median over seeds" if spaces > 1 else "median over seeds"
     yield (
-        f"tests to near: how many tests it took to come within 5 % of the optimum, {near}; "
+        f"tests to near: tests to come within 5 % of the optimum, {near}; "
         f">{budget}: more than the budget"
     )
     if _has_firsts(figures, spaces):
         after = ", ".join(map(str, within(SCORED, budget) or (budget,)))
-        told = "first: on how many spaces no technique has a better mean fraction"
-        yield f"{told} (after {after} tests)"
+        yield f"first: spaces on which no technique has a better mean fraction after {after} tests"
 
 
 def _has_intervals(figures: Mapping[str, Overall]) -> bool:
-    """One search alone has no spread."""
+    """Return whether there is more than one search to estimate a spread from."""
     return any(figure.searches > 1 for figure in figures.values())
 
 
@@ -76,7 +75,7 @@ def _has_firsts(figures: Mapping[str, Overall], spaces: int) -> bool:
 
 
 def print_whole(part: Table | Text) -> None:
-    """Print without cutting anything off: these tables are wider than most terminals."""
+    """Print without truncation: these tables are wider than most terminals."""
     console = make_console()
     natural = console.measure(part, options=console.options.update(width=_WIDEST)).maximum
     if isinstance(part, Table) and natural > console.width:
@@ -85,17 +84,17 @@ def print_whole(part: Table | Text) -> None:
 
 
 def _overall_table(figures: Mapping[str, Overall], budget: int, spaces: int) -> Table:
-    """One row a technique, the best first."""
+    """Make a table with a row for each technique, the best first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("technique", no_wrap=True)
     has_firsts = _has_firsts(figures, spaces)
-    headings = [f"after {tests}" for tests in told_after(budget)] + ["tests to near"]
+    headings = [f"after {tests}" for tests in shown_after(budget)] + ["tests to near"]
     for heading in [*headings, *(["first"] if has_firsts else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
     for technique, found in figures.items():
-        told = technique if found.spaces == spaces else f"{technique} ({found.spaces} spaces)"
+        name = technique if found.spaces == spaces else f"{technique} ({found.spaces} spaces)"
         cells = [*map(_mean_text, found.at.values()), _count_text(found.tests_to_near, budget)]
-        table.add_row(told, *cells, *([str(found.firsts)] if has_firsts else []))
+        table.add_row(name, *cells, *([str(found.firsts)] if has_firsts else []))
     return table
 
 
@@ -107,7 +106,7 @@ def _mean_text(mean: Estimate) -> str:
 def _spaces_table(
     found: Found, spaces: Sequence[str], order: Sequence[str], tests: int, budget: int
 ) -> Table:
-    """One row a technique and one column a space: median fraction, median tests to near."""
+    """Make a table of median fractions and tests to near: techniques by spaces."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("technique", no_wrap=True)
     for number, _ in enumerate(spaces, start=1):
@@ -125,14 +124,14 @@ def _cell(searches: Searches | None, tests: int, budget: int) -> str:
 
 
 def _count_text(tests: float, budget: int) -> str:
-    """A number of tests; where it is infinite, that the budget did not do."""
+    """Format a number of tests; show infinity as more than the budget."""
     return f">{budget}" if math.isinf(tests) else f"{tests:g}"
 
 
 def write_courses(path: Path, found: Found) -> None:
-    """A row for every new best of every search, and for the milestones and the last test.
+    """Write a row for each new best of each search, for the milestones and for the last test.
 
-    Between two rows of a search its best stays the same.
+    The best does not change between two rows of a search.
     """
     head = ("space", "technique", "seed", "tests", "best_s", "fraction")
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -146,7 +145,7 @@ def write_courses(path: Path, found: Found) -> None:
 
 def _course_rows(searches: Searches) -> Iterator[tuple[int, int, str, str]]:
     budget = searches.best_s.shape[1]
-    kept = {1, *told_after(budget)}
+    kept = {1, *shown_after(budget)}
     for seed, course in enumerate(searches.best_s.tolist()):
         for tests, best_s in enumerate(course, start=1):
             if tests in kept or best_s < course[tests - 2]:
@@ -155,8 +154,8 @@ def _course_rows(searches: Searches) -> Iterator[tuple[int, int, str, str]]:
 
 
 def write_figures(path: Path, found: Found, budget: int) -> None:
-    """A row for every technique on every space: median fractions, and tests to near."""
-    reached = told_after(budget)
+    """Write a row for each technique and space: median fractions and tests to near."""
+    reached = shown_after(budget)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         head = (f"median_at_{tests}" for tests in reached)

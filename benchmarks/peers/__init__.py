@@ -1,1 +1,1 @@
-"""The tuners that benchmarks/search.py compares, one a file: each searches a recorded landscape."""
+"""The tuners that benchmarks/search.py compares, one in each file."""

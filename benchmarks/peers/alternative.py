@@ -1,8 +1,8 @@
-"""What `auto` might have been: other searches on the drivers of this project.
+"""Alternatives to `auto` on the drivers of this project, for comparison only.
 
-ExtraTrees and GradientBoosting propose as GaussianProcess does, by other models; Climb is a local
-search that is restarted; Bandit lets OpenTuner's AUC bandit share tests out between the Gaussian
-process and OpenTuner's own. They are here for the comparison, not for use.
+ExtraTrees and GradientBoosting work like GaussianProcess with other models. Climb is a local search
+with restarts. Bandit lets OpenTuner's AUC bandit distribute tests between the Gaussian process and
+OpenTuner's own techniques.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _LEAST_DEVIATION = 1e-3
 
 
 class _Ensemble:
-    """Models whose disagreement is the deviation."""
+    """Several models; their disagreement is the deviation."""
 
     def __init__(self) -> None:
         self.evidence = 0.0
         self._members: list[Callable[[npt.NDArray[np.float32]], Array]] = []
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation over the members."""
+        """Return mean and standard deviation over the members."""
         singles = points.astype(np.float32)
         each = np.array([member(singles).ravel() for member in self._members])
         return each.mean(axis=0), np.maximum(each.std(axis=0), _LEAST_DEVIATION)
@@ -48,7 +48,7 @@ class _Forest(_Ensemble):
     """Extremely randomised trees (Geurts, Ernst, Wehenkel, 2006)."""
 
     def fit(self, points: Array, outputs: Array, learn: bool) -> None:
-        """Grow 40 trees anew."""
+        """Fit 40 new trees."""
         forest = ExtraTreesRegressor(40, random_state=len(outputs))
         self._members = [tree.tree_.predict for tree in forest.fit(points, outputs).estimators_]
 
@@ -57,7 +57,7 @@ class _Boosted(_Ensemble):
     """Stochastic gradient boosting (Friedman, 2002) on three bootstrap samples."""
 
     def fit(self, points: Array, outputs: Array, learn: bool) -> None:
-        """Boost 25 trees of at most 8 leaves anew."""
+        """Fit 25 new boosted trees with at most 8 leaves."""
         rng = np.random.default_rng(len(outputs))
         self._members = []
         for seed in range(3):
@@ -69,27 +69,29 @@ class _Boosted(_Ensemble):
 
 
 class ExtraTrees(ModelGuided):
-    """GaussianProcess with a forest for its model."""
+    """GaussianProcess with a forest as its model."""
 
     def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
-        """A forest that knows nothing yet."""
+        """Make an untrained forest."""
         return _Forest()
 
 
 class GradientBoosting(ModelGuided):
-    """GaussianProcess with boosted trees for its model."""
+    """GaussianProcess with boosted trees as its model."""
 
     def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
-        """Boosted trees that know nothing yet."""
+        """Make untrained boosted trees."""
         return _Boosted()
 
 
 class Climb(SequentialSearchTechnique):  # type: ignore[misc]
-    """From a uniform draw to any faster neighbour, one parameter away, until there is none; then
-    from another draw."""
+    """A hill climber: from a uniform draw to faster neighbours, then from another draw.
+
+    Neighbours differ in one parameter.
+    """
 
     def main_generator(self) -> Iterator[Any]:
-        """Configurations to test, one at a time."""
+        """Yield configurations to test, one at a time."""
         while (drawn := self.manipulator.draw_unmeasured(self.driver.taken)) is not None:
             here = self.driver.get_configuration(drawn)
             yield here
@@ -129,7 +131,7 @@ class Alternatives(Ours):
     """The techniques of this module over one landscape."""
 
     def names(self, technique: str) -> tuple[str, ...]:
-        """They are registered by their names, but not offered."""
+        """Return the technique itself, since these are registered but not listed."""
         return (technique,)
 
 

@@ -1,4 +1,4 @@
-"""Who takes part: the techniques by name, each with the module of its tuner."""
+"""The techniques to compare, by name, and the modules of their tuners."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from harness.recordings.read import RecordingFile
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques
 
-TAUGHT = "auto"
-"""The one entrant that recordings of other devices teach."""
+LEARNS = "auto"
+"""The only entrant that learns from recordings of other devices."""
 
 
 @dataclass(frozen=True)
 class Tuner:
-    """Another project's tuner: its package on PyPI, and its techniques that take part by default.
+    """Another project's tuner: its package on PyPI, and its default techniques.
 
-    `others` are techniques that only --only asks for.
+    `others` are techniques that run only with --only.
     """
 
     package: str
@@ -40,8 +40,8 @@ OTHERS: Mapping[str, Tuner] = MappingProxyType(
         "alternative": Tuner(
             "harness", __version__, (), ("ExtraTrees", "GradientBoosting", "Climb", "Bandit")
         ),
-        # Not here: skopt (minutes a search), pyatf_strategies (broken in 1.5.0), brute_force, and
-        # what is for several objectives. The `others` stop after some dozens of tests.
+        # Missing: skopt (minutes for a search), pyatf_strategies (broken in 1.5.0), brute_force,
+        # and strategies for several objectives. The `others` stop after some dozens of tests.
         "kernel_tuner": Tuner(
             "kernel_tuner",
             "1.5.0",
@@ -75,26 +75,26 @@ class Entrant:
         return f"{self.tuner}:{self.technique}" if self.tuner else self.technique
 
     @property
-    def is_taught(self) -> bool:
-        """Whether it learns from --warm-start."""
-        return str(self) == TAUGHT
+    def uses_warm_start(self) -> bool:
+        """Return whether it learns from --warm-start."""
+        return str(self) == LEARNS
 
 
 def prepared(
-    tuner: str, landscape: Landscape, scratch: Path, taught: tuple[RecordingFile, ...]
+    tuner: str, landscape: Landscape, scratch: Path, warm_start: tuple[RecordingFile, ...]
 ) -> Peer:
-    """A tuner, by its name, prepared for a landscape."""
+    """Prepare a tuner, by its name, for a landscape."""
     module = importlib.import_module(f"benchmarks.peers.{tuner or 'ours'}")
-    peer: Peer = module.PEER(landscape, scratch, taught)
+    peer: Peer = module.PEER(landscape, scratch, warm_start)
     return peer
 
 
 def entrants(only: Sequence[str]) -> tuple[list[Entrant], list[str]]:
-    """Those that take part, and of each tuner that is left out since it is not installed a line.
+    """Choose the entrants; also return a line for each tuner that is not installed.
 
-    With names in `only` just those: a technique of ours or OpenTuner's, `TUNER:TECHNIQUE`, or
-    `TUNER` for all of it. Raises UsageError for an unknown name, and for one of a tuner that is
-    not installed.
+    `only` restricts them to these names: a technique of ours or OpenTuner's, `TUNER:TECHNIQUE`, or
+    `TUNER` for all of its techniques. Raises UsageError for an unknown name, and for a tuner that
+    is not installed.
     """
     if only:
         chosen = dict.fromkeys(entrant for name in only for entrant in _named(name))
@@ -110,7 +110,7 @@ def entrants(only: Sequence[str]) -> tuple[list[Entrant], list[str]]:
 
 
 def _named(name: str) -> list[Entrant]:
-    """What a name of --only stands for."""
+    """Return the entrants that a name of --only stands for."""
     if name in OTHERS:
         known = OTHERS[name].techniques or OTHERS[name].others
         return [Entrant(name, technique) for technique in known]
@@ -119,7 +119,7 @@ def _named(name: str) -> list[Entrant]:
         return [Entrant(tuner, technique)]
     if name in ("auto", *ALIASES, *techniques()):
         return [Entrant("", name)]
-    raise UsageError(f"--only: there is no technique {name}; {suggestion(name, _names())}")
+    raise UsageError(f"--only: unknown technique {name}; {suggestion(name, _names())}")
 
 
 def _names() -> list[str]:
@@ -132,16 +132,17 @@ def _names() -> list[str]:
 
 
 def _lacking(tuners: Mapping[str, Tuner] | set[str] | list[str]) -> list[str]:
-    """Of each of these that is not installed in the version compared with, a line that says so."""
+    """Return a line for each of these tuners that is not installed in the compared version."""
+    reasons = {name: _why_lacking(OTHERS[name]) for name in tuners if name}
     return [
-        f"{name} takes no part: {told}; run: pip install 'harness[bench]'"
-        for name, told in ((name, _why_lacking(OTHERS[name])) for name in tuners if name)
-        if told
+        f"{name} is left out: {reason}; run: pip install 'harness[bench]'"
+        for name, reason in reasons.items()
+        if reason
     ]
 
 
 def _why_lacking(tuner: Tuner) -> str:
-    """Why a tuner cannot take part; empty where it can."""
+    """Explain why a tuner cannot run; return "" if it can."""
     try:
         found = importlib.metadata.version(tuner.package)
     except importlib.metadata.PackageNotFoundError:

@@ -1,10 +1,10 @@
 """Kernel Tuner's strategies in its simulation mode (kernel_tuner 1.5.0), with their defaults.
 
-It reads a cache file with one time an entry, the median of the recorded samples in milliseconds,
-and its own words for failures. Its search space is exactly the recorded configurations: illegal
-proposals are refused before they are simulated and cost nothing, failed ones cost an evaluation.
-`max_fevals` counts distinct evaluations, failed ones included; results come in the order in which
-they were evaluated (strategies/common.py, runners/simulation.py).
+The cache file has one time for each entry, the median of the recorded samples in milliseconds, or
+Kernel Tuner's name of a failure. The search space is exactly the recorded configurations: illegal
+proposals are rejected before simulation and cost nothing, and failed ones cost an evaluation.
+`max_fevals` counts distinct evaluations, including failures; results come in the order of
+evaluation (strategies/common.py, runners/simulation.py).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _FAILED = "RuntimeFailedConfig"
 
 
 class KernelTuner:
-    """Its strategies over one landscape."""
+    """Kernel Tuner's strategies on one landscape."""
 
     def __init__(
-        self, landscape: Landscape, scratch: Path, taught: Sequence[RecordingFile]
+        self, landscape: Landscape, scratch: Path, warm_start: Sequence[RecordingFile]
     ) -> None:
         """Write the cache file."""
         self._times_s = landscape.times_s
@@ -55,7 +55,7 @@ class KernelTuner:
             json.dump(self._contents(), cache)
 
     def search(self, technique: str, seed: int, budget: int) -> Course:
-        """One run of a strategy."""
+        """Run a strategy once."""
         course = Course(budget)
         own_space = mock.patch.object(kernel_tuner.interface, "Searchspace", self._space)
         with _quietly(), own_space, _seeded(seed):
@@ -78,8 +78,7 @@ class KernelTuner:
         return course
 
     def _space(self, *_: Any, **__: Any) -> Any:
-        """Its search space of the recorded configurations, in place of one that it would find by
-        trying every combination against its restrictions."""
+        """Make its search space from the recorded configurations instead of restrictions."""
         space = Searchspace(None, None, None, from_cache=self._contents())
         space._modified_restrictions = [self._is_recorded]
         return space
@@ -102,13 +101,13 @@ class KernelTuner:
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Latin hypercubes, of diff_evo and bayes_opt, draw from generators that they do not seed."""
+    """Seed all generators; Kernel Tuner leaves those of diff_evo and bayes_opt unseeded."""
     random.seed(seed)
     np.random.seed(seed)
     make = np.random.default_rng
 
-    def made(given: Any = None) -> np.random.Generator:
-        return make(np.random.randint(2**31) if given is None else given)
+    def made(own_seed: Any = None) -> np.random.Generator:
+        return make(np.random.randint(2**31) if own_seed is None else own_seed)
 
     with mock.patch.object(np.random, "default_rng", made):
         yield
@@ -116,7 +115,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """It prints and warns of parameters that are not named as it expects."""
+    """Hide its prints and its warnings about the names of parameters."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

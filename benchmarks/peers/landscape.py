@@ -1,4 +1,4 @@
-"""A recorded space as every tuner sees it, and the course of one search over it."""
+"""A recorded space as every tuner sees it, and the course of one search on it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ Point = tuple[Value, ...]
 
 @dataclass(frozen=True)
 class Landscape:
-    """One input of a recording: its legal configurations and what each of them takes.
+    """One input of a recording, with its legal configurations and their times.
 
-    `name` is the recording's, with the input where there are several.
+    `name` is the recording's, with the input if there are several.
     """
 
     name: str
     recorded: Recording
-    given: Input
+    problem: Input
 
     @cached_property
     def times_s(self) -> dict[Point, float]:
-        """The median of the recorded samples of every legal configuration; infinity for what
-        failed."""
-        table = self.recorded.tables[self.given]
+        """Return the median recorded time of each legal configuration; infinity for failures."""
+        table = self.recorded.tables[self.problem]
         values = [parameter.values for parameter in self.recorded.parameters]
         found: dict[Point, float] = {}
         for row in table.legal.tolist():
@@ -42,40 +41,39 @@ class Landscape:
 
     @cached_property
     def optimum_s(self) -> float:
-        """The least time."""
+        """Return the least time."""
         return min(self.times_s.values())
 
     def check(self) -> None:
-        """Raise UsageError for what cannot be compared: nothing worked, or other tuners would take
-        two configurations for one."""
-        path, given = self.recorded.path, self.given
+        """Raise UsageError if all configurations failed, or other tuners would confuse two."""
+        path, problem = self.recorded.path, self.problem
         if math.isinf(min(self.times_s.values(), default=math.inf)):
-            raise UsageError(f"{path}: nothing worked on ({given}); leave it out")
-        if len(self.times_s) < len(self.recorded.tables[given].legal):
+            raise UsageError(f"{path}: all configurations failed on ({problem}); leave it out")
+        if len(self.times_s) < len(self.recorded.tables[problem].legal):
             raise UsageError(
-                f"{path}: it has values such as 1 and true, which only this project tells apart; "
+                f"{path}: it has values such as 1 and true, which only this project distinguishes; "
                 "leave it out"
             )
 
     def tunable(self) -> dict[str, list[Value]]:
-        """The parameters with their values in search order, those with one value included."""
+        """Return all parameters with their values in search order."""
         return {p.name: list(p.values) for p in self.recorded.parameters}
 
 
 def landscapes(recorded: Recording) -> list[Landscape]:
-    """A landscape for each input of a recording."""
+    """Make a landscape for each input of a recording."""
     several = len(recorded.tables) > 1
     return [
-        Landscape(f"{recorded.name} ({given})" if several else recorded.name, recorded, given)
-        for given in recorded.tables
+        Landscape(f"{recorded.name} ({problem})" if several else recorded.name, recorded, problem)
+        for problem in recorded.tables
     ]
 
 
 @dataclass
 class Course:
-    """The best time after each test of one search; infinity while nothing has worked.
+    """The best time after each test of one search; infinity until a configuration works.
 
-    Only distinct configurations are tests: what is asked for again is free.
+    Only distinct configurations count as tests; repeats are free.
     """
 
     budget: int
@@ -83,23 +81,23 @@ class Course:
     _seen: set[Hashable] = field(default_factory=set)
 
     def note(self, config: Hashable, time_s: float) -> None:
-        """A configuration has been tested; `time_s` is infinite where it failed."""
+        """Note a tested configuration; `time_s` is infinite if it failed."""
         if config not in self._seen and not self.is_over:
             self._seen.add(config)
             self.best_s.append(min(time_s, self.best_s[-1]) if self.best_s else time_s)
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is spent."""
+        """Return whether the budget is spent."""
         return len(self.best_s) >= self.budget
 
 
 class Peer(Protocol):
-    """A tuner with what it prepares once for a landscape.
+    """A tuner that is prepared for a landscape.
 
-    It is made from the landscape, a folder for temporary files, and recordings of other devices
-    from which it may learn, which only this project's does.
+    It is made from the landscape, a folder for temporary files, and recordings of other devices to
+    learn from, which only this project's tuner uses.
     """
 
     def search(self, technique: str, seed: int, budget: int) -> Course:
-        """One search from its first test to its end; with the same seed the same one again."""
+        """Run one search; the same seed repeats it."""

@@ -1,7 +1,7 @@
-"""This project's techniques and OpenTuner's, by the way that `harness.tune --replay` takes.
+"""This project's techniques and OpenTuner's, run as `harness.tune --replay` does.
 
 `opentuner` is OpenTuner's default bandit, AUCBanditMetaTechniqueA, on the drivers of this project:
-stock OpenTuner counts repeats as tests and loses its de-duplication with SQLAlchemy 2.
+plain OpenTuner counts repeats as tests, and does not de-duplicate with SQLAlchemy 2.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from harness.search.transfer.sources import TransferSources
 
 ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
 _MEMORY = "sqlite://"
-_PARALLELISM = 1  # as harness.tune --replay has it, since nothing is built beside
+_PARALLELISM = 1  # as in harness.tune --replay, since nothing is built in parallel
 
 
 class Ours:
-    """Techniques of harness.search over one landscape."""
+    """Techniques of harness.search on one landscape."""
 
     def __init__(
         self, landscape: Landscape, scratch: Path, warm_start: Sequence[RecordingFile]
     ) -> None:
-        """`warm_start` are recordings that `auto` may learn from before its first test."""
+        """Prepare a search; `warm_start` are recordings for `auto` to learn from first."""
         self._landscape = landscape
         self._spec = recording_spec(landscape.recorded)
-        self._space = ListedSpace(landscape.recorded, landscape.given)
+        self._space = ListedSpace(landscape.recorded, landscape.problem)
         self._measurer = ReplayMeasurer.of(landscape.recorded)
         self._warm_start = warm_start
 
@@ -53,17 +53,17 @@ class Ours:
         if not self._warm_start:
             return None
         sources = transfer_sources(self._landscape, self._warm_start)
-        return sources.data_for(self._space, self._landscape.given, {})
+        return sources.data_for(self._space, self._landscape.problem, {})
 
     def names(self, technique: str) -> tuple[str, ...]:
-        """What OpenTuner knows a technique by."""
+        """Return OpenTuner's names of a technique."""
         return resolve_techniques([ALIASES.get(technique, technique)])
 
     def search(self, technique: str, seed: int, budget: int) -> Course:
-        """One search in a database of its own, which knows nothing of others.
+        """Run one search in its own database.
 
-        It starts from nothing: a recording's default is merely the first configuration in the
-        file that worked. Failures count, also where a technique does not count them by itself.
+        It starts from nothing: a recording's default is only the first working configuration in
+        the file. Failures count as tests for every technique.
         """
         names = self.names(technique)
         options = SearchOptions(names, budget, seed, "benchmark", _PARALLELISM, counts_all=True)
@@ -90,7 +90,7 @@ class Ours:
         return RunPlan(
             spec=self._spec,
             environment=self._measurer.environment,
-            given=self._landscape.given,
+            given=self._landscape.problem,
             technique=",".join(options.techniques),
             seed=options.seed,
             test_limit=options.test_limit,
@@ -101,8 +101,7 @@ class Ours:
 
 
 def transfer_sources(landscape: Landscape, warm_start: Sequence[RecordingFile]) -> TransferSources:
-    """Those of the recordings that are of the same kernel on another device. Raises UsageError
-    where none of them is."""
+    """Choose the recordings of the same kernel on another device; raise UsageError if none is."""
     here = landscape.recorded
     names = {parameter.name for parameter in here.parameters}
     recordings = [
@@ -111,7 +110,7 @@ def transfer_sources(landscape: Landscape, warm_start: Sequence[RecordingFile]) 
         if found.device != here.device and {p.name for p in found.parameters} == names
     ]
     if not recordings:
-        raise UsageError(f"--warm-start names no recording of {here.title} on another device")
+        raise UsageError(f"--warm-start has no recording of {here.title} on another device")
     return TransferSources(recordings)
 
 

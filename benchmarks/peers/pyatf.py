@@ -1,8 +1,8 @@
 """pyATF's search techniques (pyatf 0.0.13), with their defaults.
 
-A constraint function of each parameter says which values continue the values before it to a
-recorded configuration, so that its search space is exactly the recorded configurations and it
-proposes no others. A configuration that failed raises CostFunctionError, as pyATF has it.
+A constraint on each parameter allows only values that extend the values before it to a recorded
+configuration. The search space is therefore exactly the recorded configurations. A failed
+configuration raises CostFunctionError, as pyATF expects.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pyatf.tuning_data import CostFunctionError
 from benchmarks.peers.landscape import Course, Landscape
 from harness.recordings.read import RecordingFile
 
-_MOST_REPEATS = 100  # evaluations for each test of the budget, most of them of what is known
+_MOST_REPEATS = 100  # evaluations for each test of the budget, most of them repeats
 
 
 class PyAtf:
-    """Its techniques over one landscape."""
+    """pyATF's techniques on one landscape."""
 
     def __init__(
-        self, landscape: Landscape, scratch: Path, taught: Sequence[RecordingFile]
+        self, landscape: Landscape, scratch: Path, warm_start: Sequence[RecordingFile]
     ) -> None:
         """Build the search space."""
         values = list(landscape.tunable().values())
-        index = [{(type(v), v): place for place, v in enumerate(known)} for known in values]
+        index = [{(type(v), v): number for number, v in enumerate(known)} for known in values]
         self._times_s: dict[tuple[int, ...], float] = {}
         for point, time_s in landscape.times_s.items():
             pairs = zip(index, point, strict=True)
@@ -47,11 +47,10 @@ class PyAtf:
         ]
         self._space = SearchSpace(*parameters, verbosity=0)
 
-    def _constraint(self, place: int) -> Callable[..., bool]:
-        """Whether a value of a parameter, with those of the parameters before it, begins a
-        recorded configuration."""
-        names = self._names[: place + 1]
-        begun = {point[: place + 1] for point in self._times_s}
+    def _constraint(self, column: int) -> Callable[..., bool]:
+        """Make a test of whether values up to a parameter begin a recorded configuration."""
+        names = self._names[: column + 1]
+        begun = {point[: column + 1] for point in self._times_s}
 
         def begins(**values: int) -> bool:
             return tuple(values[name] for name in names) in begun
@@ -63,7 +62,7 @@ class PyAtf:
         return begins
 
     def search(self, technique: str, seed: int, budget: int) -> Course:
-        """One run of a technique."""
+        """Run a technique once."""
         random.seed(seed)
         np.random.seed(seed)
         course = Course(min(budget, len(self._times_s)))
@@ -83,13 +82,13 @@ class PyAtf:
 
 
 class _Spent(AbortCondition):  # type: ignore[misc]
-    """The budget of distinct tests is spent, or it goes round in circles."""
+    """Stop when the budget of distinct tests is spent, or after too many repeats."""
 
     def __init__(self, course: Course) -> None:
         self._course = course
 
     def stop(self, tuning_data: Any) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         evaluated: int = tuning_data.number_of_evaluated_configurations
         return self._course.is_over or evaluated >= _MOST_REPEATS * self._course.budget
 
