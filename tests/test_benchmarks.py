@@ -1,4 +1,4 @@
-"""The comparison of searches: what a test is, the figures, and each tuner on a small space."""
+"""The comparison of searches: its tests, its figures, and each tuner on a small space."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def searches(*courses: Sequence[float], budget: int = 4, optimum_s: float = 1.0)
     return Searches(padded(courses, budget), optimum_s)
 
 
-# ----------------------------------------------------------------- what is a test
+# ------------------------------------------------------------------------- tests
 
 
-def test_course_keeps_the_best_and_counts_distinct_configurations_alone() -> None:
+def test_course_keeps_the_best_and_counts_only_distinct_configurations() -> None:
     course = Course(budget=4)
     for config, time_s in [("a", INF), ("b", 3.0), ("b", 3.0), ("c", 5.0), ("d", 2.0), ("e", 1.0)]:
         course.note(config, time_s)
@@ -58,17 +58,17 @@ def test_search_that_ends_early_keeps_its_best() -> None:
 # ------------------------------------------------------------------------ figures
 
 
-def test_fraction_is_zero_while_nothing_has_worked() -> None:
+def test_fraction_is_zero_until_a_configuration_works() -> None:
     found = searches([INF, 4.0, 2.0, 1.0])
     assert [found.median(tests) for tests in (1, 2, 3, 4)] == [0.0, 0.25, 0.5, 1.0]
 
 
-def test_near_is_within_five_percent_and_infinite_where_it_never_was() -> None:
+def test_near_is_within_five_percent_and_else_infinite() -> None:
     best_s = np.array([[2.0, 1.05, 1.0], [2.0, 2.0, 1.0501], [1.0, 1.0, 1.0]])
     assert near_after(best_s, 1.0).tolist() == [2.0, INF, 1.0]
 
 
-def test_median_of_tests_is_infinite_where_half_of_the_searches_failed() -> None:
+def test_median_of_tests_is_infinite_if_half_of_the_searches_failed() -> None:
     assert searches([1.0], [2.0, 1.0], [9.0]).tests_to_near == 2.0
     assert searches([1.0], [9.0]).tests_to_near == INF
 
@@ -79,7 +79,7 @@ def test_score_of_a_budget_below_the_milestones_is_the_last_fraction() -> None:
     assert searches(course, budget=50).score == pytest.approx((0.5 + 1.0) / 2)
 
 
-def test_interval_holds_the_mean_and_widens_with_the_spaces_apart() -> None:
+def test_interval_contains_the_mean_and_widens_with_different_spaces() -> None:
     alike, apart = np.full((4, 5), 0.7), np.array([[0.5] * 5, [0.5] * 5, [0.9] * 5, [0.9] * 5])
     assert astuple(bootstrap(alike)) == pytest.approx((0.7, 0.7, 0.7))
     found = bootstrap(apart)
@@ -87,7 +87,7 @@ def test_interval_holds_the_mean_and_widens_with_the_spaces_apart() -> None:
     assert bootstrap(apart) == found
 
 
-def test_equal_scores_are_all_first() -> None:
+def test_ties_are_all_first() -> None:
     scores = {"a": {"x": 0.9, "y": 0.5}, "b": {"x": 0.9, "y": 0.6}, "c": {"x": 0.1}}
     assert count_firsts(scores) == {"a": 1, "b": 2, "c": 0}
 
@@ -106,7 +106,7 @@ def test_overall_is_over_spaces_and_seeds_with_the_best_first() -> None:
     assert as_json(found["fast"])["tests_to_5pct"] == 1.0
 
 
-# ------------------------------------------------------------------- who takes part
+# ----------------------------------------------------------------------- entrants
 
 
 def test_names_stand_for_techniques_and_tuners(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +115,10 @@ def test_names_stand_for_techniques_and_tuners(monkeypatch: pytest.MonkeyPatch) 
     assert list(map(str, chosen)) == ["auto", "pyatf:Random", "opentuner"]
     chosen, _ = entrants.entrants(["kernel_tuner"])
     assert "kernel_tuner:pso" in map(str, chosen)
-    assert "kernel_tuner:minimize" not in map(str, chosen)  # for who asks for it
+    assert "kernel_tuner:minimize" not in map(str, chosen)  # only with --only
 
 
-def test_unknown_technique_is_told_with_the_nearest() -> None:
+def test_unknown_technique_is_reported_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean `kernel_tuner:pso"):
         entrants.entrants(["kernel_tuner:psa"])
 
@@ -129,10 +129,10 @@ def test_tuner_that_is_not_installed_is_left_out_or_refused(
     monkeypatch.setattr(
         entrants, "_why_lacking", lambda tuner: "it is missing" if tuner.package == "pyatf" else ""
     )
-    chosen, (told,) = entrants.entrants([])
+    chosen, (line,) = entrants.entrants([])
     assert {entrant.tuner for entrant in chosen} == {"", "kernel_tuner"}
-    assert told == "pyatf takes no part: it is missing; run: pip install 'harness[bench]'"
-    with pytest.raises(UsageError, match="pyatf takes no part"):
+    assert line == "pyatf is left out: it is missing; run: pip install 'harness[bench]'"
+    with pytest.raises(UsageError, match="pyatf is left out"):
         entrants.entrants(["auto", "pyatf:Random"])
 
 
@@ -141,7 +141,7 @@ def test_tuner_that_is_not_installed_is_left_out_or_refused(
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """A cache of 22 of 32 points, 8 of them failed; (16, 1) is the optimum, and near it none."""
+    """Write a cache of 22 points, 8 of them failed; only the optimum (16, 1) is near itself."""
     points = [
         (bx, tile)
         for bx, tile in itertools.product([128, 64, 32, 16], range(1, 9))
@@ -185,17 +185,17 @@ def test_landscape_has_failures_as_infinite_times(landscape: Landscape) -> None:
     assert sum(map(math.isinf, landscape.times_s.values())) == 8
 
 
-def test_values_that_python_calls_equal_are_refused(recording: Path) -> None:
+def test_values_that_are_equal_in_python_are_rejected(recording: Path) -> None:
     data = json.loads(recording.read_text())
     data["cache"]["16,1.0,5"] = {**data["cache"]["16,1,5"], "TILE": 1.0}
     recording.write_text(json.dumps(data))
     (found,) = landscapes(read_recording(recording))
-    with pytest.raises(UsageError, match="which only this project tells apart"):
+    with pytest.raises(UsageError, match="which only this project distinguishes"):
         found.check()
 
 
 class Noted(Course):
-    """A course that remembers what was tested."""
+    """A course that remembers the tests."""
 
     tested: list[object]
 
@@ -247,7 +247,7 @@ def test_tuner_tests_recorded_configurations_within_its_budget(
     assert any(math.isinf(time_s) for _, time_s in one.tested), "failures cost a test"
 
 
-def test_search_of_ours_does_not_start_from_the_first_of_the_file(
+def test_our_searches_do_not_start_from_the_first_row_of_the_file(
     landscape: Landscape, tmp_path: Path
 ) -> None:
     found = peer("", landscape, tmp_path)
@@ -255,17 +255,17 @@ def test_search_of_ours_does_not_start_from_the_first_of_the_file(
     assert len(firsts) > 1
 
 
-def test_warm_start_learns_from_the_same_kernel_on_other_devices_alone(
+def test_warm_start_learns_only_from_the_same_kernel_on_other_devices(
     recording: Path, landscape: Landscape, tmp_path: Path
 ) -> None:
-    space = ListedSpace(landscape.recorded, landscape.given)
+    space = ListedSpace(landscape.recorded, landscape.problem)
     other = tmp_path / "other.json"
     other.write_text(recording.read_text().replace("a GPU", "another GPU"))
     found = transfer_sources(landscape, [RecordingFile(recording), RecordingFile(other)])
-    learnt = found.data_for(space, landscape.given, {})
+    learnt = found.data_for(space, landscape.problem, {})
     assert learnt is not None
     assert [len(source.times_s) for source in learnt.sources] == [22]
-    with pytest.raises(UsageError, match="names no recording of small on another device"):
+    with pytest.raises(UsageError, match="has no recording of small on another device"):
         transfer_sources(landscape, [RecordingFile(recording)])
 
 
@@ -276,7 +276,7 @@ def search_of(seed: int, code: str = "c") -> Search:
     return Search("r", '{"n": 1}', "auto", seed, 9, ("t",), code)
 
 
-def test_journal_gives_back_what_was_added_also_beside_a_line_that_was_cut(tmp_path: Path) -> None:
+def test_journal_returns_all_searches_and_skips_a_cut_line(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "new" / "searches.jsonl")
     courses = [[INF, INF, 0.1 + 0.2, 0.25, 0.25], [], [1 / 3]]
     for seed, course in enumerate(courses):
@@ -291,10 +291,10 @@ def test_journal_gives_back_what_was_added_also_beside_a_line_that_was_cut(tmp_p
 # ------------------------------------------------------------------------- command
 
 
-def test_command_ends_with_one_json_object_and_leaves_its_files_and_what_ended_is_kept(
+def test_command_ends_with_one_json_object_and_resumes_from_its_files(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run that is killed leaves a journal without the searches that had not ended."""
+    """A killed run leaves a journal of the finished searches."""
     output = tmp_path / "out"
     command = [str(recording), "--only", "UniformRandom", "--seeds", "2", "--budget", "25"]
     command += ["--jobs", "1", "--output", str(output)]
@@ -315,38 +315,38 @@ def test_command_ends_with_one_json_object_and_leaves_its_files_and_what_ended_i
     assert search.main(command) == 0
     rest = capsys.readouterr()
     assert rest.out == first.out
-    assert "1 of 2 searches ended in an earlier run" in rest.err
+    assert "1 of 2 searches are in " in rest.err
     assert (output / "courses.csv").read_text().splitlines() == lines
 
 
-def test_one_space_is_told_in_one_table() -> None:
+def test_one_space_has_one_table() -> None:
     found = {"a": {"x": searches([4.0, 1.0], [2.0, 2.0], budget=2)}}
     table, legend = tables(found, overall(found, 2), ["x"], 2)
     assert isinstance(table, Table)
     cells = [[str(cell) for cell in column.cells] for column in table.columns]
     assert [column.header for column in table.columns] == ["technique", "after 2", "tests to near"]
     assert cells == [["a"], ["0.750 (0.50-1.00)"], [">2"]]
-    assert "mean over seeds (its 95 % interval, seeds drawn anew)" in str(legend)
+    assert "mean over seeds (95 % bootstrap interval)" in str(legend)
     assert "first" not in str(legend)
     two = {"a": {"x": found["a"]["x"], "y": found["a"]["x"]}, "b": {"x": found["a"]["x"]}}
-    told = list(tables(two, overall(two, 2), ["x", "y"], 2))
-    assert len(told) == 5
-    assert "no technique has a better mean fraction (after 2 tests)" in str(told[-1])
+    parts = list(tables(two, overall(two, 2), ["x", "y"], 2))
+    assert len(parts) == 5
+    assert "no technique has a better mean fraction after 2 tests" in str(parts[-1])
 
 
-def test_warm_starts_are_checked_before_anything_is_searched(
+def test_warm_starts_are_checked_before_the_searches(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
     command = [str(recording), "--output", str(output), "--warm-start", str(recording), "--only"]
     assert search.main([*command, "UniformRandom"]) == 2
-    assert "--warm-start is for auto alone; add it to --only" in capsys.readouterr().err
+    assert "only auto uses --warm-start; add it to --only" in capsys.readouterr().err
     assert search.main([*command, "auto"]) == 2
-    assert "names no recording of small on another device" in capsys.readouterr().err
+    assert "has no recording of small on another device" in capsys.readouterr().err
     assert not output.exists()
 
 
-def test_command_without_a_recording_that_worked_says_so(
+def test_recording_of_failures_is_rejected(
     tmp_path: Path, recording: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = json.loads(recording.read_text())
@@ -354,4 +354,6 @@ def test_command_without_a_recording_that_worked_says_so(
         entry["time"] = "InvalidConfig"
     recording.write_text(json.dumps(data))
     assert search.main([str(recording), "--output", str(tmp_path)]) == 2
-    assert "nothing worked on (problem_size_x=64); leave it out" in capsys.readouterr().err
+    assert (
+        "all configurations failed on (problem_size_x=64); leave it out" in capsys.readouterr().err
+    )

@@ -18,7 +18,7 @@ from harness.core.errors import HarnessError
 COMMANDS = {"harness.tune": tune, "harness.analyse": analyse, "harness.report": report}
 
 
-def test_a_sweep_of_thirty_flags_is_tuned_told_and_reported_on_a_small_page(
+def test_a_sweep_of_thirty_flags_is_tuned_analysed_and_reported_on_a_small_page(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A page that listed all configurations would have 120 KB more."""
@@ -36,14 +36,14 @@ def test_a_sweep_of_thirty_flags_is_tuned_told_and_reported_on_a_small_page(
     assert found["commands"]["analyse"] == {"wall_s": 0.5, "cpu_s": 0.25, "peak_mib": 100.0}
     assert found["page_bytes"] == len(page.encode())
     assert len(page) < 150_000
-    for told in (page, " ".join(out.split())):
-        assert "configurations with F0=4 and F1=1" in told
+    for text in (page, " ".join(out.split())):
+        assert "configurations with F0=4 and F1=1" in text
     cells = "".join(rf"<td[^>]*>{cell}</td>" for cell in ("F3", "0", "1", "0.6[67]x"))
     assert re.search(cells, page)
     assert "no two are known to have the same machine code" in page
 
 
-def test_a_process_is_measured_and_its_failure_is_told() -> None:
+def test_a_process_is_measured_and_its_failure_is_reported() -> None:
     assert as_process(["this"]).peak_mib > 1
     with pytest.raises(HarnessError, match="No module named no_such_module"):
         as_process(["no_such_module"])
