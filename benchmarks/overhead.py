@@ -31,7 +31,8 @@ from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec, load_spec
-from harness.tuning import Campaign
+from harness.tuning import Campaign, CampaignPlan
+from harness.tuning.progress import SilentDisplay
 
 TESTS = (100, 1000, 5000)
 SAMPLES = 20
@@ -77,20 +78,11 @@ class Device(ReplayMeasurer):
         return False
 
 
-class Clock:
+class Clock(SilentDisplay):
     """A display that shows nothing and notes the time of each test."""
 
     def __init__(self) -> None:
         self.tests_s: list[float] = []
-
-    def begin_stage(self, title: str, steps: int) -> None:
-        """Nothing is shown."""
-
-    def step(self, text: str) -> None:
-        """Nothing is shown."""
-
-    def warn(self, text: str) -> None:
-        """Nothing is shown."""
 
     def test(self, progress: Progress) -> None:
         """Note the time."""
@@ -105,7 +97,9 @@ def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
         store = Store(engine)
         make_opentuner_tables(store)
         clock = Clock()
-        campaign = Campaign(spec, Device(FormulaTimes(), environment), store, options, clock)
+        campaign = Campaign(
+            CampaignPlan(spec, options), Device(FormulaTimes(), environment), store, clock
+        )
         started = time.perf_counter()
         campaign.run()
         elapsed_s = time.perf_counter() - started

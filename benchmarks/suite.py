@@ -34,7 +34,7 @@ from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space import Space
 from harness.space_file import Spec, load_spec
-from harness.tuning import Campaign
+from harness.tuning import Campaign, CampaignPlan
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = {"repeats": 3, "min_repeats": 2}
@@ -132,7 +132,8 @@ def _row(spec: Spec, backend: Backend, store: Store, args: argparse.Namespace) -
         closing(KernelMeasurer(tuned, backend)) as measurer,
         ProgressDisplay(make_console(), quiet=True) as display,
     ):
-        campaign = Campaign(tuned, measurer, store, options, display, fresh=True)
+        plan = CampaignPlan(tuned, options, fresh=True)
+        campaign = Campaign(plan, measurer, store, display)
         reports = campaign.run()
     return _summed(spec, reports)
 

@@ -32,6 +32,8 @@ from harness.search import (
 from harness.search.transfer.sources import TransferSources
 from harness.space_file import Spec
 from harness.space_file.inputs import select_inputs
+from harness.tuning.plan import CampaignPlan
+from harness.tuning.progress import SilentDisplay
 from harness.tuning.searching import Searching
 from harness.tuning.state import State
 
@@ -129,8 +131,9 @@ def run(job: Job) -> Array:
     with writing(_MEMORY) as engine:
         store = Store(engine)
         make_opentuner_tables(store)
-        told = (spec, measurer, store, options, _Silent(), spaces.__getitem__, recordings)
-        searches = (InTurn if job.is_taught else Alone)(State(*told))
+        plan = CampaignPlan(spec, options, warm_start=recordings)
+        state = State(plan, measurer, store, SilentDisplay(), space=spaces.__getitem__)
+        searches = (OneByOne if job.is_taught else Alone)(state)
         searches.run()
         store.sessions.remove()
     courses = [_slowdowns(recording, given, searches.courses[given]) for given in spec.inputs]
@@ -148,7 +151,7 @@ def _slowdowns(recorded: Recording, given: Input, course: Course) -> list[float]
     return [best_s / optimum.time_s for best_s in course.best_s]
 
 
-class InTurn(Searching):
+class OneByOne(Searching):
     """Searches whose every test is noted, each with all that is known of the inputs before.
 
     The default of a recording merely stands in for one, so that nobody starts from it.
@@ -171,7 +174,7 @@ class InTurn(Searching):
         course.note(measured.config, measured.time_s if is_ok else math.inf)
 
 
-class Alone(InTurn):
+class Alone(OneByOne):
     """The same inputs, each searched as if it were the first."""
 
     def seeds(self, given: Input, before: Sequence[Input]) -> list[Config]:
@@ -181,19 +184,3 @@ class Alone(InTurn):
     def transfer_data(self, given: Input, before: Sequence[Input]) -> TransferData | None:
         """Nothing."""
         return None
-
-
-class _Silent:
-    """A display of nothing."""
-
-    def begin_stage(self, title: str, steps: int) -> None:
-        """Nothing is shown."""
-
-    def step(self, text: str) -> None:
-        """Nothing is shown."""
-
-    def test(self, progress: Progress) -> None:
-        """Nothing is shown."""
-
-    def warn(self, text: str) -> None:
-        """Nothing is shown."""

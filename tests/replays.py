@@ -23,7 +23,8 @@ from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec, load_spec
-from harness.tuning import Campaign
+from harness.tuning import Campaign, CampaignPlan, Stages
+from harness.tuning.progress import SilentDisplay
 
 SPACE = """\
 name: formula
@@ -134,19 +135,10 @@ def recorded(times: Times, given: Input, config: Config) -> Measurement:
     return Measurement(config, given, Outcome.OK, Timing(samples_s, StopReason.RECORDED))
 
 
-class Tests(list[Progress]):
-    """A display that only remembers."""
+class Tests(list[Progress], SilentDisplay):
+    """A display that remembers the tests and shows nothing."""
 
     __test__ = False
-
-    def begin_stage(self, title: str, steps: int) -> None:
-        """Nothing is shown."""
-
-    def step(self, text: str) -> None:
-        """Nothing is shown."""
-
-    def warn(self, text: str) -> None:
-        """Nothing is shown."""
 
     def test(self, progress: Progress) -> None:
         """A test has ended."""
@@ -162,7 +154,7 @@ def opened(
     Most tests ask what is kept of a search, not how good it is: the technique is a cheap one.
     """
     names = options.pop("technique", ["AUCBanditMetaTechniqueA"])
-    target, stages = options.pop("target", None), options.pop("stages", None)
+    target, stages = options.pop("target", None), options.pop("stages", Stages())
     chosen = {"test_limit": 40, "seed": 0, "label": "test", "parallelism": 4} | options
     with writing(str(database)) as engine:
         store = Store(engine)
@@ -170,7 +162,7 @@ def opened(
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:
-            after = fresh, target, (), stages
-            yield Campaign(spec, measurer, store, search, tests, *after), tests
+            plan = CampaignPlan(spec, search, stages=stages, target=target, fresh=fresh)
+            yield Campaign(plan, measurer, store, tests), tests
         finally:
             store.sessions.remove()

@@ -288,11 +288,11 @@ def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
 
 def test_an_interruption_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = dict[str, str]()
-    monkeypatch.setattr(State, "leave_out", lambda _, *words: told.update([words]))
+    monkeypatch.setattr(State, "skip_rest", lambda _, *words: told.update([words]))
     measurer = Drifting()
     monkeypatch.setattr(State, "is_time_up", lambda _: len(measurer.turns) == 3)
     results = tuned(tmp_path, measurer)
-    assert told == {CANDIDATE: "the candidates' measurement in turn on 2 of 5 inputs is"}
+    assert told == {CANDIDATE: "candidates on 2 of 5 inputs"}
     matrix = matrix_of(results)
     assert matrix.note.startswith(f"{SEARCHED}candidates were measured in turn on 3 of 5 inputs.")
     assert matrix.note in study(matrix, QUICK).notes

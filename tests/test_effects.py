@@ -17,15 +17,15 @@ import pytest
 from harness.analysis.effects import Trials, causes, effects_on_time
 from harness.analysis.effects.conditions import conditions
 from harness.analysis.effects.factors import MOST_LEVELS, factors
-from harness.analysis.effects.text import reduction_lines
+from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.commands.analyse.command import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
-from harness.results.ablation import Verdict
+from harness.results.ablation import StepResult
 from harness.search.techniques.designed import _OptimalDesign
 from harness.space import Space
 from harness.stats.clustered_regression import demean, fit
-from harness.tuning.ablation import reduce
+from harness.tuning.ablation import ablate
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 DEFAULT: dict[str, Value] = {
@@ -416,7 +416,7 @@ def test_only_what_the_time_needs_is_left() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
 
-    found = reduce(ALL, PLAIN, in_turn(time_s), lambda c: c)
+    found = ablate(ALL, PLAIN, in_turn(time_s), lambda c: c)
     assert found.needed == ("f2", "f5")
     assert found.ratio is not None
     assert found.ratio.low < 1.02
@@ -429,7 +429,7 @@ def test_small_losses_do_not_add_up() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 * 1.009 ** sum(not value for value in config.values())
 
-    found = reduce(ALL, PLAIN, in_turn(time_s), lambda c: c)
+    found = ablate(ALL, PLAIN, in_turn(time_s), lambda c: c)
     assert len(found.needed) >= 6
     assert time_s(found.config) / time_s(ALL) < 1.02
 
@@ -441,11 +441,11 @@ def test_what_is_illegal_or_fails_without_it_stays() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 if config["f1"] else math.inf
 
-    found = reduce(ALL, PLAIN, in_turn(time_s), legal)
+    found = ablate(ALL, PLAIN, in_turn(time_s), legal)
     assert found.needed == ("f0", "f1")
-    verdicts = {step.name: step.verdict for step in found.steps}
-    assert verdicts["f0"] is Verdict.ILLEGAL
-    assert verdicts["f1"] is Verdict.FAILED
+    results = {step.name: step.result for step in found.steps}
+    assert results["f0"] is StepResult.ILLEGAL
+    assert results["f1"] is StepResult.FAILED
 
 
 def test_a_lucky_drop_is_put_back() -> None:
@@ -458,9 +458,9 @@ def test_a_lucky_drop_is_put_back() -> None:
         return [_measured(c, 1e-3 * (1 if c["f0"] else factor)) for c in configs]
 
     one, none = Config({"f0": True}), Config({"f0": False})
-    found = reduce(one, none, measure, lambda c: c)
+    found = ablate(one, none, measure, lambda c: c)
     assert found.config == one
-    assert [step.verdict for step in found.steps] == [Verdict.DROPPED, Verdict.PUT_BACK]
+    assert [step.result for step in found.steps] == [StepResult.DROPPED, StepResult.PUT_BACK]
 
 
 def noisy(config: Config, time_s: float, spread: float) -> Measurement:
@@ -483,10 +483,10 @@ def test_what_noise_hides_is_undecided_and_what_seems_slow_is_kept(
     def measure(configs: Sequence[Config]) -> list[Measurement]:
         return [noisy(c, 1e-3 * (1 if c == ALL else cost), spread) for c in configs]
 
-    found = reduce(ALL, PLAIN, measure, lambda c: c)
+    found = ablate(ALL, PLAIN, measure, lambda c: c)
     assert len(found.needed) == needed
     assert re.search(told, str(found))
-    lines = list(reduction_lines({Input({"n": 1}): found}))
+    lines = list(ablation_lines({Input({"n": 1}): found}))
     assert lines[1] == f"    n=1: {found}"
     assert ("more --repeats" in lines[-1]) == ("undecided" in told)
 

@@ -124,7 +124,7 @@ DAMAGES = [
 
 def read_all(place: Path) -> None:
     (results,) = read_results([str(place)])
-    assert not results.reductions  # what a winner needs is read only when it is told
+    assert not results.ablations  # what a winner needs is read only when it is told
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])

@@ -20,11 +20,12 @@ from harness.models.encoding.pairs import PairEncoder
 from harness.models.prediction import prediction_errors
 from harness.models.starchart.regression import summarize
 from harness.space_file import Parameter
+from harness.tuning.sampling import UniformSampling
 from harness.tuning.validation import (
     RESERVED,
     Goal,
     PairStream,
-    Part,
+    SampleRole,
     Validation,
     describe_validation,
     validate,
@@ -222,18 +223,16 @@ def test_draws_do_not_depend_on_how_many_are_taken_at_a_time() -> None:
 
 
 def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path: Path) -> None:
-    """With the same ones a training sample could stand beside each reserved one."""
+    """With the same numbers each reserved sample could have a training sample near it."""
     spec = make_spec(tmp_path, SPACE)
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(noise_s), technique=["UniformRandom"]) as (
         campaign,
         _,
     ):
+        sampling = UniformSampling(campaign.state)
         drawn = [
-            [
-                m.config
-                for m in campaign.sampling.draw_samples(part, spec.inputs[0], 20, frozenset())
-            ]
-            for part in Part
+            [m.config for m in sampling.draw_samples(role, spec.inputs[0], 20, frozenset())]
+            for role in SampleRole
         ]
     assert len(drawn[0]) == len(drawn[1]) == 20
     assert sum(one == other for one, other in zip(*drawn, strict=True)) <= 2
@@ -346,16 +345,16 @@ def test_later_more_samples_are_added_at_a_time() -> None:
 def test_a_small_space_reserves_half_of_its_pairs_and_says_so() -> None:
     found = validate(Sampled(), counts(100), Goal(1e-9, 1000))
     assert found.reserved == 100
-    assert "fewer could be kept apart" in list(describe_validation(found))[1]
+    assert "fewer could be reserved" in list(describe_validation(found))[1]
 
 
 def test_a_space_that_is_too_small_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"needs 40 pairs .* there are 38"):
+    with pytest.raises(UsageError, match=r"needs 40 pairs .* found 38"):
         validate(Sampled(), counts(19), Goal(0.15, 1000))
 
 
 def test_a_device_that_refuses_everything_is_told() -> None:
-    with pytest.raises(UsageError, match=r"needs 20 samples that work .* 0 did"):
+    with pytest.raises(UsageError, match=r"needs 20 reserved samples that work, found 0 among"):
         validate(Sampled(Outcome.BUILD_FAILED), counts(100), Goal(0.15, 1000))
 
 

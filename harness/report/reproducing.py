@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.core.records import Input
 from harness.results import Run, shown_place
 from harness.results.view import Results
-from harness.tuning.validation import Part
+from harness.tuning.validation import SampleRole
 
 _LONGEST_CONDITION = 200  # characters of an --inputs option that a person still reads
 
@@ -74,7 +74,7 @@ def _options(run: Run) -> Iterator[str]:
     names, _, suffix = run.technique.partition(" (")
     part = suffix.removesuffix(")")
     yield from ("--seed", str(run.seed))
-    if part in {one.value for one in Part}:
+    if part in {one.value for one in SampleRole}:
         yield "--validate"  # it has no test limit
         return
     yield from ("--test-limit", str(run.test_limit))

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.analysis.effects import causes
 from harness.analysis.effects import text as effects_text
-from harness.analysis.effects.text import reduction_lines
+from harness.analysis.effects.text import ablation_lines
 from harness.analysis.explain import shared_told
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
@@ -123,8 +123,8 @@ def _boxes(findings: Findings) -> PageSection | None:
     if not found and not refused:
         return None
     head, rows = baselines_rows(findings.reports)
-    reductions = findings.results.reductions
-    required = tuple(reduction_lines(reductions)) if reductions else ()
+    ablations = findings.results.ablations
+    required = tuple(ablation_lines(ablations)) if ablations else ()
     return PageSection(
         "boxes",
         "Best configurations and baselines",

@@ -4,7 +4,7 @@ from harness.core.records import Turn
 from harness.results.connect import reading, writing
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
-from harness.results.notes import EXHAUSTED, LIMITS, REDUCED
+from harness.results.notes import ABLATION, EXHAUSTED, LIMITS
 from harness.results.read import (
     CANDIDATE,
     FINAL,
@@ -22,12 +22,12 @@ from harness.results.store import RunPlan, Store, Stored
 from harness.results.url import shown_place, sqlite_path
 
 __all__ = [
+    "ABLATION",
     "CANDIDATE",
     "EXHAUSTED",
     "FINAL",
     "LEFT_OUT",
     "LIMITS",
-    "REDUCED",
     "SEARCHED",
     "Added",
     "Campaign",

@@ -1,4 +1,4 @@
-"""The stored record of an ablation: which settings of a winner its time needs."""
+"""The stored record of an ablation: the settings that a winner needs to be fast."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from harness.core.records import Config
 from harness.stats.timing import TimeRatio
 
 TOLERANCE = 0.05
-"""Of the winner's time: nothing is dropped that seems to cost more, though it may be noise; and
-what is left is undecided where its interval reaches beyond."""
+"""The share of the winner's time that dropping settings may cost, by the estimate; if the interval
+reaches beyond, the ablation is undecided."""
 
 
-class Verdict(str, Enum):
-    """What came of setting a parameter back."""
+class StepResult(str, Enum):
+    """The result of setting a parameter back."""
 
     DROPPED = "dropped"
     SLOWER = "slower without it"
@@ -30,77 +30,77 @@ class Verdict(str, Enum):
 
 
 @dataclass(frozen=True)
-class Step:
-    """A parameter of the winner that was set back to its default, and what came of it. `ratio` is
-    the time without it over the winner's, measured in turn; None where nothing was timed."""
+class AblationStep:
+    """A parameter of the winner that was set back to its default. `ratio` is the time without it
+    over the winner's, from interleaved samples; None where nothing was timed."""
 
     name: str
     value: str
-    verdict: Verdict
+    result: StepResult
     ratio: TimeRatio | None
 
     def __str__(self) -> str:
-        told = f"{self.name}={self.value}: {self.verdict}"
-        return f"{told} ({self.ratio.text('.3f', 'x')} of the time)" if self.ratio else told
+        text = f"{self.name}={self.value}: {self.result}"
+        return f"{text} ({self.ratio.text('.3f', 'x')} of the time)" if self.ratio else text
 
 
 @dataclass(frozen=True)
-class Reduction:
-    """A winner, what is left of it, and each step. `ratio` is the time of what is left over the
-    winner's, measured again in turn; None where nothing could be dropped."""
+class Ablation:
+    """A winner, the smallest part of it that is as fast, and each step. `ratio` is the part's time
+    over the winner's, from fresh interleaved samples; None where nothing could be dropped."""
 
     winner: Config
     config: Config
     default: Config
-    steps: tuple[Step, ...]
+    steps: tuple[AblationStep, ...]
     ratio: TimeRatio | None
 
     def as_json(self) -> str:
-        """As `from_json` reads it again."""
+        """Return the JSON text that `from_json` reads."""
         return json.dumps(
             {
                 "winner": dict(self.winner),
                 "config": dict(self.config),
                 "default": dict(self.default),
-                "steps": [[s.name, s.value, s.verdict.name, _numbers(s.ratio)] for s in self.steps],
+                "steps": [[s.name, s.value, s.result.name, _numbers(s.ratio)] for s in self.steps],
                 "ratio": _numbers(self.ratio),
             }
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Reduction:
-        """Raises ValueError, TypeError or KeyError for what `as_json` did not write."""
-        told = json.loads(text)
+    def from_json(cls, text: str) -> Ablation:
+        """Read a text of `as_json`. Raises ValueError, TypeError or KeyError for another text."""
+        read = json.loads(text)
         return cls(
-            Config(told["winner"]),
-            Config(told["config"]),
-            Config(told["default"]),
-            tuple(Step(n, v, Verdict[w], _ratio(r)) for n, v, w, r in told["steps"]),
-            _ratio(told["ratio"]),
+            Config(read["winner"]),
+            Config(read["config"]),
+            Config(read["default"]),
+            tuple(AblationStep(n, v, StepResult[w], _ratio(r)) for n, v, w, r in read["steps"]),
+            _ratio(read["ratio"]),
         )
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The parameters that are not at their default."""
+        """The parameters that are left at other values than their defaults."""
         return tuple(differing(self.config, self.default))
 
     @property
-    def doubt(self) -> str:
-        """What the noise leaves undecided; empty for nothing."""
-        doubts = []
+    def undecided(self) -> str:
+        """What noise leaves undecided, as text; empty for nothing."""
+        reasons = []
         if self.ratio is not None and self.ratio.high > 1 + TOLERANCE:
-            doubts.append(f"up to {self.ratio.high:.3f}x of the winner's time")
-        kept = [s.name for s in self.steps if s.verdict is Verdict.SEEMS_SLOWER]
+            reasons.append(f"up to {self.ratio.high:.3f}x of the winner's time")
+        kept = [s.name for s in self.steps if s.result is StepResult.SEEMS_SLOWER]
         if kept:
-            doubts.append(f"whether {', '.join(dict.fromkeys(kept))} matters")
-        return f"undecided: {'; '.join(doubts)}" if doubts else ""
+            reasons.append(f"whether {', '.join(dict.fromkeys(kept))} matters")
+        return f"undecided: {'; '.join(reasons)}" if reasons else ""
 
     def __str__(self) -> str:
         named = settings_told(differing(self.config, self.default)) or "none"
         whole = len(differing(self.winner, self.default))
-        told = f"{len(self.needed)} of {whole} settings are needed: {named}"
+        needed = f"{len(self.needed)} of {whole} settings are needed: {named}"
         ratio = f"{self.ratio.text('.3f', 'x')} of the winner's time" if self.ratio else ""
-        return "; ".join(part for part in (told, ratio, self.doubt) if part)
+        return "; ".join(part for part in (needed, ratio, self.undecided) if part)
 
 
 def _numbers(ratio: TimeRatio | None) -> tuple[float, float, float, int] | None:

@@ -20,11 +20,11 @@ EXHAUSTED = "exhausted"
 LIMITS = "limits"
 """The note of a run of the device's numbers that constraints and launches may name; JSON."""
 
-REDUCED = "reduced"
+ABLATION = "reduced"
 """The stage of winners beside parts of them, and the note of a run of what its winner needs, as
-`harness.analysis.effects.Reduction` writes it; JSON."""
+`harness.results.ablation.Ablation` writes it; JSON."""
 
-_JSON = (BASELINES, LIMITS, REDUCED)
+_JSON = (BASELINES, LIMITS, ABLATION)
 
 
 def read_notes(told: object) -> dict[str, str]:

@@ -24,7 +24,7 @@ from harness.core.records import (
 )
 from harness.results import schema
 from harness.results.connect import has_column, has_table, place_of
-from harness.results.notes import REDUCED
+from harness.results.notes import ABLATION
 
 SEARCHED = ("search", "cross")
 """The stages of what was searched, or measured across inputs: each configuration once."""
@@ -32,7 +32,7 @@ SEARCHED = ("search", "cross")
 CANDIDATE, FINAL = "candidate", "final"
 """The stages of what a dispatcher may choose from, and of finalists; both sampled in turn."""
 
-STAGES = (*SEARCHED, CANDIDATE, FINAL, REDUCED)
+STAGES = (*SEARCHED, CANDIDATE, FINAL, ABLATION)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from harness.core.records import (
     WorstElement,
 )
 from harness.results import schema
-from harness.results.notes import REDUCED, read_notes
+from harness.results.notes import ABLATION, read_notes
 from harness.results.read import STAGES, names_read, timing_of, worst_element_of
 from harness.results.sessions import command_of
 
@@ -120,11 +120,11 @@ def _check_run(row: Row) -> None:
     _must_match(_UUID, row, "uuid")
     _must_be_one_of(RUN_STATES, row, "state")
     notes = read_notes(row["notes"])
-    if REDUCED in notes:
+    if ABLATION in notes:
         # Here, since effects stand above results, which they are computed from.
-        from harness.results.ablation import Reduction
+        from harness.results.ablation import Ablation
 
-        Reduction.from_json(notes[REDUCED])
+        Ablation.from_json(notes[ABLATION])
 
 
 def _check_build(row: Row) -> None:

@@ -14,11 +14,11 @@ from harness.core.errors import ResultsError, UsageError
 from harness.core.records import Config, Input, Measurement, Turn
 from harness.core.text import printable
 from harness.results import (
+    ABLATION,
     CANDIDATE,
     EXHAUSTED,
     FINAL,
     LIMITS,
-    REDUCED,
     SEARCHED,
     Campaign,
     Command,
@@ -32,7 +32,7 @@ from harness.results import (
     reading,
     shown_place,
 )
-from harness.results.ablation import Reduction
+from harness.results.ablation import Ablation
 from harness.results.compatible import Comparable, comparable
 
 if TYPE_CHECKING:
@@ -138,14 +138,14 @@ class Results:
         return found
 
     @cached_property
-    def reductions(self) -> Mapping[Input, Reduction]:
+    def ablations(self) -> Mapping[Input, Ablation]:
         """Of each input what of its winner's flags is needed, where that was measured.
 
         Raises ResultsError where the database is damaged.
         """
-        texts = {given: notes.get(REDUCED) for given, notes in self.notes.items()}
+        texts = {given: notes.get(ABLATION) for given, notes in self.notes.items()}
         try:
-            return {given: Reduction.from_json(text) for given, text in texts.items() if text}
+            return {given: Ablation.from_json(text) for given, text in texts.items() if text}
         except (ValueError, TypeError, KeyError) as error:
             raise ResultsError(f"{', '.join(self.places)} is damaged: {error!r}") from error
 

@@ -1,6 +1,6 @@
-"""A whole tuning command: search every input, try winners everywhere, measure the candidates of a
-dispatcher and the finalists of each input in turn."""
+"""A campaign: search every input, measure winners everywhere, finalists once more, ablations."""
 
-from harness.tuning.campaign import Campaign, Stages
+from harness.tuning.campaign import Campaign
+from harness.tuning.plan import CampaignPlan, Stages
 
-__all__ = ["Campaign", "Stages"]
+__all__ = ["Campaign", "CampaignPlan", "Stages"]

@@ -1,4 +1,4 @@
-"""What a campaign needs of whatever tells its progress; `harness.display` has it for people."""
+"""The interface through which a campaign shows its progress; `harness.display` implements it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,32 @@ from harness.search import Progress
 
 
 class Display(Protocol):
-    """Where progress is told; the terminal, plain lines, or nothing."""
+    """Shows progress on a terminal, as plain lines, or not at all."""
 
     def begin_stage(self, title: str, steps: int) -> None:
-        """A stage with this many steps begins."""
+        """Show that a stage with this many steps begins."""
 
     def step(self, text: str) -> None:
-        """One step of a stage has ended."""
+        """Show that one step of a stage has ended."""
 
     def test(self, progress: Progress) -> None:
-        """A test of a search has ended."""
+        """Show that a test of a search has ended."""
 
     def warn(self, text: str) -> None:
-        """Something went wrong that does not end the run."""
+        """Show a problem that does not end the campaign."""
+
+
+class SilentDisplay:
+    """A display that shows nothing."""
+
+    def begin_stage(self, title: str, steps: int) -> None:
+        """Show nothing."""
+
+    def step(self, text: str) -> None:
+        """Show nothing."""
+
+    def test(self, progress: Progress) -> None:
+        """Show nothing."""
+
+    def warn(self, text: str) -> None:
+        """Show nothing."""

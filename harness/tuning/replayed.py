@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich import box
 from rich.console import Group
@@ -14,10 +13,13 @@ from rich.text import Text
 from harness.analysis.inputs import fastest
 from harness.core.records import Input, Measurement, Outcome, shown
 from harness.display import format_time
+from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
+from harness.results import Store
 from harness.search import Progress
-from harness.tuning import Campaign
+from harness.tuning import Campaign, CampaignPlan
+from harness.tuning.progress import Display
 from harness.tuning.searching import Searching
 from harness.tuning.state import State
 
@@ -56,12 +58,18 @@ class _Noted(Searching):
 class RecordedCampaign(Campaign):
     """A campaign over exactly what a recording holds; tests are counted by this run alone."""
 
-    def __init__(self, recorded: Recording, *args: Any) -> None:
-        """`args` are those of Campaign."""
+    def __init__(
+        self,
+        recorded: Recording,
+        plan: CampaignPlan,
+        measurer: Measurer,
+        store: Store,
+        display: Display,
+    ) -> None:
         self._recorded = recorded
         self._spaces: dict[Input, ListedSpace] = {}
         self._courses: dict[Input, Course] = {}
-        super().__init__(*args)
+        super().__init__(plan, measurer, store, display)
 
     def space(self, given: Input) -> ListedSpace:
         """The recorded configurations of an input that are not illegal."""

@@ -1,4 +1,4 @@
-"""The searches of a campaign: the inputs in their order, each learning from those before it."""
+"""The searches of a campaign: one input after another, each learning from those before it."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from harness.tuning.state import State
 
 
 def check_seeds_used(techniques: Sequence[str], seeds: Sequence[object]) -> None:
-    """Raise UsageError for a person's seeds where a technique has the run to itself."""
+    """Raise UsageError for seeds of the user where one technique has the run to itself."""
     if seeds and sole_technique(techniques) is not None:
         raise UsageError(
-            f"--seed-configuration does not go with {techniques[0]} alone, which tests nothing "
-            "but its own proposals; add another --technique"
+            f"--seed-configuration does not go with {techniques[0]} alone, which tests only its "
+            "own proposals; add another --technique"
         )
 
 
 class Searching:
-    """One search an input; every finished measurement is kept at once."""
+    """Searches the inputs one after another; each measurement is stored when it ends."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.searched: dict[Input, Searched] = {}
 
     def check_seeds(self) -> None:
-        """Raise UsageError for a person's seed that is legal on no input, or of no use."""
+        """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
         spec, options = self.state.spec, self.state.options
         check_seeds_used(options.techniques, options.seeds)
         for seed in options.seeds:
@@ -50,61 +50,62 @@ class Searching:
                 )
 
     def run(self) -> None:
-        """Search all inputs; one whose data cannot be made is left out."""
+        """Search all inputs; leave out one whose data cannot be made."""
         before: list[Input] = []
-        for number, given in enumerate(self.state.spec.inputs, start=1):
-            with self.state.telling(given):
-                self._search(number, given, before)
-                before.append(given)
+        for number, problem in enumerate(self.state.spec.inputs, start=1):
+            with self.state.leaving_out(problem):
+                self._search(number, problem, before)
+                before.append(problem)
 
-    def _search(self, number: int, given: Input, before: Sequence[Input]) -> None:
+    def _search(self, number: int, problem: Input, before: Sequence[Input]) -> None:
         state, count = self.state, len(self.state.spec.inputs)
-        space, limit = state.space(given), state.options.test_limit
+        space, limit = state.space(problem), state.options.test_limit
         steps = 0 if state.is_time_up() else space.budget(limit)
-        state.display.begin_stage(f"[{number}/{count}] {given}", steps)
-        if state.is_empty(given):
+        state.display.begin_stage(f"[{number}/{count}] {problem}", steps)
+        if state.is_empty(problem):
             return
         search = InputSearch(
-            state.plan(given),
+            state.run_plan(problem),
             space,
             state.measurer,
             state.store,
-            state.known(given),
+            state.known(problem),
             self.note,
-            seeds=self.seeds(given, before),
-            transfer=self.transfer_data(given, before),
+            seeds=self.seeds(problem, before),
+            transfer=self.transfer_data(problem, before),
         )
         found = search_input(search, state.options.numbered(number, count))
-        state.runs[given], self.searched[given] = found.run_id, found
+        state.runs[problem], self.searched[problem] = found.run_id, found
         if found.ended is EndReason.REFUSED:
             state.display.warn(
-                f"({given}) has {found.tests} of {limit} samples: after them "
-                f"{MAX_FREE_IN_A_ROW} configurations in a row were refused"
+                f"({problem}) has {found.tests} of {limit} samples: after them compiler or device "
+                f"refused {MAX_FREE_IN_A_ROW} configurations in a row"
             )
 
-    def seeds(self, given: Input, before: Sequence[Input]) -> list[Config]:
-        """Where a search starts: the default, a person's own, and the winner of the input most
-        like this one. Others are tried after the search, which learns from them
-        (harness.models.transfer_prior).
+    def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
+        """Return the configurations that a search starts from: the default, the user's own, and
+        the winner of the most similar input before.
 
-        A technique that has the run to itself starts where it says."""
+        Other winners are tried after the search, which learns from them as a prior
+        (harness.models.transfer_prior). A self-contained technique starts by itself.
+        """
         state = self.state
         if state.options.is_self_contained:
             return []
-        space = state.space(given)
-        winner = first_legal(space, map(state.best, nearest_first(given, before)))
+        space = state.space(problem)
+        winner = first_legal(space, map(state.best, nearest_first(problem, before)))
         seeds = [*map(space.canonical, [space.default, *state.options.seeds]), *winner]
         return [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
 
-    def transfer_data(self, given: Input, before: Sequence[Input]) -> TransferData | None:
+    def transfer_data(self, problem: Input, before: Sequence[Input]) -> TransferData | None:
         """Gather recordings, and the inputs before this one as its run found them."""
         state = self.state
-        last = state.store.last_before(state.plan(given))
+        last = state.store.last_before(state.run_plan(problem))
         known = {other: state.known(other).values() for other in before}
         measured = {o: [s.measurement for s in found if s.id <= last] for o, found in known.items()}
-        return state.transfer_sources.data_for(state.space(given), given, measured)
+        return state.transfer_sources.data_for(state.space(problem), problem, measured)
 
     def note(self, progress: Progress) -> None:
-        """A test has ended."""
+        """Count and show a test that has ended."""
         self.state.replayed += progress.replayed
         self.state.display.test(progress)

@@ -1,10 +1,9 @@
-"""Starchart's validation: sample until a tree predicts what it has not seen.
+"""Starchart's validation: sample until a tree predicts unseen times well enough.
 
-Parameters and inputs are one space, whose points are pairs of an input and a legal
-configuration. Pairs are drawn uniformly and without replacement: first those that are reserved,
-which no tree ever sees, then those that trees are grown on, some more at a time, until the median
-relative error on the reserved ones reaches the target. Draws repeat with the seed, so that a run
-that is continued finds its samples in the database.
+A sample is a pair of an input and a legal configuration. Pairs are drawn uniformly, without
+replacement: first the reserved samples, which no tree sees, then training samples, some more at a
+time, until the median relative error on the reserved samples reaches the target. Draws repeat
+with the seed, so a continued run finds its samples in the database.
 """
 
 from __future__ import annotations
@@ -28,37 +27,37 @@ FEWEST_PAIRS = 40
 _STEP = 20
 
 
-class Part(str, Enum):
-    """What a sample is for."""
+class SampleRole(str, Enum):
+    """Whether a sample is reserved for judging trees, or trains them."""
 
     RESERVED = "reserved"
     TRAINING = "training"
 
 
 class Sampler(Protocol):
-    """What a validation needs of a campaign."""
+    """The source of a validation's samples."""
 
     @property
     def columns(self) -> PairEncoder:
-        """What a tree sees of a pair."""
+        """The encoder of pairs for a tree."""
 
     def begin_samples(self, title: str, samples: int) -> None:
-        """Some more samples are to be measured."""
+        """Show that some more samples are drawn."""
 
     def draw_samples(
-        self, part: Part, given: Input, draws: int, held_out: frozenset[Config]
+        self, role: SampleRole, problem: Input, draws: int, held_out: frozenset[Config]
     ) -> Sequence[Measurement]:
-        """The first `draws` uniform configurations of an input, in the order of their draw;
-        fewer where there are no more, or where no more can be measured."""
+        """Return the first `draws` uniform configurations of an input, in order; fewer where there
+        are no more, or where no more can be measured."""
 
     def is_time_up(self) -> bool:
-        """Whether nothing more may be measured."""
+        """Whether the time is up."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """The error of the tree that was grown on so many samples; failed ones, which count against
-    the limit, have no time to learn from."""
+class CurvePoint:
+    """The error of a tree grown on so many samples, of which some failed: these count against the
+    limit, but have no time to learn from."""
 
     samples: int
     failed: int
@@ -67,68 +66,68 @@ class Point:
 
 @dataclass(frozen=True)
 class Validation:
-    """The curve of a validation, and why it ended, in a sentence."""
+    """The learning curve of a validation, and a sentence on why it ended."""
 
     target: float
-    curve: tuple[Point, ...]
+    curve: tuple[CurvePoint, ...]
     reserved: int
     may_go_on: bool  # with a larger limit, or more time
     ended: str
 
 
 class PairStream:
-    """Pairs of an input and a configuration, uniformly and without replacement."""
+    """Draws pairs of an input and a configuration uniformly, without replacement."""
 
     def __init__(
         self,
         counts: Mapping[Input, float],
         draw: Callable[[Input, int], Sequence[Measurement]],
-        counted: Callable[[Measurement], bool],
+        counts_as_sample: Callable[[Measurement], bool],
         rng: random.Random,
     ) -> None:
-        """`counts` has the legal configurations of each input; `draw` gives the first so many
-        of an input. What is not `counted` is drawn and left aside."""
+        """`counts` is the number of legal configurations of each input. `draw` returns the first so
+        many configurations of an input; those that are no sample are dropped."""
         self._left = dict(counts)
         self._draw = draw
-        self._counted = counted
+        self._counts_as_sample = counts_as_sample
         self._rng = rng
         self._lost_in_a_row = 0
         self.drawn: dict[Input, Sequence[Measurement]] = dict.fromkeys(counts, ())
 
     @property
     def is_refused(self) -> bool:
-        """Whether so many draws in a row did not count that no more are made."""
+        """Whether too many draws in a row were no samples, so that no more are made."""
         return self._lost_in_a_row >= MAX_FREE_IN_A_ROW
 
     def take(self, count: int) -> list[Measurement]:
-        """The next samples that count; fewer where there are no more."""
+        """Return the next samples; fewer where there are no more."""
         found: list[Measurement] = []
         while len(found) < count and not self.is_refused:
             chosen = Counter(self._choose(count - len(found)))
             if not chosen:
                 break
-            for given, more in chosen.items():
-                found += self._more(given, more)
+            for problem, more in chosen.items():
+                found += self._more(problem, more)
         return found
 
     def _choose(self, count: int) -> Iterator[Input]:
-        """The inputs of the next pairs: each weighs what is left of its configurations."""
+        """Draw the inputs of the next pairs, weighted by the configurations that each has left."""
         inputs = list(self._left)
         for _ in range(count):
-            weights = [max(0.0, self._left[given]) for given in inputs]
+            weights = [max(0.0, self._left[problem]) for problem in inputs]
             if sum(weights) <= 0:
                 return
-            (given,) = self._rng.choices(inputs, weights)
-            self._left[given] -= 1
-            yield given
+            (problem,) = self._rng.choices(inputs, weights)
+            self._left[problem] -= 1
+            yield problem
 
-    def _more(self, given: Input, more: int) -> Iterator[Measurement]:
-        before = len(self.drawn[given])
-        self.drawn[given] = self._draw(given, before + more)
-        if len(self.drawn[given]) < before + more:
-            self._left[given] = 0
-        for measurement in self.drawn[given][before:]:
-            counts = self._counted(measurement)
+    def _more(self, problem: Input, more: int) -> Iterator[Measurement]:
+        before = len(self.drawn[problem])
+        self.drawn[problem] = self._draw(problem, before + more)
+        if len(self.drawn[problem]) < before + more:
+            self._left[problem] = 0
+        for measurement in self.drawn[problem][before:]:
+            counts = self._counts_as_sample(measurement)
             self._lost_in_a_row = 0 if counts else self._lost_in_a_row + 1
             if counts:
                 yield measurement
@@ -136,7 +135,7 @@ class PairStream:
 
 @dataclass(frozen=True)
 class Goal:
-    """A median relative error, at most so many samples to reach it with, and the seed."""
+    """The median relative error to reach, the most training samples for it, and the seed."""
 
     target: float
     limit: int
@@ -144,60 +143,64 @@ class Goal:
 
 
 def validate(sampler: Sampler, counts: Mapping[Input, float], goal: Goal) -> Validation:
-    """Sample until the median error is at the target; `counts` has the legal configurations of
-    each input.
+    """Sample until the median error reaches the target.
 
-    Raises UsageError where they are too few, or too few of them work.
+    `counts` is the number of legal configurations of each input. Raises UsageError where there
+    are too few, or too few of them work.
     """
     pairs = sum(counts.values())
     if pairs < FEWEST_PAIRS:
         raise UsageError(
-            f"--validate needs {FEWEST_PAIRS} pairs of an input and a legal configuration, and "
-            f"there are {pairs:.0f}; without --validate they are all measured"
+            f"--validate needs {FEWEST_PAIRS} pairs of an input and a legal configuration, found "
+            f"{pairs:.0f}; leave out --validate to measure them all"
         )
     kept = PairStream(
         counts,
-        lambda given, draws: sampler.draw_samples(Part.RESERVED, given, draws, frozenset()),
+        lambda problem, draws: sampler.draw_samples(
+            SampleRole.RESERVED, problem, draws, frozenset()
+        ),
         lambda m: m.outcome is Outcome.OK,
-        _rng(goal, Part.RESERVED),
+        _rng(goal, SampleRole.RESERVED),
     )
     reserved = _reserve(sampler, kept, int(pairs) // 2)
-    held_out = {given: frozenset(m.config for m in drawn) for given, drawn in kept.drawn.items()}
+    held_out = {p: frozenset(m.config for m in drawn) for p, drawn in kept.drawn.items()}
     training = PairStream(
-        {given: count - len(held_out[given]) for given, count in counts.items()},
-        lambda given, draws: sampler.draw_samples(Part.TRAINING, given, draws, held_out[given]),
+        {problem: count - len(held_out[problem]) for problem, count in counts.items()},
+        lambda problem, draws: sampler.draw_samples(
+            SampleRole.TRAINING, problem, draws, held_out[problem]
+        ),
         lambda m: m.outcome not in REFUSALS,
-        _rng(goal, Part.TRAINING),
+        _rng(goal, SampleRole.TRAINING),
     )
     return _grow(sampler, training, reserved, goal)
 
 
 def _reserve(sampler: Sampler, stream: PairStream, most: int) -> list[Measurement]:
-    """The samples to judge by; raises UsageError where too few of them work."""
+    """Draw the reserved samples. Raises UsageError where too few of them work."""
     wanted = min(RESERVED, most)
     sampler.begin_samples("reserved samples", wanted)
     reserved = stream.take(wanted)
     if len(reserved) < FEWEST_PAIRS // 2 and not sampler.is_time_up():
         raise UsageError(
-            f"--validate needs {FEWEST_PAIRS // 2} samples that work to judge by, and of "
-            f"{sum(map(len, stream.drawn.values()))} that were drawn {len(reserved)} did; without "
-            "--validate the report says why the others failed"
+            f"--validate needs {FEWEST_PAIRS // 2} reserved samples that work, found "
+            f"{len(reserved)} among {sum(map(len, stream.drawn.values()))} drawn; leave out "
+            "--validate to see why the others failed"
         )
     return reserved
 
 
-def _rng(goal: Goal, part: Part) -> random.Random:
-    # Were both parts drawn with the same numbers, a training sample would stand beside each
-    # reserved one, and the error be flattered.
-    return random.Random(f"{goal.seed}:{part.value}")
+def _rng(goal: Goal, role: SampleRole) -> random.Random:
+    # With the same random numbers for both roles, each reserved sample would have a training
+    # sample near it, and the error would look too small.
+    return random.Random(f"{goal.seed}:{role.value}")
 
 
 def _grow(
     sampler: Sampler, stream: PairStream, reserved: Sequence[Measurement], goal: Goal
 ) -> Validation:
-    """Add samples until the target is reached or something else ends it."""
+    """Add training samples until the target is reached, or something else ends it."""
     samples: list[Measurement] = []
-    curve: list[Point] = []
+    curve: list[CurvePoint] = []
     ended, may_go_on = None, False
     while ended is None:
         wanted = min(_next_step(len(samples)), goal.limit - len(samples))
@@ -207,7 +210,7 @@ def _grow(
         working = [m for m in samples if m.outcome is Outcome.OK]
         if more and working and reserved:
             error = prediction_errors(sampler.columns, working, reserved, goal.seed)
-            curve.append(Point(len(samples), len(samples) - len(working), error))
+            curve.append(CurvePoint(len(samples), len(samples) - len(working), error))
         if curve and curve[-1].error.median.value <= goal.target:
             ended = f"The target of {goal.target:g} is reached with {len(samples)} samples."
         elif len(samples) >= goal.limit:
@@ -220,12 +223,13 @@ def _grow(
 
 
 def _next_step(samples: int) -> int:
-    """20 more at first, later a quarter more, in twenties: what a few add to many is noise."""
+    """Return 20 at first, later a quarter of the samples in steps of 20: few added to many change
+    nothing but noise."""
     return _STEP * max(1, samples // (4 * _STEP))
 
 
 def _shortage(sampler: Sampler, stream: PairStream) -> str:
-    """Why there were not as many samples as were wanted."""
+    """Say why there were fewer samples than wanted."""
     if sampler.is_time_up():
         return "The time was up"
     if stream.is_refused:
@@ -234,13 +238,13 @@ def _shortage(sampler: Sampler, stream: PairStream) -> str:
 
 
 def describe_validation(found: Validation) -> Iterator[str]:
-    """The curve as a table, and why it ended."""
+    """Describe the learning curve as a table, and why it ended."""
     yield (
-        "How far a regression tree over parameters and inputs is off, |predicted - actual| / "
+        "Relative error of a regression tree over parameters and inputs, |predicted - actual| / "
         f"actual, on {found.reserved} reserved samples (target: a median of {found.target:g}):"
     )
     if found.reserved < RESERVED:
-        yield f"    ({RESERVED} are usual; fewer could be kept apart here)"
+        yield f"    (usually {RESERVED}; fewer could be reserved here)"
     yield f"    {'samples':>8}{'median':>10}{'95 % interval':>18}{'9 in 10 below':>16}"
     for point in found.curve:
         error = point.error

@@ -13,7 +13,7 @@ from harness.analysis.effects.trials import Trials
 from harness.analysis.failures import group_failures
 from harness.core.records import Input, Outcome
 from harness.results import shown_place
-from harness.results.ablation import TOLERANCE, Reduction
+from harness.results.ablation import TOLERANCE, Ablation
 
 if TYPE_CHECKING:  # harness.results.view tells reductions, which are of this package
     from harness.results.view import Results
@@ -133,12 +133,12 @@ def _of_so_many(found: Effects) -> str:
     return f", out of {found.asked:,} where as many fail or share their machine code as here"
 
 
-def reduction_lines(found: Mapping[Input, Reduction]) -> Iterator[str]:
-    """What of each winner's flags is needed, and what would decide what the noise leaves open."""
+def ablation_lines(found: Mapping[Input, Ablation]) -> Iterator[str]:
+    """Yield the flags that each winner needs, and advice where noise leaves them undecided."""
     yield (
-        "Flags that the winners need, each dropped as long as the time stays within noise and "
-        f"seems no longer by more than {TOLERANCE:.0%}:"
+        "Flags that the winners need (the others were dropped: without them the time is at most "
+        f"{TOLERANCE:.0%} longer, within noise):"
     )
-    yield from (f"    {given}: {reduction}" for given, reduction in found.items())
-    if any(reduction.doubt for reduction in found.values()):
-        yield "    Where undecided, measure with nothing beside it or with more --repeats."
+    yield from (f"    {given}: {ablation}" for given, ablation in found.items())
+    if any(ablation.undecided for ablation in found.values()):
+        yield "    Where undecided, close other programs or use more --repeats."

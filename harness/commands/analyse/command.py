@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.analysis.coverage import input_reports, reservations
-from harness.analysis.effects.text import reduction_lines
+from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
@@ -163,8 +163,8 @@ def _print(
         print_lines(console, [*lines, *([""] if lines else [])])
     from harness.commands.analyse import explained
 
-    if results.reductions:
-        lines = [*reduction_lines(results.reductions), ""]
+    if results.ablations:
+        lines = [*ablation_lines(results.ablations), ""]
         print_line(console, "\n".join(lines))
     with console.status("what each parameter does to the time"):
         explained.print_effects(console, results)

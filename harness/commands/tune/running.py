@@ -23,7 +23,7 @@ from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
 from harness.search import make_opentuner_tables, techniques
 from harness.space_file import Spec
-from harness.tuning import Campaign, Stages
+from harness.tuning import Campaign, CampaignPlan, Stages
 from harness.tuning.replayed import RecordedCampaign, describe_recording
 
 FAILED = 1
@@ -47,15 +47,14 @@ def tune(args: argparse.Namespace) -> int:
         options = dataclasses.replace(asked.options, seeds=seeds)
         default = None if asked.recording else _default(asked.spec, measurer)
         with ProgressDisplay(console, args.quiet, default) as display:
-            given = (asked.spec, measurer, store, options, display, args.fresh, args.validate)
-            after = (
-                asked.warm_start,
-                Stages(not args.no_cross, not args.no_reduce, args.finalists),
+            stages = Stages(not args.no_cross, not args.no_reduce, args.finalists)
+            plan = CampaignPlan(
+                asked.spec, options, stages, args.validate, asked.warm_start, args.fresh
             )
             campaign = (
-                RecordedCampaign(asked.recording, *given, *after)
+                RecordedCampaign(asked.recording, plan, measurer, store, display)
                 if asked.recording
-                else Campaign(*given, *after)
+                else Campaign(plan, measurer, store, display)
             )
             campaign.check_seeds()
             _print_warm_start(campaign, asked, args.quiet, console)

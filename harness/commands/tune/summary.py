@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from harness.analysis.effects.text import reduction_lines
+from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.commands.tune.options import kept_options
@@ -46,8 +46,8 @@ def print_result(
     else:
         told = f", replayed from {where.device}" if measurer.is_replay else f" on {where}"
         print_inputs(console, reports, f"{spec.name}{told}", default)
-    if campaign.reductions:
-        print_line(console, "\n".join([*reduction_lines(campaign.reductions), ""]))
+    if campaign.ablations:
+        print_line(console, "\n".join([*ablation_lines(campaign.ablations), ""]))
     if campaign.replayed:
         anew = "asks the recording" if measurer.is_replay else "measures"
         told = f"{campaign.replayed} tests were answered from the database; --fresh {anew} anew."
@@ -96,7 +96,7 @@ def campaign_results(campaign: Campaign, store: Store, place: str) -> Results | 
     """What the database holds of a campaign; None where it has not begun."""
     from harness.results.view import results_of  # here, since it loads pandas
 
-    key = dataclasses.replace(campaign.plan(campaign.spec.inputs[0]).key, given=None)
+    key = dataclasses.replace(campaign.run_plan(campaign.spec.inputs[0]).key, given=None)
     return results_of(store, key, place)
 
 

@@ -69,21 +69,21 @@ def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path
     spec, measurer = make_spec(tmp_path, SPACE), OpenCl()
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         (report,) = campaign.run()
-        (reduction,) = campaign.reductions.values()
+        (ablation,) = campaign.ablations.values()
     assert report.best is not None
     assert report.best.config["cl_mad_enable"] is True
-    assert reduction.needed == ("cl_fast_relaxed_math",)
-    assert reduction.config["BLOCK"] == 64
+    assert ablation.needed == ("cl_fast_relaxed_math",)
+    assert ablation.config["BLOCK"] == 64
     results = the_one(read_results([str(tmp_path / "r.db")]))
-    assert list(results.reductions.values()) == [reduction]
+    assert list(results.ablations.values()) == [ablation]
     assert results.baselines["fast"]["cl_fast_relaxed_math"] is True
     ratio = report.over["fast"]
     assert ratio.value > 1.1
     turns = len(measurer.turns)
-    assert turns > 1, "the finals, and the steps of the reduction"
+    assert turns > 1, "the finals, and the steps of the ablation"
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         campaign.run()
-        assert list(campaign.reductions.values()) == [reduction]
+        assert list(campaign.ablations.values()) == [ablation]
     assert len(measurer.turns) == turns, "nothing is measured in turn again"
 
 
@@ -122,7 +122,7 @@ def test_what_the_time_does_not_suffice_for_is_told(
     with opened(spec, tmp_path / "r.db", measurer, test_limit=6) as (campaign, tests):
         monkeypatch.setattr(tests, "warn", told.append)
         campaign.run()
-        assert campaign.reductions == {}
+        assert campaign.ablations == {}
     crossed, reduced = told
-    assert "measurements of the default and winners on other inputs are left out" in crossed
-    assert "winners need is left out" in reduced
+    assert "measurements of the default and winners on other inputs skipped" in crossed
+    assert "winners need skipped" in reduced
