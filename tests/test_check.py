@@ -1,4 +1,4 @@
-"""The check command: what it tells of spaces, and what a compiler makes of them."""
+"""The check command: spaces described, and their configurations compiled."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ import yaml
 from harness.analysis.failures import group_failures
 from harness.commands.check import command as check
 from harness.commands.check.command import main
-from harness.commands.check.inspection import (
-    ARCHITECTURE_LIMITS,
-    Target,
-    Trial,
-    device_target,
-    size_of,
-    target_space,
-    unjudged,
-)
+from harness.commands.check.inspection import Compiled, size_of
 from harness.commands.check.sweep import _rows
+from harness.commands.check.targets import (
+    ARCHITECTURE_LIMITS,
+    CompileTarget,
+    device_target,
+    target_space,
+    unchecked,
+)
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import Build, Config
 from harness.measure.backends import nvcc
@@ -124,31 +123,31 @@ def blocks(*values: int, default: int) -> dict[str, object]:
     }
 
 
-SM_90 = Target(
+SM_90 = CompileTarget(
     "sm_90", Backend("cuda", "nvcc", "named", arch="sm_90"), "nvcc 13 sm_90", ARCHITECTURE_LIMITS
 )
 
 # ------------------------------------------------------------------------- what a space holds
 
 
-def test_a_host_module_that_fails_is_told_with_its_line_and_input(write, capsys):
+def test_a_failing_host_module_is_reported_with_its_line_and_input(write, capsys):
     path = write()
     (path.parent / "scale.py").write_text(HOST.replace("(4, np", "(features['N'], np"))
     assert main([str(path), "--backend", "opencl"]) == 1
-    told = " ".join(capsys.readouterr().out.split())
-    assert "arguments() raised KeyError: 'N' (line 2) on the input (n=16)" in told
+    text = " ".join(capsys.readouterr().out.split())
+    assert "arguments() raised KeyError: 'N' (line 2) on the input (n=16)" in text
 
 
 def test_valid_space_is_described_without_compiling(write, capsys):
     assert main([str(write()), "--no-compile"]) == 0
-    told = capsys.readouterr().out
+    text = capsys.readouterr().out
     for part in ("scale: Scaling", "2 inputs: (n=16); (n=100)", "UNROLL * 32 <= BLOCK (line"):
-        assert part in told
+        assert part in text
     for part in ("launch", "32, 64, 128", "default: BLOCK=64, UNROLL=1", "nothing was compiled"):
-        assert part in told
+        assert part in text
 
 
-def test_space_without_a_title_is_told_by_its_name(write, capsys):
+def test_a_space_without_a_title_is_headed_by_its_name(write, capsys):
     path = write()
     path.write_text(path.read_text().replace("title: Scaling\n", ""))
     assert main([str(path), "--no-compile"]) == 0
@@ -167,9 +166,9 @@ def test_counts_that_differ_name_the_inputs_at_both_ends(write, capsys):
     assert "9 points, from 6 (n=16) to 9 (n=100) of them legal" in capsys.readouterr().out
 
 
-def test_inputs_that_constraints_do_not_tell_apart_are_counted_once(write):
+def test_inputs_that_are_alike_to_the_constraints_are_counted_once(write):
     spec = load_spec(write(inputs={"features": ["n"], "values": [{"n": n} for n in (1, 2, 3)]}))
-    spaces = [Space.of(spec, given, None) for given in spec.inputs]
+    spaces = [Space.of(spec, problem, None) for problem in spec.inputs]
     assert set(size_of(spec, spaces).legal.values()) == {6}
     assert [("_solutions" in vars(space)) for space in spaces] == [True, False, False]
 
@@ -185,29 +184,29 @@ def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkey
         launch={"group": ["BLOCK"], "grid": [" + ".join(names)]},
     )
     assert main([str(path), "--no-compile"]) == 0
-    told = capsys.readouterr().out
-    assert "of them legal on the input (n=16): an estimate by random points" in told
-    assert " +- " in told
+    text = capsys.readouterr().out
+    assert "of them legal on the input (n=16): an estimate by random points" in text
+    assert " +- " in text
 
 
 def test_flags_are_counted_with_their_own_compiler_alone(write, capsys):
     main([str(write(flags={"nvcc": {"fmad": {"values": ["false"]}}})), "--no-compile"])
-    told = capsys.readouterr().out
-    assert "cuda, with compiler flags: 18 points, 12 of them legal" in told
-    assert "opencl, no compiler flags: 9 points, 6 of them legal" in told
-    assert "flag of nvcc" in told
+    text = capsys.readouterr().out
+    assert "cuda, with compiler flags: 18 points, 12 of them legal" in text
+    assert "opencl, no compiler flags: 9 points, 6 of them legal" in text
+    assert "flag of nvcc" in text
 
 
-def test_faults_of_all_files_are_told_with_their_lines(write, capsys):
+def test_faults_of_all_files_are_printed_with_their_lines(write, capsys):
     one = write("one", constraints=["UNROL <= 4"])
     two = write("two", verify={"rtol": -1})
     assert main([str(one), str(MVMUL), str(two)]) == 2
-    told = capsys.readouterr()
-    assert f"{one}:" in told.err
-    assert "did you mean `UNROLL`?" in told.err
-    assert f"{two}:" in told.err
-    assert "error: 2 faults found" in told.err
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert f"{one}:" in printed.err
+    assert "did you mean `UNROLL`?" in printed.err
+    assert f"{two}:" in printed.err
+    assert "error: 2 faults found" in printed.err
+    assert printed.out == ""
 
 
 # --------------------------------------------------------------------------------- the schema
@@ -241,7 +240,7 @@ def test_help_says_how_an_editor_uses_the_schema(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ([], "name a space, for example spaces/mvmul.yaml"),
         (["--schema", "SPACE"], "--schema stands alone"),
@@ -251,11 +250,11 @@ def test_help_says_how_an_editor_uses_the_schema(capsys):
         (["missing.yaml"], "missing.yaml: does not exist"),
     ],
 )
-def test_bad_usage_is_one_clear_error(write, capsys, arguments, told):
+def test_bad_usage_is_one_clear_error(write, capsys, arguments, message):
     path = str(write())
     assert main([path if word == "SPACE" else word for word in arguments]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert "Traceback" not in error
 
 
@@ -267,12 +266,12 @@ def test_negative_sample_is_refused(write, capsys):
 
 @needs_nvcc
 @pytest.mark.parametrize("arch", ["sm_91", "compute_90", "90"])
-def test_wrong_architecture_is_told_with_the_nearest_one(write, capsys, arch):
+def test_an_unknown_architecture_is_answered_with_the_nearest(write, capsys, arch):
     assert main([str(write()), "--arch", arch]) == 2
     assert "did you mean `sm_90`?" in capsys.readouterr().err
 
 
-def test_missing_nvcc_is_told_with_what_to_install(write, capsys, monkeypatch):
+def test_missing_nvcc_is_an_error_that_says_what_to_install(write, capsys, monkeypatch):
     monkeypatch.delenv("CUDACXX", raising=False)
     monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
     assert main([str(write()), "--arch", "sm_90"]) == 2
@@ -282,7 +281,7 @@ def test_missing_nvcc_is_told_with_what_to_install(write, capsys, monkeypatch):
 
 
 @needs_nvcc
-def test_space_without_the_source_that_was_asked_for_is_refused(write, capsys):
+def test_a_space_without_the_source_for_a_named_target_is_refused(write, capsys):
     kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
     assert main([str(write(kernel=kernel)), "--arch", "sm_90"]) == 2
     error = capsys.readouterr().err
@@ -304,17 +303,17 @@ def test_grid_beyond_an_architectures_second_dimension_is_illegal(write):
     assert {c["UNROLL"] for c in target_space(spec, SM_90, spec.inputs[0])} == {1, 2}
 
 
-def test_what_only_a_device_tells_is_named_and_not_judged(write):
+def test_what_needs_a_device_is_listed_and_not_checked(write):
     constraints = ["BLOCK * compute_units <= 0", "UNROLL * 32 <= BLOCK", "BLOCK >= warp_size * 2"]
     launch = {"group": ["BLOCK"], "grid": ["compute_units * 4"]}
     spec = load_spec(write(constraints=constraints, launch=launch))
-    constraint, grid = unjudged(spec, SM_90)
+    constraint, grid = unchecked(spec, SM_90)
     assert "the constraint `BLOCK * compute_units <= 0` needs a device" in constraint
     assert "the grid size `compute_units * 4` needs a device" in grid
     assert {c["BLOCK"] for c in target_space(spec, SM_90, spec.inputs[0])} == {64, 128}
 
 
-def test_group_size_that_only_a_device_tells_is_refused_for_an_architecture(write):
+def test_a_group_size_that_needs_a_device_is_refused_for_an_architecture(write):
     spec = load_spec(write(launch={"group": ["compute_units * BLOCK"], "grid": ["n"]}))
     with pytest.raises(UsageError, match="leave --arch out"):
         target_space(spec, SM_90, spec.inputs[0])
@@ -325,13 +324,13 @@ def test_group_size_that_only_a_device_tells_is_refused_for_an_architecture(writ
 
 def test_headline_of_a_failure_is_its_first_error():
     log = "nvcc ended with status 2\nk.cu(1): warning: odd\n  k.cu(3): error: bad\n1 error detected"
-    assert Trial(Config({}), failure=log).headline == "k.cu(3): error: bad"
-    assert Trial(Config({}), failure="\nkilled\nlater").headline == "killed"
+    assert Compiled(Config({}), failure=log).headline == "k.cu(3): error: bad"
+    assert Compiled(Config({}), failure="\nkilled\nlater").headline == "killed"
 
 
 def test_headline_of_a_good_build_is_its_warning():
     build = Build("key", "", "nvcc", 0.1, log="k.cu(1): warning: odd")
-    assert Trial(Config({}), build).headline == "k.cu(1): warning: odd"
+    assert Compiled(Config({}), build).headline == "k.cu(1): warning: odd"
 
 
 def test_words_of_one_flag_stay_together_in_the_options(write):
@@ -347,13 +346,13 @@ def test_words_of_one_flag_stay_together_in_the_options(write):
 def test_default_and_sample_compile_for_several_architectures(write, capsys):
     path = str(write())
     assert main([path, "--arch", "sm_90", "--arch", "sm_80", "--sample", "2"]) == 0
-    told = capsys.readouterr().out
+    text = capsys.readouterr().out
     for part in ("scale for sm_90", "scale for sm_80", "registers", "shared memory", "occupancy"):
-        assert part in told
-    assert told.count("3 configurations compiled, 0 failed") == 2
-    assert told.count("BLOCK=64, UNROLL=1 ") == 2
-    assert "256 B" in told  # 64 floats of the default
-    assert "cached" not in told
+        assert part in text
+    assert text.count("3 configurations compiled, 0 failed") == 2
+    assert text.count("BLOCK=64, UNROLL=1 ") == 2
+    assert "256 B" in text  # 64 floats of the default
+    assert "cached" not in text
 
 
 @needs_nvcc
@@ -364,10 +363,10 @@ def test_failure_of_another_configuration_is_a_row_and_no_failure_of_the_command
     }
     path = write(parameters=parameters, constraints=[])
     assert main([str(path), "--arch", "sm_90"]) == 0
-    told = capsys.readouterr().out
-    assert "eight is too many" in told
-    assert "2 configurations compiled, 1 failed" in told
-    assert "only 1 of 8 other legal configurations were found" in told
+    text = capsys.readouterr().out
+    assert "eight is too many" in text
+    assert "2 configurations compiled, 1 failed" in text
+    assert "only 1 of 8 other legal configurations were found" in text
 
 
 @needs_nvcc
@@ -376,42 +375,40 @@ def test_default_that_does_not_compile_gives_the_log_and_exit_code_1(write, caps
     parameters["UNROLL"] = {"values": [1, 8], "role": "source", "default": 8}
     path = write(parameters=parameters, constraints=[])
     assert main([str(path), str(MVMUL), "--arch", "sm_90", "--sample", "0"]) == 1
-    told = capsys.readouterr().out
-    assert "default for sm_90: FAILED" in told
-    assert "eight is too many" in told
-    assert "default for sm_90: OK" in told
-    assert "2 spaces valid; the default failed in 1 of 2: scale" in told
+    text = capsys.readouterr().out
+    assert "default for sm_90: FAILED" in text
+    assert "eight is too many" in text
+    assert "default for sm_90: OK" in text
+    assert "2 spaces valid; the default failed in 1 of 2: scale" in text
 
 
 @needs_nvcc
 def test_default_that_an_architecture_does_not_allow_gives_exit_code_1(write, capsys):
     path = write(parameters=blocks(64, 2048, default=2048), constraints=[])
     assert main([str(path), "--arch", "sm_90", "--sample", "0"]) == 1
-    told = capsys.readouterr().out
-    assert "sm_90 does not allow it on the input (n=16)" in told
-    assert "<= 1024" in told
+    text = capsys.readouterr().out
+    assert "sm_90 does not allow it on the input (n=16)" in text
+    assert "<= 1024" in text
 
 
 @needs_opencl
-def test_default_compiles_on_opencl_and_its_local_memory_is_told(write, capsys):
+def test_default_compiles_on_opencl_with_its_local_memory(write, capsys):
     path = write(parameters=blocks(64, default=64), constraints=["UNROLL <= 2"])
     assert main([str(path), "--backend", "opencl", "--sample", "1"]) == 0
-    told = capsys.readouterr().out
+    text = capsys.readouterr().out
     for part in ("local memory", "256 B", "512 B", "2 configurations compiled, 0 failed"):
-        assert part in told
-    assert "OpenCL does not tell how many registers" in told
+        assert part in text
+    assert "OpenCL does not report how many registers" in text
 
 
 @needs_opencl
-def test_space_without_a_source_for_the_device_at_hand_is_told_and_passed_over(
-    write, capsys, monkeypatch
-):
+def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, monkeypatch):
     monkeypatch.setattr(check, "device_target", lambda requested: device_target("opencl"))
     kernel = {"function": "scale", "source": {"cuda": "scale.cu"}, "host": "scale.py"}
     assert main([str(write(kernel=kernel)), str(write("both"))]) == 0
-    told = capsys.readouterr().out
-    assert "it has no opencl source, only cuda; --arch sm_90 compiles that" in told
-    assert "2 spaces valid; the default compiles in 1 of 2" in told
+    text = capsys.readouterr().out
+    assert "it has no opencl source, only cuda; --arch sm_90 compiles that" in text
+    assert "2 spaces valid; the default compiles in 1 of 2" in text
 
 
 @needs_opencl
@@ -431,7 +428,7 @@ def test_failures_that_differ_in_numbers_alone_are_one_reason():
         "error: too much data (0x13880 bytes, 0xc000 max)",
         "error: too much data (0x1 bytes, 7 max)",
     ]
-    trials = [Trial(Config({"A": k}), failure=text) for k, text in enumerate([*texts, "killed"])]
+    trials = [Compiled(Config({"A": k}), failure=text) for k, text in enumerate([*texts, "killed"])]
     found = group_failures(trials, lambda trial: trial.headline)
     assert [(g.headline, len(g.members)) for g in found] == [(texts[0], 2), ("killed", 1)]
     assert str(found[0].members[0].config) == "A=0"
@@ -439,7 +436,7 @@ def test_failures_that_differ_in_numbers_alone_are_one_reason():
 
 def test_configurations_without_shared_memory_count_among_the_least_and_the_median():
     builds = [Build("k", "", "nvcc", 1.0, shared_bytes=size) for size in (0, 0, 512, None)]
-    rows = {name: values for name, values, _ in _rows([Trial(Config({}), b) for b in builds])}
+    rows = {name: values for name, values, _ in _rows([Compiled(Config({}), b) for b in builds])}
     assert rows["shared memory, bytes"] == [0, 0, 512]
 
 
@@ -456,19 +453,17 @@ def test_sweep_counts_machine_codes_and_failures_and_takes_builds_from_the_cache
     flags = {"nvcc": {"level": {"values": [3], "option": "-Xptxas -O{value}"}}}
     line = [str(write(parameters=parameters, constraints=[], flags=flags)), "--arch", "sm_90"]
     assert main([*line, "--compile", "9"]) == 0
-    told = capsys.readouterr().out
-    assert "only 3 other legal configurations were found" in told
-    assert (
-        "4 configurations, the default among them: 2 compiled to 1 different machine code" in told
-    )
-    assert "4 compiled now, 0 taken from the build cache" in told
-    assert "not compiled: 2 x " in told
-    assert "eight is too many" in told
-    assert "registers" in told
+    text = capsys.readouterr().out
+    assert "only 3 of 9 other legal configurations were found" in text
+    assert "4 configurations with the default: 2 compiled to 1 different machine code" in text
+    assert "4 compiled now, 0 from the build cache" in text
+    assert "not compiled: 2 x " in text
+    assert "eight is too many" in text
+    assert "registers" in text
     assert main([*line, "--compile", "9", "--strict"]) == 1
-    told = capsys.readouterr().out
-    assert "2 compiled now, 2 taken from the build cache" in told
-    assert "a configuration failed in 1 of 1: scale" in told
+    text = capsys.readouterr().out
+    assert "2 compiled now, 2 from the build cache" in text
+    assert "a configuration failed in 1 of 1: scale" in text
 
 
 def test_sweep_and_sample_are_one_or_the_other(write, capsys):

@@ -265,16 +265,14 @@ def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) ->
     assert spec.parameters[2].options(True) == ("--use_fast_math",)
 
 
-def test_the_check_tells_every_condition(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_lists_every_condition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = FILE.replace("TILE == 4}", "TILE * 64 <= max_local_bytes}")
     assert check([str(write_space(tmp_path, text)), "--no-compile"]) == 0
     told = capsys.readouterr().out
     assert "\n  TILE matters when BLOCK > 16 and n > 100; else it has its default\n" in told
     assert (
         "use_fast_math matters when TILE * 64 <= max_local_bytes; else it has its default; "
-        "judged with a device or --arch, for max_local_bytes" in told
+        "checked with a device or --arch, for max_local_bytes" in told
     )
 
 

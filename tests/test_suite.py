@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.commands.check.inspection import Target, architecture_target, target_space
+from harness.commands.check.targets import CompileTarget, architecture_target, target_space
 from harness.commands.tune import main as tune
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Measurement, Outcome
@@ -68,7 +68,7 @@ def case(request: pytest.FixtureRequest) -> SuiteCase:
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
-def architecture(request: pytest.FixtureRequest) -> Target:
+def architecture(request: pytest.FixtureRequest) -> CompileTarget:
     return architecture_target(request.param)
 
 
@@ -140,7 +140,7 @@ def test_space_tunes_with_a_small_budget(case: SuiteCase, tmp_path: Path) -> Non
 
 
 @needs_nvcc
-def test_corners_compile_without_a_warning(case: SuiteCase, architecture: Target) -> None:
+def test_corners_compile_without_a_warning(case: SuiteCase, architecture: CompileTarget) -> None:
     """Every corner for one of the architectures, and every architecture with a corner or two."""
     assert architecture.nvcc is not None
     spec = spec_of(case)

@@ -1,6 +1,6 @@
-"""Many configurations of a space compiled at once, and what came of them in a few lines.
+"""Compile many configurations of a space, and print the counts, resources and failures.
 
-No kernel is run, and for an architecture of nvcc no GPU is needed.
+No kernel is run, and an architecture of nvcc needs no GPU.
 """
 
 from __future__ import annotations
@@ -15,127 +15,116 @@ from rich.padding import Padding
 from rich.table import Table
 
 from harness.analysis.failures import group_failures
-from harness.commands.check.describe import print_notices, size_told
-from harness.commands.check.inspection import Inspection, Trial, unjudged
+from harness.commands.check.describe import print_compile_notes
+from harness.commands.check.inspection import Compiled, Inspection
 from harness.core.text import counted
-from harness.display import ProgressDisplay, format_time, make_console
-from harness.display.text import print_line
+from harness.display import ProgressDisplay, format_time, make_console, print_line
 
 _SHOWN_REASONS = 10
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What came of compiling configurations; those that failed either have no build, or one that
-    the target cannot launch."""
+    """The results of compiling configurations."""
 
-    trials: Sequence[Trial]
+    results: Sequence[Compiled]
     wall_s: float
 
     @property
-    def compiled(self) -> list[Trial]:
-        """Those that the compiler built."""
-        return [trial for trial in self.trials if trial.build is not None]
+    def built(self) -> list[Compiled]:
+        """The configurations that the compiler built."""
+        return [result for result in self.results if result.build is not None]
 
     @property
     def codes(self) -> set[str]:
-        """The different machine codes, by their digests."""
-        found = (trial.build.binary_sha256 for trial in self.trials if trial.build)
+        """The digests of the different machine codes."""
+        found = (result.build.binary_sha256 for result in self.results if result.build)
         return {sha256 for sha256 in found if sha256 is not None}
 
     @property
-    def refused(self) -> list[Trial]:
-        """Those that were not built."""
-        return [trial for trial in self.trials if trial.build is None]
+    def refused(self) -> list[Compiled]:
+        """The configurations that the compiler refused."""
+        return [result for result in self.results if result.build is None]
 
     @property
-    def unlaunchable(self) -> list[Trial]:
-        """Those that were built, and that the target cannot launch."""
-        return [trial for trial in self.trials if trial.build is not None and trial.failure]
+    def unlaunchable(self) -> list[Compiled]:
+        """The configurations that were built and that the target cannot launch."""
+        return [result for result in self.built if result.failure]
 
 
 def sweep(inspection: Inspection) -> Sweep:
-    """Wait for all configurations of an inspection, telling the progress on standard error."""
+    """Wait for all configurations of an inspection, with progress on standard error."""
     started = time.perf_counter()
-    trials: list[Trial] = []
+    results: list[Compiled] = []
     with ProgressDisplay(make_console(stderr=True)) as display:
         title = f"{inspection.spec.name} for {inspection.target.name}"
         display.begin_stage(title, inspection.count)
-        for trial in inspection.trials():
-            trials.append(trial)
-            display.step(trial.headline if trial.failure else "compiled")
-    return Sweep(trials, time.perf_counter() - started)
+        for result in inspection.compiled():
+            results.append(result)
+            display.step(result.headline if result.failure else "compiled")
+    return Sweep(results, time.perf_counter() - started)
 
 
 def describe_sweep(console: Console, inspection: Inspection, found: Sweep) -> None:
-    """Tell how many machine codes there are, what they take, and what failed."""
-    spec, target = inspection.spec, inspection.target
-    print_line(console, f"  within the limits of {target.name}: {size_told(inspection.size)}")
-    print_notices(console, spec, target.backend.compiler)
-    for sentence in unjudged(spec, target):
-        print_line(console, f"  note: {sentence}")
-    if inspection.missing:
-        told = f"only {counted(inspection.count - 1, 'other legal configuration')} were found"
-        print_line(console, f"  note: {told}")
-    print_line(console, f"  {target.name}: {_counts_told(found)}")
-    print_line(console, f"  {_times_told(found)}")
-    rows = list(_rows(found.compiled))
+    """Print the number of machine codes, their resources, and the failures."""
+    print_compile_notes(console, inspection)
+    print_line(console, f"  {inspection.target.name}: {_counts(found)}")
+    print_line(console, f"  {_times(found)}")
+    rows = list(_rows(found.built))
     if rows:
         console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
     _print_reasons(console, "not compiled", found.refused)
     _print_reasons(console, "compiled, but cannot be launched", found.unlaunchable)
 
 
-def _counts_told(found: Sweep) -> str:
-    total, codes = len(found.trials), len(found.codes)
-    told = f"{counted(total, 'configuration')}, the default among them: "
-    told += f"{len(found.compiled)} compiled to {counted(codes, 'different machine code')}"
-    return f"{told}, {len(found.refused)} not compiled, {len(found.unlaunchable)} not launchable"
-
-
-def _times_told(found: Sweep) -> str:
-    cached = sum(trial.build.cached for trial in found.compiled if trial.build)
-    new = len(found.trials) - cached
-    per_second = f" ({new / found.wall_s:.2f} a second)" if new else ""
+def _counts(found: Sweep) -> str:
+    total, codes = len(found.results), len(found.codes)
     return (
-        f"{new} compiled now, {cached} taken from the build cache, in "
-        f"{format_time(found.wall_s)}{per_second}"
+        f"{counted(total, 'configuration')} with the default: {len(found.built)} compiled to "
+        f"{counted(codes, 'different machine code')}, {len(found.refused)} not compiled, "
+        f"{len(found.unlaunchable)} not launchable"
     )
 
 
-def _rows(compiled: Sequence[Trial]) -> Iterator[tuple[str, list[float], bool]]:
-    """Each resource with its values, and whether they are seconds."""
-    builds = [trial.build for trial in compiled if trial.build is not None]
+def _times(found: Sweep) -> str:
+    cached = sum(result.build.cached for result in found.built if result.build)
+    new = len(found.results) - cached
+    rate = f" ({new / found.wall_s:.2f} per second)" if new else ""
+    return (
+        f"{new} compiled now, {cached} from the build cache, in {format_time(found.wall_s)}{rate}"
+    )
+
+
+def _rows(built: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
+    """Yield each resource with its values, and whether they are seconds."""
+    builds = [result.build for result in built if result.build is not None]
+    shared = [b.shared_bytes for b in builds if b.shared_bytes is not None]
     yield "registers", [b.registers for b in builds if b.registers is not None], False
-    yield (
-        "shared memory, bytes",
-        [b.shared_bytes for b in builds if b.shared_bytes is not None],
-        False,
-    )
+    yield "shared memory, bytes", [float(size) for size in shared], False
     yield "spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], False
-    shares = [100 * t.occupancy.fraction for t in compiled if t.occupancy is not None]
+    shares = [100 * r.occupancy.fraction for r in built if r.occupancy is not None]
     yield "occupancy, %", shares, False
-    yield "time to compile", [b.compile_s for b in builds], True
+    yield "compile time", [b.compile_s for b in builds], True
 
 
 def _table(rows: Sequence[tuple[str, list[float], bool]]) -> Table:
     table = Table()
-    table.add_column("of each configuration")
+    table.add_column("per configuration")
     for heading in ("least", "median", "most"):
         table.add_column(heading, justify="right")
     for name, values, are_seconds in rows:
         if values:
             ends = (min(values), statistics.median(values), max(values))
-            shown = [format_time(v) if are_seconds else f"{v:,.0f}" for v in ends]
-            table.add_row(name, *shown)
+            cells = [format_time(v) if are_seconds else f"{v:,.0f}" for v in ends]
+            table.add_row(name, *cells)
     return table
 
 
-def _print_reasons(console: Console, what: str, failed: Sequence[Trial]) -> None:
-    groups = group_failures(failed, lambda trial: trial.headline)
+def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> None:
+    groups = group_failures(failed, lambda result: result.headline)
     for group in groups[:_SHOWN_REASONS]:
-        print_line(console, f"  {what}: {len(group.members)} x {group.headline}")
+        print_line(console, f"  {kind}: {len(group.members)} x {group.headline}")
         print_line(console, f"    for example ({group.members[0].config})")
     if len(groups) > _SHOWN_REASONS:
         rest = sum(len(group.members) for group in groups[_SHOWN_REASONS:])
-        print_line(console, f"  {what}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")
+        print_line(console, f"  {kind}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")

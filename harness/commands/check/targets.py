@@ -1,0 +1,145 @@
+"""The devices and architectures to compile for, and the space within their limits."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.constraints.expression import Expression
+from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.program import Program
+from harness.core.records import DeviceLimits, Input
+from harness.measure.backends.choose import Backend, choose
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.build_queue import BuildQueue
+from harness.measure.flags.fit import fitted_to_backend
+from harness.measure.occupancy import multiprocessor
+from harness.space import Space
+from harness.space_file import LaunchPlan, Spec
+
+ARCHITECTURE_LIMITS = DeviceLimits(
+    max_group_size=1024,
+    max_group_dims=(1024, 1024, 64),
+    max_grid_dims=(2**31 - 1, 65535, 65535),
+    max_local_bytes=48 * 1024,
+    compute_units=0,
+    warp_size=32,
+)
+"""The limits of every NVIDIA architecture in use. Only a device knows its number of multiprocessors
+(compute units): 0 means unknown, and no constraint may use it. Source: CUDA C++ Programming Guide,
+"Technical Specifications per Compute Capability"."""
+
+DEVICE_ONLY_LIMIT = "compute_units"
+"""The limit that depends on the device, not on its architecture."""
+
+
+@dataclass(frozen=True)
+class CompileTarget:
+    """A device of this machine, or an architecture of nvcc, which needs no GPU."""
+
+    name: str
+    backend: Backend
+    identity: str
+    limits: DeviceLimits
+    nvcc: Nvcc | None = None  # None for OpenCL
+    has_device: bool = False
+
+    @property
+    def language(self) -> str:
+        """The language of the kernel source."""
+        return self.backend.language
+
+    @property
+    def why_no_occupancy(self) -> str | None:
+        """The reason why the occupancy cannot be computed; None where it can."""
+        if self.nvcc is None:
+            return "OpenCL does not report how many registers a kernel uses or spills"
+        try:
+            multiprocessor(self.nvcc.arch)
+        except ValueError as error:
+            return str(error)
+        return None
+
+
+def architecture_target(arch: str) -> CompileTarget:
+    """Make the target of an architecture such as `sm_90`.
+
+    Raises UsageError for an unknown architecture, BackendUnavailable without nvcc.
+    """
+    nvcc = Nvcc(arch)
+    backend = Backend("cuda", "nvcc", "its architecture was named", arch=arch)
+    return CompileTarget(arch, backend, nvcc.identity, ARCHITECTURE_LIMITS, nvcc)
+
+
+def device_target(requested: str) -> CompileTarget:
+    """Make the target of a device; `requested` is auto, cuda or opencl.
+
+    Raises BackendUnavailable.
+    """
+    try:
+        backend = choose(requested)
+    except BackendUnavailable as error:
+        if requested == "cuda":
+            hint = "Without a GPU, name the architecture to compile for: --arch sm_90"
+            raise BackendUnavailable(f"{error}\n{hint}") from None
+        raise
+    compiler, device = backend.open_compiler(), backend.open_device()
+    try:
+        limits, name = device.limits, f"{backend.language} on {device.environment.device}"
+    finally:
+        device.close()
+    nvcc = compiler if isinstance(compiler, Nvcc) else None
+    return CompileTarget(name, backend, compiler.identity, limits, nvcc, has_device=True)
+
+
+def unchecked(spec: Spec, target: CompileTarget) -> list[str]:
+    """Describe each constraint and grid size that is left out, since it needs a device."""
+    if target.has_device:
+        return []
+    named = [
+        f"{spec.path}:{c.line}: the constraint `{c.expression.written}`"
+        for c in spec.constraints
+        if _needs_device(c.expression)
+    ]
+    grid = spec.launch.grid if spec.launch else ()
+    named += [f"the grid size `{size.text}`" for size in grid if _needs_device(size)]
+    return [
+        f"{name} needs a device, which alone has {DEVICE_ONLY_LIMIT}; it is not checked for "
+        f"{target.name}, so configurations that it forbids may be counted and compiled"
+        for name in named
+    ]
+
+
+def fitted_spec(spec: Spec, target: CompileTarget, builds: BuildQueue[Program]) -> Spec:
+    """Remove the flags that the target's compiler does not know."""
+    arch = None if target.nvcc is None else target.nvcc.arch
+    compiler = target.backend.compiler
+    return fitted_to_backend(spec, compiler, arch, target.identity, builds.finish)
+
+
+def target_space(spec: Spec, target: CompileTarget, problem: Input) -> Space:
+    """Make the space of an input within a target's limits, without what `unchecked` lists.
+
+    Raises UsageError where the group size depends on DEVICE_ONLY_LIMIT.
+    """
+    if not target.has_device:
+        kept = tuple(c for c in spec.constraints if not _needs_device(c.expression))
+        launch = spec.launch and _without_device(spec.launch, spec.path)
+        spec = dataclasses.replace(spec, constraints=kept, launch=launch)
+    return Space.of(spec, problem, target.limits, target.backend.compiler)
+
+
+def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:
+    for size in launch.group:
+        if _needs_device(size):
+            raise UsageError(
+                f"{path}: the group size `{size.text}` needs a device, which alone has "
+                f"{DEVICE_ONLY_LIMIT}; leave --arch out on a machine with one"
+            )
+    grid = tuple(Expression("1") if _needs_device(s) else s for s in launch.grid)
+    return dataclasses.replace(launch, grid=grid)
+
+
+def _needs_device(expression: Expression) -> bool:
+    return DEVICE_ONLY_LIMIT in expression.names
