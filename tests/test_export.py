@@ -1,4 +1,4 @@
-"""Exports: what is written is read back equal, and other tools' schema takes it."""
+"""Exports: they are read back equal, and other tools' schema accepts them."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def measurements() -> list[Measurement]:
 
 
 def exported(database: Path, format_: str, *options: str) -> Path:
-    place = database.with_name(f"out{export.ENDINGS[format_]}")
-    assert export.main([str(database), "--format", format_, "--output", str(place), *options]) == 0
-    return place
+    path = database.with_name(f"out{export.ENDINGS[format_]}")
+    assert export.main([str(database), "--format", format_, "--output", str(path), *options]) == 0
+    return path
 
 
 def comparable(m: Measurement) -> tuple[Input, Config, Outcome, tuple[float, ...], str]:
@@ -91,15 +91,15 @@ def comparable(m: Measurement) -> tuple[Input, Config, Outcome, tuple[float, ...
 
 def record(database: Path, found: list[Measurement]) -> None:
     with opened(database) as store:
-        for given in dict.fromkeys(m.input for m in found):
-            search = begin_search(store, make_plan(given))
+        for problem in dict.fromkeys(m.input for m in found):
+            search = begin_search(store, make_plan(problem))
             for m in found:
-                if m.input == given:
+                if m.input == problem:
                     search.test(m)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_what_is_exported_is_read_back_equal(tmp_path: Path, format_: str) -> None:
+def test_an_export_is_read_back_equal(tmp_path: Path, format_: str) -> None:
     found = measurements()
     record(tmp_path / "r.db", found)
     recorded = read_recording(exported(tmp_path / "r.db", format_))
@@ -116,8 +116,8 @@ def test_shared_measurements_are_written_like_others_and_counted(
     recorded = read_recording(exported(tmp_path / "r.db", "t4"))
     written = list(map(comparable, recorded.measurements.values()))
     assert written == [comparable(make_ok(1)), comparable(shared)]
-    assert "2 measurements of mvmul" in (told := capsys.readouterr().out)
-    assert "1 of them shared by equal machine code" in told
+    assert "2 measurements of mvmul" in (message := capsys.readouterr().out)
+    assert "1 of them shared by equal machine code" in message
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -138,7 +138,7 @@ def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Valu
 
 
 @pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]], ids=str)
-def test_values_that_csv_cannot_tell_apart_are_refused(
+def test_values_that_look_alike_in_csv_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], values: list[Value]
 ) -> None:
     found = [
@@ -146,8 +146,8 @@ def test_values_that_csv_cannot_tell_apart_are_refused(
         for value in values
     ]
     write(tmp_path / "r.db", *found)
-    place = tmp_path / "out.csv"
-    assert export.main([str(tmp_path / "r.db"), "--format", "csv", "--output", str(place)]) == 2
+    path = tmp_path / "out.csv"
+    assert export.main([str(tmp_path / "r.db"), "--format", "csv", "--output", str(path)]) == 2
     assert "look alike in CSV; export with --format t4" in capsys.readouterr().err
     assert list(tmp_path.glob("out*")) == []
 
@@ -185,9 +185,9 @@ def test_last_campaign_is_exported_beside_its_database(
     write(tmp_path / "r.db", make_ok(1), plan=make_plan(campaign=1))
     write(tmp_path / "r.db", make_ok(2), plan=make_plan(campaign=2))
     assert export.main([str(tmp_path / "r.db")]) == 0
-    place = tmp_path / "mvmul.t4.json"
-    assert capsys.readouterr().out.startswith(f"{place}: 1 measurements of mvmul on a device")
-    (found,) = read_recording(place).measurements.values()
+    path = tmp_path / "mvmul.t4.json"
+    assert capsys.readouterr().out.startswith(f"{path}: 1 measurements of mvmul on a device")
+    (found,) = read_recording(path).measurements.values()
     assert comparable(found) == comparable(
         Measurement(make_ok(2).config, SPEC.inputs[0], Outcome.OK,
                     Timing((2e-3, 1e-3, 3e-3), StopReason.RECORDED))
@@ -195,11 +195,11 @@ def test_last_campaign_is_exported_beside_its_database(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["r.db", "--space", "other"], "no measurements of other; it holds mvmul"),
         (["r.db", "--output", "r.db"], "r.db is the database itself"),
-        (["r.db", "--format", "csv", "--output", "x.yaml"], "its mapping would be written there"),
+        (["r.db", "--format", "csv", "--output", "x.yaml"], "the mapping would overwrite it"),
         (["r.db", "--output", "none/x.json"], "none/x.json cannot be written: No such file"),
         (["none.db"], "none.db"),
     ],
@@ -210,9 +210,9 @@ def test_what_cannot_be_exported_is_one_clear_error(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "r.db", make_ok(1))
     assert export.main(options) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

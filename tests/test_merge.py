@@ -48,30 +48,30 @@ def two(tmp_path: Path) -> Path:
     return tmp_path / "two.db"
 
 
-def merge(out: Path, *places: Path) -> list[Added]:
+def merge(out: Path, *databases: Path) -> list[Added]:
     with writing(str(out)) as engine:
-        return [merge_database(engine, str(place)) for place in places]
+        return [merge_database(engine, str(database)) for database in databases]
 
 
-def rows(place: Path) -> list[Row]:
-    with reading(str(place)) as engine, engine.connect() as connection:
+def rows(database: Path) -> list[Row]:
+    with reading(str(database)) as engine, engine.connect() as connection:
         return read_measurements(connection, KEY)
 
 
-def measurements(place: Path) -> list[Measurement]:
-    return [row.measurement for row in rows(place)]
+def measurements(database: Path) -> list[Measurement]:
+    return [row.measurement for row in rows(database)]
 
 
-def content(place: Path) -> list[str]:
+def content(database: Path) -> list[str]:
     """Everything in a database but who wrote it last."""
-    connection = sqlite3.connect(place)
+    connection = sqlite3.connect(database)
     try:
         return [line for line in connection.iterdump() if '"writers"' not in line]
     finally:
         connection.close()
 
 
-# --------------------------------------------------------------- what is merged
+# --------------------------------------------------------------- merging
 
 
 def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: Path) -> None:
@@ -226,8 +226,8 @@ def test_search_goes_on_beside_a_merged_run_and_knows_its_measurements(
 def test_copy_that_went_its_own_way_loses_no_measurement(one: Path, two: Path) -> None:
     write(one, make_ok(1))
     two.write_bytes(one.read_bytes())
-    for place, number in ((one, 2), (two, 3)):
-        with opened(place) as store:
+    for database, number in ((one, 2), (two, 3)):
+        with opened(database) as store:
             search = begin_search(store)
             search.ordinal = 1
             search.test(make_ok(number))
@@ -250,7 +250,7 @@ def test_hundred_thousand_samples_are_merged_once(out: Path, one: Path) -> None:
     assert (again.runs, again.measurements, again.samples) == (0, 0, 0)
 
 
-# ------------------------------------------------------------- what is not trusted
+# ------------------------------------------------------------- untrusted
 
 DAMAGES = [
     "UPDATE environments SET device = 'a faster device'",
@@ -359,10 +359,10 @@ def test_rows_that_are_there_twice_are_added_once(out: Path, one: Path) -> None:
     assert count(out, "configurations") == 1
 
 
-def cut(place: Path) -> None:
-    write_many(place, 500)
-    data = place.read_bytes()
-    place.write_bytes(data[: len(data) * 2 // 3 // 4096 * 4096])
+def cut(database: Path) -> None:
+    write_many(database, 500)
+    data = database.read_bytes()
+    database.write_bytes(data[: len(data) * 2 // 3 // 4096 * 4096])
 
 
 @pytest.mark.parametrize(
@@ -371,8 +371,8 @@ def cut(place: Path) -> None:
         cut,
         Path.mkdir,
         Path.touch,
-        lambda place: place.write_text("not a database, but long enough for one\n" * 50),
-        lambda place: tamper(place, "CREATE TABLE other (id INTEGER)"),
+        lambda database: database.write_text("not a database, but long enough for one\n" * 50),
+        lambda database: tamper(database, "CREATE TABLE other (id INTEGER)"),
     ],
     ids=["cut", "folder", "empty", "text", "foreign"],
 )
@@ -416,8 +416,8 @@ def test_command_makes_nothing_out_of_what_cannot_be_read(
     one.write_text("not a database, but long enough for one\n" * 50)
     assert main([str(out), str(one)]) == 2
     assert not out.exists()
-    told = capsys.readouterr().err
-    assert told == f"error: {one} is no results database: file is not a database\n"
+    message = capsys.readouterr().err
+    assert message == f"error: {one} is no results database: file is not a database\n"
 
 
 def test_command_refuses_one_file_as_both(
@@ -426,7 +426,7 @@ def test_command_refuses_one_file_as_both(
     write(out, make_ok(1))
     monkeypatch.chdir(out.parent)
     assert main([str(out), f"sqlite:///{out.name}"]) == 2
-    assert "is OUT and an IN at once" in capsys.readouterr().err
+    assert "is both OUT and an IN" in capsys.readouterr().err
 
 
 def test_command_waits_for_nobody(out: Path, one: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Recordings of others: what each format says, spaces made of them, and files not to be trusted."""
+"""Recordings of other tuners: each format, their spaces, and untrusted files."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("time", "outcome", "told"),
+    ("time", "outcome", "message"),
     [
         ("InvalidConfig", Outcome.LAUNCH_FAILED, "InvalidConfig, as recorded"),
         ("CompilationFailedConfig", Outcome.BUILD_FAILED, "CompilationFailedConfig, as recorded"),
@@ -107,11 +107,11 @@ def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path: Path) ->
     ids=str,
 )
 def test_failed_entry_is_an_outcome_with_a_message(
-    path: Path, time: Any, outcome: Outcome, told: str
+    path: Path, time: Any, outcome: Outcome, message: str
 ) -> None:
     # Samples of a failed entry are of no use: Kernel Tuner leaves some behind.
     found = only(read(path, cache_of([entry(16, 1, time, times=[1.0])])))
-    assert found == Measurement(config(16, 1), GIVEN, outcome, message=told)
+    assert found == Measurement(config(16, 1), GIVEN, outcome, message=message)
 
 
 def test_samples_that_the_time_is_no_mean_of_do_not_count(path: Path) -> None:
@@ -129,7 +129,7 @@ def test_time_that_is_the_median_of_its_samples_counts_by_them(path: Path) -> No
 
 
 @pytest.mark.parametrize("tail", ["", ",", ",\n"])
-def test_cache_of_an_interrupted_run_is_read_and_told(path: Path, tail: str) -> None:
+def test_cache_of_an_interrupted_run_is_read_with_a_note(path: Path, tail: str) -> None:
     whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, 2.0)]))
     recorded = read(path, whole.removesuffix("}}") + tail)
     assert len(recorded.measurements) == 2
@@ -142,7 +142,7 @@ def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("size", "given"),
+    ("size", "problem"),
     [
         (4096, {"problem_size": 4096}),
         ("callable", {"problem_size": "callable"}),
@@ -151,10 +151,10 @@ def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> Non
     ],
     ids=str,
 )
-def test_problem_size_is_the_input(path: Path, size: Any, given: dict[str, Value]) -> None:
+def test_problem_size_is_the_input(path: Path, size: Any, problem: dict[str, Value]) -> None:
     recorded = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size))
-    assert list(recorded.tables) == [Input(given)]
-    assert recorded.features == tuple(given)
+    assert list(recorded.tables) == [Input(problem)]
+    assert recorded.features == tuple(problem)
 
 
 def test_values_that_are_no_scale_keep_the_order_that_is_listed(path: Path) -> None:
@@ -199,7 +199,7 @@ def test_t4_of_kernel_tuner_is_in_milliseconds(path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["seconds", "milliseconds", "microseconds", "nanoseconds"])
-def test_t4_tells_its_unit_of_time(path: Path, unit: str) -> None:
+def test_t4_states_its_unit_of_time(path: Path, unit: str) -> None:
     per_s = {"seconds": 1, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}[unit]
     found = only(read(path, t4_of(result(measurements=[]), metadata={"timeunit": unit})))
     assert found.time_s == pytest.approx(3 / per_s)
@@ -215,7 +215,7 @@ def test_t4_tells_its_unit_of_time(path: Path, unit: str) -> None:
         ("timeout", Outcome.TIMEOUT),
     ],
 )
-def test_t4_tells_what_failed(path: Path, invalidity: str, outcome: Outcome) -> None:
+def test_t4_states_what_failed(path: Path, invalidity: str, outcome: Outcome) -> None:
     found = only(read(path, t4_of(result(invalidity=invalidity))))
     assert (found.outcome, found.message) == (outcome, f"{invalidity}, as recorded")
 
@@ -246,12 +246,12 @@ def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HE
 
 def test_mapping_names_the_columns(tmp_path: Path) -> None:
     recorded = read_rows(tmp_path, "64,16,row,1.5,2.5,passed,", "64,8,tile,,,no build,line 3")
-    given = Input({"n": 64})
+    problem = Input({"n": 64})
     timing = Timing((1.5e-3, 2.5e-3), StopReason.RECORDED)
     one, other = Config({"BX": 16, "KIND": "row"}), Config({"BX": 8, "KIND": "tile"})
     assert dict(recorded.measurements) == {
-        (given, one): Measurement(one, given, Outcome.OK, timing),
-        (given, other): Measurement(other, given, Outcome.BUILD_FAILED, message="line 3"),
+        (problem, one): Measurement(one, problem, Outcome.OK, timing),
+        (problem, other): Measurement(other, problem, Outcome.BUILD_FAILED, message="line 3"),
     }
     assert values(recorded) == {"BX": ("ordered", [8, 16]), "KIND": ("enum", ["row", "tile"])}
     assert (recorded.device, recorded.features) == ("GTX 680", ("n",))
@@ -293,25 +293,25 @@ def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path: Path, cell
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ("64,16,row,fast,1,passed,", ":2: run 1 is 'fast'; it must be a time"),
         (
             "64,16,row,0,1,passed,",
             ":2: run 1 is '0'; it must be a time above 0, unless times.l",
         ),
-        ("64,16,row,1,1,good,", ":2: it must be one of 'passed', 'no build', ''"),
+        ("64,16,row,1,1,good,", ":2: status is 'good'; it must be one of 'passed'"),
         ("64,16,row,1", ":2: has 4 cells, the header has 7"),
     ],
 )
-def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, told: str) -> None:
+def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read_rows(tmp_path, row)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (("times:", "time:"), "the key `time` is unknown; did you mean `times`?"),
         (("unit: ms", "unit: hours"), "'hours' is unknown; it must be s, seconds, ms"),
@@ -323,24 +323,24 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, told: str) -
     ids=str,
 )
 def test_mapping_with_a_fault_says_where(
-    tmp_path: Path, change: tuple[str, str], told: str
+    tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
     with pytest.raises(SpecError) as error:
         read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(*change))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
-    """What is told is a mapping that reads the file."""
+    """What is message is a mapping that reads the file."""
     path, header = tmp_path / "recording.csv.gz", "WIDTH,true,time 1 (us),time 2 (us),outcome,log"
     path.write_bytes(
         gzip.compress(f"{header}\n16,row,1.5,2.5,ok,\n16,tile,,,crashed,no\n".encode())
     )
     with pytest.raises(UsageError) as error:
         read_recording(path)
-    told = str(error.value)
-    assert f"Write {tmp_path / 'recording.yaml'}, or another file that --mapping names:" in told
-    (tmp_path / "recording.yaml").write_text(told.split("\n\n")[1])
+    message = str(error.value)
+    assert f"Write {tmp_path / 'recording.yaml'}, or another file that --mapping names:" in message
+    (tmp_path / "recording.yaml").write_text(message.split("\n\n")[1])
     recorded = read_recording(path)
     assert values(recorded) == {"WIDTH": ("ordered", [16]), "true": ("enum", ["row", "tile"])}
     one, other = recorded.measurements.values()
@@ -349,7 +349,7 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"SQLite format 3\0", "a results database"),
         (json.dumps(cache_of([entry(16, 1, 1.0)])).encode(), "a recording in JSON"),
@@ -358,15 +358,17 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_given_in_place_of_a_mapping_is_called_what_it_is(
-    tmp_path: Path, content: bytes, told: str
+def test_a_file_that_is_no_mapping_is_named_by_its_kind(
+    tmp_path: Path, content: bytes, message: str
 ) -> None:
     path, other = tmp_path / "recording.csv", tmp_path / "other"
     path.write_text(f"{HEADER}\n")
     other.write_bytes(content)
     with pytest.raises(UsageError) as error:
         read_recording(path, other)
-    assert f"{other} is {told}, not a mapping. A mapping is a small YAML file" in str(error.value)
+    assert f"{other} is {message}, not a mapping. A mapping is a small YAML file" in str(
+        error.value
+    )
     assert "parameters: [n, BX, KIND]" in str(error.value)
 
 
@@ -423,23 +425,25 @@ def test_repeats_that_differ_in_a_column_nobody_reads_are_refused_with_what_to_a
 
 
 @pytest.mark.parametrize(
-    ("ignored", "told"),
+    ("ignored", "message"),
     [
         ("[BX]", "`ignore` names BX, but another"),
         ("[dat]", "lacks dat among the columns"),
     ],
 )
-def test_what_is_ignored_is_there_and_not_read(tmp_path: Path, ignored: str, told: str) -> None:
+def test_ignored_columns_must_exist_and_are_not_read(
+    tmp_path: Path, ignored: str, message: str
+) -> None:
     with pytest.raises((SpecError, RecordingError)) as error:
         read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=f"{MAPPING}ignore: {ignored}\n")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 # ------------------------------------------------------------------- untrusted
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"tune_params": 3}, "tune_params is the number 3; it must be an object"),
         ({"tune_params": {"BX": 3}}, "tune_params['BX'] is the number 3; it must be a list"),
@@ -456,17 +460,17 @@ def test_what_is_ignored_is_there_and_not_read(tmp_path: Path, ignored: str, tol
     ids=str,
 )
 def test_cache_of_another_shape_is_one_clear_error(
-    path: Path, changes: dict[str, Any], told: str
+    path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RecordingError) as error:
         read(path, cache_of([entry(16, 1, 1.0)], **changes))
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert str(path) in str(error.value)
     assert str(error.value).isprintable()
 
 
 @pytest.mark.parametrize(
-    ("time", "told"),
+    ("time", "message"),
     [
         ("fast", "time is the text 'fast'; it must be one of InvalidConfig,"),
         (None, "time is missing; it must be a number or the name of a failure"),
@@ -478,14 +482,14 @@ def test_cache_of_another_shape_is_one_clear_error(
     ],
     ids=str,
 )
-def test_time_of_another_type_says_where(path: Path, time: Any, told: str) -> None:
+def test_time_of_another_type_says_where(path: Path, time: Any, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read(path, cache_of([entry(16, 1, time)]))
-    assert f"{path}: cache['16,1,15']: {told}" in str(error.value)
+    assert f"{path}: cache['16,1,15']: {message}" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("samples", "told"),
+    ("samples", "message"),
     [
         ([1.0, "2"], "a sample is the text '2'; it must be a finite number above 0"),
         ([1.0, float("nan")], "a sample is the number nan; it must be a finite number above 0"),
@@ -495,15 +499,15 @@ def test_time_of_another_type_says_where(path: Path, time: Any, told: str) -> No
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_sample_that_is_no_time_says_where(path: Path, samples: Any, told: str) -> None:
+def test_sample_that_is_no_time_says_where(path: Path, samples: Any, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read(path, cache_of([entry(16, 1, 1.0, times=samples)]))
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert len(str(error.value)) < 600
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ([1], "BX is a list; values are finite numbers, texts, true and false"),
         (float("inf"), "BX is the number inf; values are finite numbers"),
@@ -512,21 +516,21 @@ def test_sample_that_is_no_time_says_where(path: Path, samples: Any, told: str) 
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_value_that_no_parameter_can_have_says_where(path: Path, value: Any, told: str) -> None:
+def test_value_that_no_parameter_can_have_says_where(path: Path, value: Any, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read(path, cache_of([entry(value, 1, 1.0)]))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         (result(configuration=None), "results[1]: has no configuration"),
         (result(configuration=[]), "results[1]: configuration is a list; it must be an object"),
         (result(configuration={"TILE": 1}), "results[1]: names TILE, but the first result BX"),
         (
             result(invalidity="odd"),
-            "results[1]: the text 'odd'; it must be one of correct,",
+            "results[1]: invalidity is the text 'odd'; it must be one of correct,",
         ),
         (result(invalidity=[]), "results[1]: invalidity is a list; it must be one of correct,"),
         (result(times=None), "results[1]: has no times"),
@@ -540,14 +544,14 @@ def test_value_that_no_parameter_can_have_says_where(path: Path, value: Any, tol
     ],
     ids=str,
 )
-def test_t4_of_another_shape_is_one_clear_error(path: Path, changed: Any, told: str) -> None:
+def test_t4_of_another_shape_is_one_clear_error(path: Path, changed: Any, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read(path, t4_of(result(), changed))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[]", "is JSON, but neither a Kernel Tuner cache"),
         ('{"results": []}', "results is an empty list; it must be a list of results"),
@@ -564,23 +568,23 @@ def test_t4_of_another_shape_is_one_clear_error(path: Path, changed: Any, told: 
     ],
     ids=lambda text: text[:20],
 )
-def test_text_that_is_no_recording_is_one_clear_error(path: Path, text: str, told: str) -> None:
+def test_text_that_is_no_recording_is_one_clear_error(path: Path, text: str, message: str) -> None:
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(RecordingError) as error:
         read_recording(path)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert len(str(error.value)) < 600
 
 
 def test_every_cut_of_a_cache_is_read_or_one_error(path: Path) -> None:
     whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, "InvalidConfig")]))
-    accepted, told = 0, []
+    accepted, message = 0, []
     for end in range(len(whole)):
         try:
             accepted += len(read(path, whole[:end]).measurements) > 0
         except RecordingError as error:
-            told.append(str(error))
-    assert all(str(path) in message for message in told)
+            message.append(str(error))
+    assert all(str(path) in message for message in message)
     assert accepted == 4  # after the first entry, its comma and the space; after the second
 
 
@@ -618,7 +622,7 @@ def test_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder"])
-def test_what_is_no_file_says_so(tmp_path: Path, kind: str) -> None:
+def test_missing_file_says_so(tmp_path: Path, kind: str) -> None:
     with pytest.raises(RecordingError, match=r"does not exist|is not a file"):
         read_recording(tmp_path if kind == "folder" else tmp_path / "none.json")
 
@@ -679,21 +683,21 @@ def test_space_is_what_was_recorded_failed_or_not(space: ListedSpace) -> None:
 def test_what_a_file_calls_illegal_itself_is_never_proposed(path: Path) -> None:
     refused = result(32, invalidity="constraints", outcome="illegal", message="too large")
     recorded = read(path, t4_of(result(16), refused))
-    (given,) = recorded.tables
-    space = ListedSpace(recorded, given)
+    (problem,) = recorded.tables
+    space = ListedSpace(recorded, problem)
     assert list(space) == [Config({"BX": 16})]
     why = "the recording has it as illegal: too large"
     assert space.why_illegal(Config({"BX": 32})) == why
 
 
 def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None:
-    told = {
+    message = {
         config(16, 4): "the recording does not hold it",
         config(16, 3): "TILE=3 is not one of its values",
         Config({"BX": 16, "TILE": 1}): "it has no value for FIXED",
         Config({"BX": 16, "TILE": 1, "FIXED": 3}): "FIXED is 15 throughout the recording",
     }
-    assert {c: space.why_illegal(c) for c in told} == told
+    assert {c: space.why_illegal(c) for c in message} == message
     assert all(space.is_legal(config(*point)) for point in LEGAL)
 
 
@@ -772,15 +776,15 @@ def landscape(path: Path) -> Recording:
     return read(path, cache_of(entries, tune_params=listed))
 
 
-def test_command_tells_how_near_the_optimum_it_came(
+def test_command_prints_how_near_the_optimum_it_came(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     landscape(path)
     command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--test-limit", "30"]
     assert tune.main(command) == 0
-    told = capsys.readouterr().out
-    assert "Kernel Tuner cache of a kernel on a GPU; 58 ok, 6 launch_failed" in told
-    (row,) = (line for line in told.splitlines() if " of 64 " in line)
+    message = capsys.readouterr().out
+    assert "Kernel Tuner cache of a kernel on a GPU; 58 ok, 6 launch_failed" in message
+    (row,) = (line for line in message.splitlines() if " of 64 " in line)
     best, unit, optimum, same, fraction, *tests = row.split("problem_size_y=32")[1].split()
     assert (unit, same, optimum, tests[:3]) == ("ms", "ms", "1.02", ["30", "of", "64"])
     assert 1.016 / float(best) == pytest.approx(float(fraction), rel=5e-3)
@@ -792,12 +796,12 @@ def test_exhausted_recording_has_reached_its_optimum(
     landscape(path)
     command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--test-limit", "99"]
     assert tune.main([*command, "--quiet"]) == 0
-    told = capsys.readouterr().out
-    (row,) = (line for line in told.splitlines() if "64 of 64" in line)
+    message = capsys.readouterr().out
+    (row,) = (line for line in message.splitlines() if "64 of 64" in line)
     assert " 1.000 " in row
-    assert "best on (problem_size_x=64, problem_size_y=32): BX=16, TILE=1\n" in told
-    assert "6 launch_failed: " in told
-    assert "nothing is left to search" in told
+    assert "best on (problem_size_x=64, problem_size_y=32): BX=16, TILE=1\n" in message
+    assert "6 launch_failed: " in message
+    assert "nothing is left to search" in message
 
 
 def test_recording_of_one_configuration_is_done_after_one_test(
@@ -832,36 +836,36 @@ def test_what_another_technique_found_before_does_not_count(
     assert " 1.000" not in row  # the default, the first of the recording, is the slowest
 
 
-def test_a_validation_of_a_recording_is_told_beside_its_optimum(
+def test_a_validation_of_a_recording_is_printed_beside_its_optimum(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     landscape(path)
     command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), "--validate=0.9"]
     assert tune.main(command) == 0
-    told = capsys.readouterr().out
-    assert "The target of 0.9 is reached" in told
-    (row,) = (line for line in told.splitlines() if " of 64" in line and "optimum" not in line)
+    message = capsys.readouterr().out
+    assert "The target of 0.9 is reached" in message
+    (row,) = (line for line in message.splitlines() if " of 64" in line and "optimum" not in line)
     assert "1.02 ms" in row
-    assert "speed-up" not in told
+    assert "speed-up" not in message
 
 
-def test_a_wrong_option_is_told_before_a_recording_is_read(
+def test_a_wrong_option_is_refused_before_a_recording_is_read(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path.write_text('{"cache": x')  # which cannot be read
-    for option, told in (
+    for option, message in (
         (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
         (["--database", str(path)], "--replay and --database are both"),
         (["--inputs", "n <"], "--inputs: "),
         (["--warm-start", str(path), "-t", "PureRandom"], "--warm-start needs --technique"),
     ):
         assert tune.main(["--replay", str(path), *option]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert tune.main(["--replay", str(path)]) == 2
     assert "is not JSON, or cut short" in capsys.readouterr().err
 
 
-def test_what_may_be_wrong_with_a_recording_is_told_even_where_little_is(
+def test_warnings_about_a_recording_are_printed_even_with_quiet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read_rows(tmp_path, "64,16,row,1,1,passed,")
@@ -883,7 +887,7 @@ def test_inputs_choose_among_those_recorded(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (
             ["r.json", "--mapping", "m.yaml"],
@@ -911,12 +915,12 @@ def test_options_that_do_not_go_together_are_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     landscape(Path("r.json"))
     assert tune.main(options) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 # ------------------------------------------------------------ recorded on GPUs
@@ -935,11 +939,11 @@ def test_published_caches_are_read_whole(name: str, count: int, failed: int, bes
     if not path.is_file():
         pytest.skip(f"HARNESS_RECORDINGS names no folder with {path.name}")
     recorded = read_recording(path)
-    (given,) = recorded.tables
-    space = ListedSpace(recorded, given)
+    (problem,) = recorded.tables
+    space = ListedSpace(recorded, problem)
     assert space.count == count
-    outcomes = recorded.tables[given].outcomes
+    outcomes = recorded.tables[problem].outcomes
     assert sum(outcome is not Outcome.OK for outcome in outcomes) == failed
-    optimum = recorded.optimum(given)
+    optimum = recorded.optimum(problem)
     assert optimum is not None
     assert optimum.time_s == pytest.approx(best_s, rel=1e-6)

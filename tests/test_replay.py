@@ -1,4 +1,4 @@
-"""Recordings: what a device once said, from a database or a CSV file, and what is refused."""
+"""Replays of a space: databases, CSV files, T4 results, and files that are refused."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def only(recording: ReplayMeasurer) -> Measurement:
 
 def test_equal_rows_are_samples_of_one_measurement(path: Path, spec: Spec) -> None:
     write_csv(path, [{**CELLS, "time_s": t} for t in (3e-3, 1e-3, 2e-3)])
-    given = Input(FEATURES)
+    problem = Input(FEATURES)
     timing = Timing((3e-3, 1e-3, 2e-3), StopReason.RECORDED)
-    expected = Measurement(CONFIG, given, Outcome.OK, timing)
-    assert open_replay(path, spec).measurements == {(given, CONFIG): expected}
+    expected = Measurement(CONFIG, problem, Outcome.OK, timing)
+    assert open_replay(path, spec).measurements == {(problem, CONFIG): expected}
 
 
 def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Spec) -> None:
@@ -139,7 +139,7 @@ def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"m": "wide"}, ":2: m is 'wide'; it must be a number"),
         ({"m": "nan"}, ":2: m is 'nan'; it must be a number"),
@@ -156,12 +156,12 @@ def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
     ids=str,
 )
 def test_cell_that_does_not_fit_says_where(
-    path: Path, spec: Spec, changes: dict[str, object], told: str
+    path: Path, spec: Spec, changes: dict[str, object], message: str
 ) -> None:
     write_csv(path, [{**CELLS, **changes}])
     with pytest.raises(RecordingError) as error:
         open_replay(path, spec)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
 
@@ -175,7 +175,7 @@ def test_cell_with_a_nul_byte_is_refused_with_its_line(path: Path, spec: Spec) -
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (b"", ": is empty"),
         (b"{}", ": is JSON, but neither a Kernel Tuner cache"),
@@ -189,20 +189,20 @@ def test_cell_with_a_nul_byte_is_refused_with_its_line(path: Path, spec: Spec) -
     ids=["empty", "JSON", "semicolons", "columns", "binary", "NUL", "unclosed", "cut"],
 )
 def test_text_that_is_no_recording_is_one_clear_error(
-    path: Path, spec: Spec, text: bytes, told: str
+    path: Path, spec: Spec, text: bytes, message: str
 ) -> None:
     path.write_bytes(text)
     with pytest.raises(RecordingError) as error:
         open_replay(path, spec)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert len(str(error.value)) < 600
 
 
 def test_truncated_row_says_where(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS, CELLS])
     path.write_bytes(path.read_bytes()[:-20])
-    told = r"csv:3: has \d cells, the header has 9. The file ends there without a newline: it is"
-    with pytest.raises(RecordingError, match=told):
+    message = r"csv:3: has \d cells, the header has 9. The file ends there without a newline: it is"
+    with pytest.raises(RecordingError, match=message):
         open_replay(path, spec)
 
 
@@ -210,12 +210,14 @@ def test_last_cell_that_may_be_cut_is_a_warning(path: Path, spec: Spec) -> None:
     write_csv(path, [{**CELLS, "time_s": 0.00125}])
     assert open_replay(path, spec).warnings == ()
     path.write_bytes(path.read_bytes().rstrip()[:-1])
-    (told,) = open_replay(path, spec).warnings
-    assert told.startswith(f"{path}: the last line has no newline. If the file was cut short, its ")
-    assert "its last cell is incomplete: time_s = 0.0012." in told
+    (message,) = open_replay(path, spec).warnings
+    assert message.startswith(
+        f"{path}: the last line has no newline. If the file was cut short, its "
+    )
+    assert "its last cell is incomplete: time_s = 0.0012." in message
 
 
-def test_samples_that_another_column_tells_apart_are_a_warning(path: Path, spec: Spec) -> None:
+def test_samples_that_differ_in_another_column_are_a_warning(path: Path, spec: Spec) -> None:
     write_csv(path, [{**CELLS, "remark": text, "kind": "x"} for text in "aab"])
     recording = open_replay(path, spec)
     assert only(recording).timing == Timing((1e-3,) * 3, StopReason.RECORDED)
@@ -248,15 +250,15 @@ def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", ["missing", "folder"])
 def test_recording_that_is_no_file_says_what_to_give(tmp_path: Path, spec: Spec, kind: str) -> None:
-    place = tmp_path if kind == "folder" else tmp_path / "none.csv"
+    other = tmp_path if kind == "folder" else tmp_path / "none.csv"
     with pytest.raises(RecordingError, match="; name a recording"):
-        open_replay(place, spec)
+        open_replay(other, spec)
 
 
 # ---------------------------------------------------------------------- flags
 
 
-def test_flag_columns_tell_the_compiler(path: Path, flag_spec: Spec) -> None:
+def test_flag_columns_show_the_compiler(path: Path, flag_spec: Spec) -> None:
     write_csv(path, [{**CELLS, "maxrregcount": "", "use_fast_math": "True"}])
     recording = open_replay(path, flag_spec)
     assert recording.compiler == "nvcc"
@@ -298,10 +300,10 @@ def test_flags_of_a_compiler_are_all_there(path: Path, flag_spec: Spec) -> None:
 DEVICE = Environment("cuda", "a GPU", "CUDA", "1.0", "nvcc 13")
 
 
-def record(place: Path, spec: Spec, *measurements: Measurement, campaign: int = 1) -> None:
+def record(database: Path, spec: Spec, *measurements: Measurement, campaign: int = 1) -> None:
     """A database with these measurements."""
     plan = make_plan(Input(FEATURES), spec=spec, environment=DEVICE, campaign=campaign)
-    with opened(place) as store:
+    with opened(database) as store:
         search = begin_search(store, plan)
         for measurement in measurements:
             search.test(measurement)
@@ -334,15 +336,15 @@ def test_last_campaign_is_replayed(database: Path, spec: Spec) -> None:
     assert only(open_replay(database, spec)).time_s == 5e-3
 
 
-def test_recorded_flags_tell_the_compiler(database: Path, flag_spec: Spec) -> None:
+def test_recorded_flags_show_the_compiler(database: Path, flag_spec: Spec) -> None:
     config = Config({**VALUES, "maxrregcount": 32, "use_fast_math": False})
     record(database, flag_spec, timed(config, 1e-3))
     recording = open_replay(database, flag_spec)
     assert recording.compiler == "nvcc"
-    given = Input(FEATURES)
-    space = Space.of(flag_spec, given, None, recording.compiler)
+    problem = Input(FEATURES)
+    space = Space.of(flag_spec, problem, None, recording.compiler)
     assert space.is_legal(config)
-    assert recording.measure(space, given, config, None).time_s == 1e-3
+    assert recording.measure(space, problem, config, None).time_s == 1e-3
 
 
 def test_other_parameters_are_refused(database: Path, spec: Spec) -> None:
@@ -419,13 +421,13 @@ def test_t4_results_of_another_space_are_refused(
 # ------------------------------------------------------------------- replaying
 
 
-def test_what_is_not_recorded_fails_and_says_so(path: Path, spec: Spec) -> None:
+def test_a_configuration_that_was_not_recorded_fails_and_says_so(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS])
     measurer = open_replay(path, spec)
-    given = Input(FEATURES)
-    space = Space.of(spec, given, measurer.limits)
+    problem = Input(FEATURES)
+    space = Space.of(spec, problem, measurer.limits)
     other = Config({**VALUES, "TILE": 1})
-    found = measurer.measure_interleaved(space, given, [CONFIG, other], rounds=3)
+    found = measurer.measure_interleaved(space, problem, [CONFIG, other], rounds=3)
     assert [m.outcome for m in found] == [Outcome.OK, Outcome.LAUNCH_FAILED]
     assert "the recording has no measurement of (BLOCK=64, TILE=1" in found[1].message
 

@@ -1,4 +1,4 @@
-"""python -m harness.export DATABASE: what was measured, as T4 results or as CSV for other tools."""
+"""python -m harness.export DATABASE: write measurements as T4 results or CSV for other tools."""
 
 from __future__ import annotations
 
@@ -29,69 +29,72 @@ ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.export",
-        description="Write what a database holds, every sample and every failure, as T4 results "
-        "or as CSV with its mapping. Of several campaigns the last worked on is written.",
+        description="Write every sample and every failure of a database's last campaign as T4 "
+        "results, or as CSV with its mapping.",
     )
     parser.add_argument("database", metavar="DATABASE", help="SQLite file or SQLAlchemy URL")
     parser.add_argument("--format", choices=tuple(ENDINGS), default="t4", help="default t4")
-    parser.add_argument("--space", metavar="NAME", help="only of the space of this name")
+    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="where to (default: the space's name, beside the database)",
+        help="file to write (default: the space's name, beside the database)",
     )
-    return run_command(parser, arguments, _export)
+    return run_command(parser, arguments, _command)
 
 
-def _export(args: argparse.Namespace) -> int:
-    campaign, measurements = _read(args.database, args.space)
-    place = args.output or _default_output(args.database, campaign.space_name, args.format)
-    if place == sqlite_path(args.database):
-        raise UsageError(f"{place} is the database itself; give another --output")
-    name, where = campaign.space_name, campaign.environment
+def _command(args: argparse.Namespace) -> int:
+    return _export(args.database, args.space, args.format, args.output)
+
+
+def _export(database: str, space: str | None, format_: str, output: Path | None) -> int:
+    """Export the last campaign, of the named space if there is a name."""
+    campaign, measurements = _read(database, space)
+    path = output or _default_output(database, campaign.space_name, format_)
+    if path == sqlite_path(database):
+        raise UsageError(f"{path} is the database itself; give another --output")
+    name, environment = campaign.space_name, campaign.environment
     default = _default(campaign, measurements)
-    if args.format == "t4":
-        _write(place, lambda file: write_t4(file, name, where, default, measurements))
+    if format_ == "t4":
+        _write(path, lambda file: write_t4(file, name, environment, default, measurements))
     else:
-        mapping = mapping_beside(place)
-        if mapping == place:
-            raise UsageError(f"{place}: its mapping would be written there as well; end it in .csv")
-        _write(place, lambda file: write_csv(file, measurements))
-        _write(mapping, lambda file: write_mapping(file, name, where, default, measurements))
+        mapping = mapping_beside(path)
+        if mapping == path:
+            raise UsageError(f"{path}: the mapping would overwrite it; let its name end in .csv")
+        _write(path, lambda file: write_csv(file, measurements))
+        _write(mapping, lambda file: write_mapping(file, name, environment, default, measurements))
     shared = sum(m.shared_with is not None for m in measurements)
-    told = f", {shared:,} of them shared by equal machine code" if shared else ""
-    print(f"{place}: {len(measurements):,} measurements of {name} on {where}{told}")
+    note = f", {shared:,} of them shared by equal machine code" if shared else ""
+    print(f"{path}: {len(measurements):,} measurements of {name} on {environment}{note}")
     return 0
 
 
 def _read(database: str, space: str | None) -> tuple[Campaign, list[Measurement]]:
-    """The campaign that was worked on last, and the search's measurements of it."""
+    """Return the campaign that was tuned last, and its measurements by the search."""
     with reading(database) as engine, engine.connect() as connection:
         found = campaigns(connection)
-        chosen = next((c for c in found if space in (None, c.space_name)), None)
-        rows = (
-            read_measurements(connection, chosen.key, SEARCHED, chosen.space_name) if chosen else []
-        )
-    if chosen is None or not rows:
-        there = ", ".join(sorted({c.space_name for c in found})) or "nothing"
+        last = next((c for c in found if space in (None, c.space_name)), None)
+        rows = read_measurements(connection, last.key, SEARCHED, last.space_name) if last else []
+    if last is None or not rows:
+        held = ", ".join(sorted({c.space_name for c in found})) or "nothing"
         raise UsageError(
-            f"{shown_place(database)}: no measurements of {space or 'any space'}; it holds {there}"
+            f"{shown_place(database)}: no measurements of {space or 'any space'}; it holds {held}"
         )
     latest = {(row.measurement.input, row.measurement.config): row.measurement for row in rows}
-    names = {tuple(sorted(config)) for _, config in latest}
-    if len(names) > 1:
-        last = sorted(rows[-1].measurement.config)
-        latest = {key: m for key, m in latest.items() if sorted(key[1]) == last}
-    return chosen, list(latest.values())
+    # A space that changed its parameters has configurations of several sets; keep the last set.
+    names = set(rows[-1].measurement.config)
+    return last, [m for m in latest.values() if set(m.config) == names]
 
 
 def _default(campaign: Campaign, measurements: Sequence[Measurement]) -> Mapping[str, Value]:
-    """The space's default, without the flags of other compilers; nothing where parameters were
-    measured that the space no longer has."""
+    """Return the space's default without the flags of other compilers.
+
+    It is empty where parameters were measured that the space no longer has.
+    """
     names, default = list(measurements[0].config), campaign.default
     return {name: default[name] for name in names} if set(names) <= set(default) else {}
 
@@ -101,7 +104,7 @@ def _default_output(database: str, name: str, format_: str) -> Path:
     return (path.parent if path else Path()) / f"{name}{ENDINGS[format_]}"
 
 
-def _write(place: Path, write: Callable[[TextIO], None]) -> None:
-    text = io.StringIO()
-    write(text)
-    write_file(place, text.getvalue())
+def _write(path: Path, write: Callable[[TextIO], None]) -> None:
+    content = io.StringIO()
+    write(content)
+    write_file(path, content.getvalue())

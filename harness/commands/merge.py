@@ -1,4 +1,4 @@
-"""python -m harness.merge OUT IN [IN ...]: one results database out of several machines'."""
+"""python -m harness.merge OUT IN [IN ...]: merge results databases into one."""
 
 from __future__ import annotations
 
@@ -7,38 +7,43 @@ from collections.abc import Sequence
 
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
+from harness.core.text import counted
 from harness.results import Added, merge_database, reading, shown_place, sqlite_path, writing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    return run_command(_parser(), arguments, _merge)
+    """Run the command; return its exit code."""
+    return run_command(_parser(), arguments, _command)
+
+
+def _command(args: argparse.Namespace) -> int:
+    return _merge(args.out, args.inputs)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.merge",
-        description="Merge the results databases of several machines into one. What is there "
-        "already is not added again, so the same databases can be merged whenever they have "
-        "grown. The inputs are only read. OpenTuner's own tables stay behind: they hold pickles, "
-        "which can run code; a merged run is analysed like any other, but it is continued only "
-        "in the database that it comes from.",
+        description="Merge the results databases of several machines into one. Measurements that "
+        "OUT already has are not added again, so the same databases can be merged each time they "
+        "have grown. The inputs are only read. OpenTuner's own tables stay behind: they hold "
+        "pickles, which can run code. Merged runs can be analysed like any other. To continue a "
+        "search, use the database that it comes from.",
     )
     where = "SQLite file or SQLAlchemy URL"
-    parser.add_argument("out", metavar="OUT", help=f"the database to add to, made if new ({where})")
+    parser.add_argument("out", metavar="OUT", help=f"the database to add to ({where}); may be new")
     parser.add_argument("inputs", metavar="IN", nargs="+", help=f"a database to add ({where})")
     return parser
 
 
-def _merge(args: argparse.Namespace) -> int:
-    for place in args.inputs:
-        if _is_same(args.out, place):
-            raise UsageError(f"{shown_place(place)} is OUT and an IN at once; name it once")
-        with reading(place):
-            pass  # what cannot be read is told before OUT is made or touched
-    with writing(args.out) as engine:
-        for place in args.inputs:
-            print(_told(merge_database(engine, place)), flush=True)
+def _merge(out: str, inputs: Sequence[str]) -> int:
+    for database in inputs:
+        if _is_same(out, database):
+            raise UsageError(f"{shown_place(database)} is both OUT and an IN; name it once")
+        with reading(database):
+            pass  # an unreadable input is an error before OUT is created or changed
+    with writing(out) as engine:
+        for database in inputs:
+            print(_line(merge_database(engine, database)), flush=True)
     return 0
 
 
@@ -49,13 +54,7 @@ def _is_same(one: str, other: str) -> bool:
     return first.resolve() == second.resolve()
 
 
-def _told(added: Added) -> str:
-    parts = [
-        f"{count:,} {noun if count == 1 else noun + 's'}"
-        for count, noun in (
-            (added.runs, "run"),
-            (added.measurements, "measurement"),
-            (added.samples, "sample"),
-        )
-    ]
-    return f"{shown_place(added.place)}: added {', '.join(parts)}"
+def _line(added: Added) -> str:
+    runs, measurements = counted(added.runs, "run"), counted(added.measurements, "measurement")
+    samples = counted(added.samples, "sample")
+    return f"{shown_place(added.place)}: added {runs}, {measurements}, {samples}"
