@@ -15,7 +15,8 @@ from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.ensemble import DEPTH, TREES, EnsembleLearner
 from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
-from harness.dispatch.program import DispatchProgram, EnsembleChoice, Leaf, Node, Split, TreeChoice
+from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.program import DispatchProgram, EnsembleChoice, TreeChoice
 from harness.dispatch.tree import TreeLearner
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 

@@ -15,14 +15,12 @@ from harness.core.records import Config, Environment, Value
 from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
+from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.program import (
     Choice,
     DispatchProgram,
     EnsembleChoice,
     ForestChoice,
-    Leaf,
-    Node,
-    Split,
     TreeChoice,
 )
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange

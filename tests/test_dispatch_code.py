@@ -27,7 +27,8 @@ from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
 from harness.dispatch.guards import Translator
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.program import DispatchProgram, Leaf, Node, Split, TreeChoice
+from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.python_code import python_module
 from harness.dispatch.rendering import column_names, real_names
 from harness.dispatch.spelling import member, variable

@@ -14,7 +14,7 @@ from harness.core.arrays import Array
 from harness.core.records import Config, Value
 from harness.dispatch.distill import DistilledLearner
 from harness.dispatch.ensemble import EnsembleLearner, fit_boosted, fit_models
-from harness.dispatch.learnt import LearntSelector, expected_costs, splits_of, trees_of
+from harness.dispatch.learnt import LearntSelector, expected_costs
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import static_order
 from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice
@@ -61,8 +61,8 @@ def learnt(name: str) -> tuple[Matrix, LearntSelector]:
 def on_every_threshold(program: DispatchProgram, random: np.random.Generator) -> list[Row]:
     """Inputs of which one size is at, and next to, each threshold on a raw size."""
     rows: list[Row] = []
-    for tree in trees_of(program.choice):
-        for split in splits_of(tree):
+    for tree in program.choice.trees:
+        for split in tree.splits():
             column = program.columns[split.column]
             if column.kind is not ColumnKind.RAW:
                 continue

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from harness.core.records import Value, shown
 from harness.dispatch import c_tables
-from harness.dispatch.dispatcher import Dispatcher, ends, used_columns
+from harness.dispatch.dispatcher import Dispatcher, ends
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Type
-from harness.dispatch.program import EnsembleChoice, ForestChoice, Node, Split, TreeChoice
+from harness.dispatch.nodes import Node, Split
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
 from harness.dispatch.rendering import MAX_NESTED, column_names, counted, nested, rendered, told
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
 from harness.models.encoding.columns import Column, ColumnKind
@@ -94,7 +95,7 @@ class _CWriter:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._used = used_columns(dispatcher.program)
+        self._used = used_columns(dispatcher.program.choice)
         self._names = column_names(dispatcher)
         self.arguments = ", ".join(f.variable for f in dispatcher.features)
         self.signature = ", ".join(f"{self._type(f)} {f.variable}" for f in dispatcher.features)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.dispatch.dispatcher import Dispatcher, roots, used_columns
-from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
 from harness.dispatch.rendering import in_lines
 from harness.dispatch.spelling import c_real
-from harness.dispatch.tables import Flat, Ranked, flat, ranked, renumbered
+from harness.dispatch.tables import Flat, Ranked, flat, ranked
 
 _ABREAST = 8  # trees that are walked in step: as many indices as a processor has registers for
 
@@ -20,7 +20,7 @@ def deep_tree(
     """Tables of one tree, whose leaves name a row of candidates; and how they are used."""
     name = dispatcher.name
     orders: dict[tuple[int, ...], int] = {}
-    root = renumbered(choice.root, _indices(dispatcher))
+    root = choice.root.with_columns(_indices(dispatcher))
     table = flat([root], lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)))
     lines = _walk(name, table)
     row = f"const int row = {name}_nodes[{name}_leaf(0, numbers)].high;"
@@ -44,7 +44,7 @@ def ensemble(
     """Tables of all candidates' trees, and how the least cost among those that apply is found."""
     name, upper = dispatcher.name, dispatcher.name.upper()
     found = _ranked(dispatcher)
-    ends = [0, *itertools.accumulate(len(own) for own in choice.trees)]
+    ends = [0, *itertools.accumulate(len(own) for own in choice.by_candidate)]
     values = (c_real(leaf.value) if leaf else "0.0" for leaf in found.leaves)
     return [
         *_walk_abreast(name, upper, found),
@@ -105,7 +105,7 @@ def _least(dispatcher: Dispatcher, arguments: str) -> list[str]:
 
 
 def _indices(dispatcher: Dispatcher) -> dict[int, int]:
-    return {column: index for index, column in enumerate(used_columns(dispatcher.program))}
+    return {column: index for index, column in enumerate(used_columns(dispatcher.program.choice))}
 
 
 # ------------------------------------------------------------------------------ one deep tree
@@ -139,7 +139,7 @@ def _ranked(dispatcher: Dispatcher) -> Ranked:
     """All trees over the columns that are used; where none is, over the one number that stands in
     for them."""
     indices = _indices(dispatcher)
-    trees = [renumbered(tree, indices) for tree in roots(dispatcher.program)]
+    trees = [tree.with_columns(indices) for tree in dispatcher.program.choice.trees]
     return ranked(trees, max(len(indices), 1))
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,7 +13,7 @@ from harness.core.records import Environment, Value
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Bounds, FeatureVariable, Formula, Type, conjunction
 from harness.dispatch.guards import Translator
-from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice, Node, Split
+from harness.dispatch.program import DispatchProgram
 from harness.dispatch.spelling import INT64_MAX
 from harness.models.encoding.columns import ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
@@ -209,30 +208,6 @@ def _spelled(word: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in word.upper())
 
 
-def splits(node: Node) -> Iterator[Split]:
-    """Every split of a tree, from the root on."""
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Split):
-            yield one
-            waiting += [one.high, one.low]
-
-
-def used_columns(program: DispatchProgram) -> tuple[int, ...]:
-    """The indices of the columns that some tree splits on, in order."""
-    return tuple(sorted({split.column for root in roots(program) for split in splits(root)}))
-
-
-def roots(program: DispatchProgram) -> tuple[Node, ...]:
-    """The tree, or all trees of the ensemble, candidate by candidate, or of the forest."""
-    if isinstance(program.choice, EnsembleChoice):
-        return tuple(itertools.chain.from_iterable(program.choice.trees))
-    if isinstance(program.choice, ForestChoice):
-        return program.choice.trees
-    return (program.choice.root,)
-
-
 def _check(dispatcher: Dispatcher) -> None:
     """What the learning half must have kept; a UsageError here tells of a mistake there."""
     program, count = dispatcher.program, len(dispatcher.program.portfolio)
@@ -251,11 +226,11 @@ def _check(dispatcher: Dispatcher) -> None:
         )
     if dispatcher.kernels and len(dispatcher.kernels) != count:
         raise UsageError(f"{count} candidates have {len(dispatcher.kernels)} kernel files")
-    if not roots(program):
+    if not program.choice.trees:
         raise UsageError("the dispatcher has no tree to choose by")
-    for root in roots(program):
-        if not all(math.isfinite(split.threshold) for split in splits(root)):
-            raise UsageError("a tree has a threshold that is not finite")
+    thresholds = (s.threshold for tree in program.choice.trees for s in tree.splits())
+    if not all(map(math.isfinite, thresholds)):
+        raise UsageError("a tree has a threshold that is not finite")
     _check_untyped(dispatcher)
 
 

@@ -1,7 +1,7 @@
-"""One tree that is taught by an ensemble: run as fast as a tree, and nearer to the ensemble.
+"""One tree distilled from an ensemble: as fast as a tree, and closer to the ensemble's choices.
 
-The ensemble tells what candidates cost on made inputs, which lie between those that were measured;
-the tree is grown on both together. Its size is chosen on held-out inputs that were measured.
+The ensemble predicts costs on synthetic inputs, which lie between the measured ones; the tree is
+grown on both together. Its size is chosen on measured inputs that were held out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from harness.core.arrays import Array, Flags, Indices
 from harness.dispatch.ensemble import fit_ensemble
 from harness.dispatch.learnt import LearntSelector, expected_costs, make_selector
 from harness.dispatch.matrix import Matrix, make_matrix, stacked
-from harness.dispatch.program import Leaf, Node, TreeChoice
+from harness.dispatch.nodes import Node
+from harness.dispatch.program import TreeChoice
 from harness.dispatch.training_set import TrainingSet, informative_columns
 from harness.dispatch.tree import MOST_COLUMNS, choose_shape
 from harness.models.encoding.columns import Column, column_values, is_number
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
 Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
-_MOST_MADE = 20_000
-_MADE = 20  # for each input that was measured
-_PARTNERS = 4000  # inputs among which alike ones are looked for
-_ALIKE = 16
+_MOST_SYNTHETIC = 20_000
+_SYNTHETIC = 20  # for each measured input
+_PARTNERS = 4000  # inputs among which similar ones are looked for
+_SIMILAR = 16
 
 
 @dataclass(frozen=True)
@@ -43,75 +44,76 @@ class DistilledLearner:
     name: str = "distilled"
 
     def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
-        """The tree for all inputs of a matrix."""
+        """Grow the tree for all inputs of a matrix."""
         columns, values = informative_columns(matrix, MOST_COLUMNS, seed)
-        lesson = TrainingSet(matrix, values)
+        measured = TrainingSet(matrix, values)
 
-        def taught(part: TrainingSet) -> TrainingSet:
-            return with_made_inputs(part, columns, seed)
+        def augmented(part: TrainingSet) -> TrainingSet:
+            return with_synthetic_inputs(part, columns, seed)
 
-        shape = choose_shape(lesson, self.most_leaves, seed, taught)
-        whole = taught(lesson)
-        choice = TreeChoice(_counted(whole.root(shape, seed), lesson.values))
-        return make_selector(whole, columns, whole.members(shape.members), choice)
-
-
-def _counted(node: Node, values: Array) -> Node:
-    """The tree with the number of measured inputs in each leaf, made ones aside."""
-    if isinstance(node, Leaf):
-        return replace(node, rows=len(values))
-    low = values[:, node.column] <= node.threshold
-    return replace(
-        node, low=_counted(node.low, values[low]), high=_counted(node.high, values[~low])
-    )
+        shape = choose_shape(measured, self.most_leaves, seed, augmented)
+        training = augmented(measured)
+        choice = TreeChoice(_with_row_counts(training.root(shape, seed), measured.values))
+        return make_selector(training, columns, training.members(shape.members), choice)
 
 
-def with_made_inputs(lesson: TrainingSet, columns: Sequence[Column], seed: int) -> TrainingSet:
-    """The same inputs and made ones, on which the portfolio costs what an ensemble expects that
-    has learnt from the same inputs."""
-    if not columns or len(lesson.values) < 2:
-        return lesson
-    matrix = lesson.matrix
-    members, ensemble = fit_ensemble(lesson, seed)
+def _with_row_counts(root: Node, values: Array) -> Node:
+    """Set each leaf's number of measured inputs."""
+    counts = [len(rows) for _, rows in root.routed(values)]
+    # `map` goes through the leaves from the last to the first.
+    return root.map(lambda leaf: replace(leaf, rows=counts.pop()))
+
+
+def with_synthetic_inputs(
+    training: TrainingSet, columns: Sequence[Column], seed: int
+) -> TrainingSet:
+    """Add synthetic inputs, on which the portfolio costs what an ensemble fitted to the same
+    training set predicts."""
+    if not columns or len(training.values) < 2:
+        return training
+    matrix = training.matrix
+    members, ensemble = fit_ensemble(training, seed)
     if isinstance(ensemble, TreeChoice):  # all inputs look alike
-        return lesson
-    features, bases = made_inputs(matrix.features, seed)
+        return training
+    features, bases = synthetic_inputs(matrix.features, seed)
     values = column_values(columns, features)
     costs = np.full((len(features), len(matrix.candidates)), np.inf)
     costs[:, members] = expected_costs(ensemble, values)
     applies: Flags = matrix.applies[bases] & np.isfinite(costs)
-    told = np.flatnonzero(applies.any(axis=1))
-    made = make_matrix(
-        features.iloc[told],
+    kept = np.flatnonzero(applies.any(axis=1))
+    synthetic = make_matrix(
+        features.iloc[kept],
         matrix.candidates,
-        np.exp(costs[told]),  # seconds of no input, but their ratios are those expected
-        applies=applies[told],
-        groups=matrix.groups[bases[told]].tolist(),
+        np.exp(costs[kept]),  # no real seconds, but their ratios are the predicted ones
+        applies=applies[kept],
+        groups=matrix.groups[bases[kept]].tolist(),
     )
-    both = np.concatenate([lesson.values, values[told]])
-    return TrainingSet(stacked(matrix, made), both, lesson.static)
+    both = np.concatenate([training.values, values[kept]])
+    return TrainingSet(stacked(matrix, synthetic), both, training.static)
 
 
-def made_inputs(features: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, Indices]:
-    """Inputs between alike ones, and the indices of those from which they have their words.
+def synthetic_inputs(features: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, Indices]:
+    """Draw inputs between similar ones; also return the indices of the inputs they take their words
+    from.
 
-    Sizes lie between by their ratio, other numbers by their difference; whole numbers stay whole.
+    Sizes are interpolated by their ratio, other numbers by their difference; whole numbers stay
+    whole.
     """
     random = np.random.default_rng(seed)
     scale = InputScale.of(features)
     partners = random.permutation(len(features))[:_PARTNERS]
-    bases = random.integers(0, len(features), min(_MOST_MADE, _MADE * len(features)))
-    alike = min(_ALIKE, len(partners))
+    bases = random.integers(0, len(features), min(_MOST_SYNTHETIC, _SYNTHETIC * len(features)))
+    similar = min(_SIMILAR, len(partners))
     points = scale.points(features)
-    near = KDTree(points[partners]).query(points[bases], k=[*range(1, alike + 1)])[1]
-    others = partners[near[np.arange(len(bases)), random.integers(0, alike, len(bases))]]
+    near = KDTree(points[partners]).query(points[bases], k=[*range(1, similar + 1)])[1]
+    others = partners[near[np.arange(len(bases)), random.integers(0, similar, len(bases))]]
     share = random.random(len(bases))
-    made = features.iloc[bases].reset_index(drop=True)
+    synthetic = features.iloc[bases].reset_index(drop=True)
     for name in map(str, features.columns):
         if is_number(features[name]):
             numbers = features[name].to_numpy()
-            made[name] = _between(numbers[bases], numbers[others], share)
-    return made, bases
+            synthetic[name] = _between(numbers[bases], numbers[others], share)
+    return synthetic, bases
 
 
 def _between(ones: Numbers, others: Numbers, share: Array) -> Numbers:

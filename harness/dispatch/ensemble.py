@@ -1,5 +1,5 @@
-"""Boosted trees of each candidate's log time beside the others', or a forest where inputs are few:
-the least expected is chosen.
+"""Boosted trees that predict each candidate's log time beside the others', or a forest where inputs
+are few; the candidate with the least expected cost is chosen.
 
 They predict better than one tree, and cost some microseconds and some hundred kilobytes.
 """
@@ -16,23 +16,24 @@ from harness.core.arrays import Array
 from harness.dispatch.forest import fit_forest
 from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import Choice, EnsembleChoice, Leaf, Node, Split, TreeChoice
+from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.program import Choice, EnsembleChoice, TreeChoice
 from harness.dispatch.training_set import TrainingSet, centred, informative_columns
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
 _MOST_COLUMNS = 64
-TREES = 200  # of all candidates together: what is chosen from in 5 us
-_MOST_TREES = 40  # of a candidate: few large trees predict as well as many small ones, and are
-_LEAST_RATE = 0.25  # walked sooner
-_UNLEARNT = 0.01  # at most, by so few trees: the fewer, the more each must learn
+TREES = 200  # of all candidates together: choosing takes 5 us
+_MOST_TREES = 40  # of a candidate: few large trees predict as well as many small ones, and faster
+_LEAST_RATE = 0.25
+_UNLEARNT = 0.01  # share left unlearnt at most: with fewer trees, each must learn more
 LEAVES = 256
 DEPTH = 10  # all trees are walked as far as the deepest
 _LEAST_IN_LEAF = 20
-_SHARE = 0.3  # of the columns, among which a split is looked for: sooner fitted, and no worse
+_SHARE = 0.3  # of the columns, among which each split is chosen: faster to fit, and no worse
 _FEW = 10 * _LEAST_IN_LEAF  # inputs; below, leaves are smaller
-_VERY_FEW = 100  # inputs; below, a forest does better
+_VERY_FEW = 100  # inputs; below, a forest predicts better
 
 
 @dataclass(frozen=True)
@@ -42,40 +43,40 @@ class EnsembleLearner:
     name: str = "ensemble"
 
     def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
-        """The trees for all inputs of a matrix."""
+        """Fit the trees to all inputs of a matrix."""
         columns, values = informative_columns(matrix, _MOST_COLUMNS, seed)
-        lesson = TrainingSet(matrix, values)
-        members, choice = fit_ensemble(lesson, seed)
-        return make_selector(lesson, columns, members, choice)
+        training = TrainingSet(matrix, values)
+        members, choice = fit_ensemble(training, seed)
+        return make_selector(training, columns, members, choice)
 
 
-def fit_ensemble(lesson: TrainingSet, seed: int) -> tuple[tuple[int, ...], Choice]:
-    """A forest of all candidates where inputs are few, else boosted trees of each member of a
-    portfolio; and the indices of the candidates that it tells apart."""
-    known, members = lesson.known, lesson.members(len(lesson.portfolio))
-    if not lesson.values.shape[1]:  # all inputs look alike: there is nothing to choose by
-        leaf = Leaf(order=tuple(range(len(members))), rows=len(lesson.values))
+def fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Choice]:
+    """Fit a forest of all candidates where inputs are few, else boosted trees for each member of a
+    portfolio; also return the indices of the candidates that the choice is among."""
+    known, members = training.known, training.members(len(training.portfolio))
+    if not training.values.shape[1]:  # all inputs look alike: there is nothing to choose by
+        leaf = Leaf(order=tuple(range(len(members))), rows=len(training.values))
         return members, TreeChoice(leaf)
-    if len(lesson.values) < _VERY_FEW and len(known) > 1:
-        return known, fit_forest(lesson, known, seed)
-    return members, fit_boosted(lesson.values, centred(lesson.logs[:, members]), seed)
+    if len(training.values) < _VERY_FEW and len(known) > 1:
+        return known, fit_forest(training, known, seed)
+    return members, fit_boosted(training.values, centred(training.logs[:, members]), seed)
 
 
 def fit_boosted(values: Array, logs: Array, seed: int) -> EnsembleChoice:
-    """Boosted trees for each member of a portfolio.
+    """Fit boosted trees for each member of a portfolio.
 
-    `values` has the shape (inputs, columns), `logs` (inputs, members): what is learnt, NaN where
-    a member does not apply; there it learns nothing.
+    `values` has the shape (inputs, columns); `logs` has the log slowdowns, shape (inputs, members),
+    NaN where a member does not apply: it does not learn from those inputs.
     """
     models = fit_models(values, logs, seed)
     return EnsembleChoice(tuple(map(offset, models)), tuple(map(as_trees, models)))
 
 
 def fit_models(values: Array, logs: Array, seed: int) -> list[HistGradientBoostingRegressor]:
-    """scikit-learn's models, as `fit_boosted` has them."""
+    """Fit scikit-learn's models, one a member; for arguments see `fit_boosted`."""
     trees = max(1, min(_MOST_TREES, TREES // logs.shape[1]))
     known = ~np.isnan(logs)
-    # Threads within a model wait for each other in loops: on a busy machine they take far longer.
+    # A model's threads wait for each other in busy loops: on a loaded machine they take far longer.
     with threadpool_limits(1, user_api="openmp"):
         return [
             _fitted(values[rows], member[rows], trees, seed)
@@ -100,12 +101,12 @@ def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBo
 
 
 def offset(model: HistGradientBoostingRegressor) -> float:
-    """What a fitted model predicts before its first tree."""
+    """Return what a fitted model predicts before its first tree."""
     return float(model._baseline_prediction.item())
 
 
 def as_trees(model: HistGradientBoostingRegressor) -> tuple[Node, ...]:
-    """The trees of a fitted model; scikit-learn has no public way to read them."""
+    """Copy the trees of a fitted model; scikit-learn has no public way to read them."""
     return tuple(_node(predictor.nodes, 0) for (predictor,) in model._predictors)
 
 

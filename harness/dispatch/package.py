@@ -25,7 +25,8 @@ from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.features import features_of
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import DispatchProgram, Leaf, TreeChoice
+from harness.dispatch.nodes import Leaf
+from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.python_code import python_module
 from harness.models.encoding.columns import tuned_range
 from harness.space_file import Spec

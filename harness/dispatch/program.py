@@ -1,97 +1,117 @@
-"""What a dispatcher computes, free of the library that learnt it: columns, trees, a choice.
+"""What a dispatcher computes, independent of the library that learnt it: columns, trees, a choice.
 
-All arithmetic is that of IEEE doubles, in the order given here, so that generated code agrees
-with `DispatchProgram.order` bit for bit.
+All arithmetic is on IEEE doubles in the order given here, so that generated code agrees with
+`DispatchProgram.order` bit for bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Value
+from harness.dispatch.nodes import Leaf, Node, Split
 from harness.models.encoding.columns import Column, TunedRange
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """Where a tree ends: the number it predicts, or one for each candidate, or the candidates by
-    their indices, the best first. `rows` says how many inputs it was learnt from, 0 where that is
-    not told."""
-
-    value: float = 0.0
-    order: tuple[int, ...] = ()
-    rows: int = 0
-    costs: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Split:
-    """Inputs of which the column is at most the threshold go to `low`, all others, NaN as well,
-    to `high`."""
-
-    column: int
-    threshold: float
-    low: Node
-    high: Node
-
-
-Node = Leaf | Split
-
-
-def reached(node: Node, numbers: Sequence[float]) -> Leaf:
-    """The leaf that an input reaches, by the numbers of its columns."""
-    while isinstance(node, Split):
-        node = node.low if numbers[node.column] <= node.threshold else node.high
-    return node
-
-
-@dataclass(frozen=True)
 class TreeChoice:
-    """One tree whose leaves have the order of the candidates."""
+    """One tree; each leaf has the order of the candidates."""
 
     root: Node
 
+    @property
+    def trees(self) -> tuple[Node, ...]:
+        """The one tree."""
+        return (self.root,)
+
+    def map_trees(self, change: Callable[[Node], Node]) -> TreeChoice:
+        """Make the same choice of changed trees."""
+        return TreeChoice(change(self.root))
+
     def order(self, numbers: Sequence[float]) -> tuple[int, ...]:
-        """The candidates, the best first."""
-        return reached(self.root, numbers).order
+        """Sort the candidates, best first."""
+        return self.root.reached(numbers).order
+
+    def among(self, kept: Sequence[int]) -> TreeChoice:
+        """Keep only these candidates; a split whose sides then choose alike becomes a leaf."""
+        new = {index: number for number, index in enumerate(kept)}
+
+        def merged(split: Split, low: Node, high: Node) -> Node:
+            if isinstance(low, Leaf) and isinstance(high, Leaf) and low.order == high.order:
+                return Leaf(order=low.order, rows=low.rows + high.rows)
+            return Split(split.column, split.threshold, low, high)
+
+        def ordered(leaf: Leaf) -> Leaf:
+            return Leaf(order=tuple(new[m] for m in leaf.order if m in new), rows=leaf.rows)
+
+        return TreeChoice(self.root.map(ordered, merged))
 
 
 @dataclass(frozen=True)
 class EnsembleChoice:
-    """Trees of each candidate whose sum, from `offsets`, is the candidate's expected cost."""
+    """Trees for each candidate: its expected cost is its offset plus the sum of its trees."""
 
     offsets: tuple[float, ...]
-    trees: tuple[tuple[Node, ...], ...]
+    by_candidate: tuple[tuple[Node, ...], ...]
+
+    @property
+    def trees(self) -> tuple[Node, ...]:
+        """All trees, candidate by candidate."""
+        return tuple(itertools.chain.from_iterable(self.by_candidate))
+
+    def map_trees(self, change: Callable[[Node], Node]) -> EnsembleChoice:
+        """Make the same choice of changed trees."""
+        return replace(self, by_candidate=tuple(tuple(map(change, t)) for t in self.by_candidate))
 
     def order(self, numbers: Sequence[float]) -> tuple[int, ...]:
-        """The candidates, the least cost first; of equal costs in their own order."""
+        """Sort the candidates by cost; equal ones keep their order."""
         costs = []
-        for offset, trees in zip(self.offsets, self.trees, strict=True):
+        for offset, trees in zip(self.offsets, self.by_candidate, strict=True):
             cost = offset
             for tree in trees:
-                cost += reached(tree, numbers).value
+                cost += tree.reached(numbers).value
             costs.append(cost)
         return _by_cost(costs)
+
+    def among(self, kept: Sequence[int]) -> EnsembleChoice:
+        """Keep only these candidates."""
+        return EnsembleChoice(
+            tuple(self.offsets[index] for index in kept),
+            tuple(self.by_candidate[index] for index in kept),
+        )
 
 
 @dataclass(frozen=True)
 class ForestChoice:
-    """Trees whose leaves have a cost for each of `count` candidates; the sum over the trees, from
-    0, is what a candidate is expected to cost, but for a factor."""
+    """Trees whose leaves have a cost for each of `count` candidates; a candidate's expected cost is
+    the sum over the trees, up to a factor."""
 
     count: int
     trees: tuple[Node, ...]
 
+    def map_trees(self, change: Callable[[Node], Node]) -> ForestChoice:
+        """Make the same choice of changed trees."""
+        return replace(self, trees=tuple(map(change, self.trees)))
+
     def order(self, numbers: Sequence[float]) -> tuple[int, ...]:
-        """As EnsembleChoice has it."""
+        """Sort the candidates by cost; equal ones keep their order."""
         costs = [0.0] * self.count
         for tree in self.trees:
-            for index, cost in enumerate(reached(tree, numbers).costs):
+            for index, cost in enumerate(tree.reached(numbers).costs):
                 costs[index] += cost
         return _by_cost(costs)
+
+    def among(self, kept: Sequence[int]) -> ForestChoice:
+        """Keep only these candidates."""
+
+        def priced(leaf: Leaf) -> Leaf:
+            return Leaf(costs=tuple(leaf.costs[index] for index in kept))
+
+        return ForestChoice(len(kept), tuple(tree.map(priced) for tree in self.trees))
 
 
 def _by_cost(costs: Sequence[float]) -> tuple[int, ...]:
@@ -101,14 +121,19 @@ def _by_cost(costs: Sequence[float]) -> tuple[int, ...]:
 Choice = TreeChoice | EnsembleChoice | ForestChoice
 
 
+def used_columns(choice: Choice) -> tuple[int, ...]:
+    """Return the indices of the columns that some tree splits on, ascending."""
+    return tuple(sorted({split.column for tree in choice.trees for split in tree.splits()}))
+
+
 @dataclass(frozen=True)
 class DispatchProgram:
     """A dispatcher: input -> configuration.
 
-    `portfolio` are the candidates; `static` is the index of the best single one, which stands in
-    for all that are unsure, and for inputs outside of what was `tuned`. `guards` have of each
-    candidate the constraints over features, in words of the spec's expressions, that must hold
-    for it to apply; parameters in them have the candidate's values.
+    `portfolio` holds the candidates. `static` is the index of the best single one, which is used
+    where a leaf has nothing better, and for inputs outside of the `tuned` range. `guards` has for
+    each candidate the constraints over features, as expressions of the spec, under which it
+    applies; parameters in them have the candidate's values.
     """
 
     columns: tuple[Column, ...]
@@ -118,31 +143,31 @@ class DispatchProgram:
     choice: Choice
     guards: tuple[tuple[str, ...], ...]
 
-    def is_tuned(self, given: Mapping[str, Value]) -> bool:
-        """Whether an input lies in the range that was tuned."""
-        return all(tuned.holds(given[tuned.feature]) for tuned in self.tuned)
+    def is_tuned(self, features: Mapping[str, Value]) -> bool:
+        """Say whether an input lies in the tuned range."""
+        return all(tuned.holds(features[tuned.feature]) for tuned in self.tuned)
 
-    def order(self, given: Mapping[str, Value]) -> tuple[int, ...]:
-        """Candidates by preference, the best single one last; the first that applies is taken."""
-        if not self.is_tuned(given):
+    def order(self, features: Mapping[str, Value]) -> tuple[int, ...]:
+        """Sort the candidates for an input, best first, the best single one last; the first that
+        applies is taken."""
+        if not self.is_tuned(features):
             return (self.static,)
-        chosen = self.choice.order([column.of(given) for column in self.columns])
-        return self.with_static(chosen)
+        return self.with_static(self.choice.order([column.of(features) for column in self.columns]))
 
     def with_static(self, order: Sequence[int]) -> tuple[int, ...]:
-        """An order of candidates with the best single one behind it, unless it is there."""
+        """Append the best single candidate to an order that lacks it."""
         return tuple(dict.fromkeys((*order, self.static)))
 
-    def applies(self, index: int, given: Mapping[str, Value]) -> bool:
-        """Whether the guards of a candidate hold for an input."""
-        values = {**self.portfolio[index], **given}
+    def applies(self, index: int, features: Mapping[str, Value]) -> bool:
+        """Say whether the guards of a candidate hold for an input."""
+        values = {**self.portfolio[index], **features}
         return all(bool(_parsed(guard).holds(values)) for guard in self.guards[index])
 
-    def select(self, given: Mapping[str, Value]) -> int | None:
-        """The index of the configuration for an input: the first of its order that applies, else
-        the first of the portfolio that does; None where none does."""
-        indices = dict.fromkeys((*self.order(given), *range(len(self.portfolio))))
-        return next((index for index in indices if self.applies(index, given)), None)
+    def select(self, features: Mapping[str, Value]) -> int | None:
+        """Return the index of the configuration for an input: the first of its order that applies,
+        else the first of the portfolio that does; None if none does."""
+        indices = dict.fromkeys((*self.order(features), *range(len(self.portfolio))))
+        return next((index for index in indices if self.applies(index, features)), None)
 
 
 @lru_cache(maxsize=1024)

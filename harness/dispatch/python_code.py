@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from harness.dispatch import python_tables
-from harness.dispatch.dispatcher import Dispatcher, used_columns
+from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.formulas import Formula, Type
-from harness.dispatch.program import EnsembleChoice, ForestChoice, Node, Split, TreeChoice
+from harness.dispatch.nodes import Node, Split
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
 from harness.dispatch.rendering import (
     MAX_NESTED,
     column_names,
@@ -95,7 +96,7 @@ class _PythonWriter:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._used = used_columns(dispatcher.program)
+        self._used = used_columns(dispatcher.program.choice)
         self._names = column_names(dispatcher)
         self._reals = real_names(dispatcher)
         self.arguments = ", ".join(f.variable for f in dispatcher.features)

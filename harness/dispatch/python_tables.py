@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from harness.dispatch.dispatcher import Dispatcher, roots, used_columns
-from harness.dispatch.program import EnsembleChoice, ForestChoice, Leaf, Node, TreeChoice
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.nodes import Leaf, Node
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
 from harness.dispatch.rendering import in_lines
-from harness.dispatch.tables import Flat, flat, renumbered
+from harness.dispatch.tables import Flat, flat
 
 _LEAF = '''
 
@@ -28,11 +29,13 @@ def deep_tree(
 ) -> tuple[list[str], list[str]]:
     """Tables of one tree, whose leaves name a row of candidates; and how they are used."""
     orders: dict[tuple[int, ...], int] = {}
-    (root,) = _renumbered(dispatcher, [choice.root])
-    table = flat([root], lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)))
+    table = flat(
+        _renumbered(dispatcher),
+        lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)),
+    )
     is_guarded = dispatcher.is_guarded
-    row = "_ORDERS[_HIGH[_leaf(0, numbers)]]"
-    chosen = f"_first({row}, {arguments})" if is_guarded else row
+    found = "_ORDERS[_HIGH[_leaf(0, numbers)]]"
+    chosen = f"_first({found}, {arguments})" if is_guarded else found
     return [
         *_walk(table),
         "# The candidates of each leaf.",
@@ -44,9 +47,9 @@ def ensemble(
     dispatcher: Dispatcher, choice: EnsembleChoice, arguments: str
 ) -> tuple[list[str], list[str]]:
     """Tables of all candidates' trees, and how the least cost among those that apply is found."""
-    table = flat(_renumbered(dispatcher, roots(dispatcher.program)), lambda leaf: 0)
+    table = flat(_renumbered(dispatcher), lambda leaf: 0)
     left = iter(table.roots)
-    own = [tuple(next(left) for _ in trees) for trees in choice.trees]
+    own = [tuple(next(left) for _ in trees) for trees in choice.by_candidate]
     is_guarded = dispatcher.is_guarded
     skip = [f"    if not applies(index, {arguments}):", "        continue"]
     return [
@@ -77,7 +80,7 @@ def forest(
         rows.append(leaf.costs)
         return len(rows) - 1
 
-    table = flat(_renumbered(dispatcher, choice.trees), row)
+    table = flat(_renumbered(dispatcher), row)
     applying = [
         "indices = range(len(PORTFOLIO))",
         f"indices = [index for index in indices if applies(index, {arguments})]",
@@ -99,9 +102,11 @@ def forest(
     ]
 
 
-def _renumbered(dispatcher: Dispatcher, trees: Iterable[Node]) -> list[Node]:
-    indices = {column: index for index, column in enumerate(used_columns(dispatcher.program))}
-    return [renumbered(tree, indices) for tree in trees]
+def _renumbered(dispatcher: Dispatcher) -> list[Node]:
+    """Return all trees, over the columns that are used alone."""
+    choice = dispatcher.program.choice
+    indices = {column: index for index, column in enumerate(used_columns(choice))}
+    return [tree.with_columns(indices) for tree in choice.trees]
 
 
 def _walk(table: Flat) -> Iterator[str]:

@@ -8,8 +8,9 @@ from typing import Any
 import jinja2
 
 from harness.core.records import shown
-from harness.dispatch.dispatcher import Dispatcher, used_columns
-from harness.dispatch.program import Node, Split
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.nodes import Node, Split
+from harness.dispatch.program import used_columns
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 MAX_NESTED = 40
@@ -90,7 +91,7 @@ def column_names(dispatcher: Dispatcher) -> dict[int, str]:
     reals = real_names(dispatcher)
     taken = {feature.variable for feature in dispatcher.features} | set(reals.values())
     names: dict[int, str] = {}
-    for index in used_columns(dispatcher.program):
+    for index in used_columns(dispatcher.program.choice):
         column = dispatcher.program.columns[index]
         if column.kind is ColumnKind.RAW:
             names[index] = reals[column.features[0]]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.dispatch.program import Leaf, Node, Split
+from harness.dispatch.nodes import Leaf, Node, Split
 
 
 @dataclass
 class Flat:
-    """Nodes in preorder: a split's low side is the next node, its high side is at `high`.
+    """Nodes in preorder: the low side of a split is the next node, its high side is at `high`.
 
-    A leaf has the column -1, and its result in `high`, a number in `number`.
+    A leaf has the column -1, its result in `high`, and its value in `number`.
     """
 
     column: list[int] = field(default_factory=list)
@@ -22,42 +22,22 @@ class Flat:
 
 
 def flat(trees: Sequence[Node], result: Callable[[Leaf], int]) -> Flat:
-    """All nodes of some trees in one table; `result` of a leaf stands in its `high`."""
-    found = Flat()
+    """Write all nodes of some trees into one table; `result` gives a leaf's entry in `high`."""
+    table = Flat()
     for tree in trees:
-        found.roots.append(len(found.column))
-        waiting: list[tuple[Node, int | None]] = [(tree, None)]
-        while waiting:
-            node, above = waiting.pop()
-            here = len(found.column)
-            if above is not None:
-                found.high[above] = here
+        table.roots.append(len(table.column))
+        without_high: list[int] = []
+        is_after_leaf = False
+        for node in tree.nodes():
+            if is_after_leaf:  # this is the high side of the last split that lacks one
+                table.high[without_high.pop()] = len(table.column)
+            is_after_leaf = isinstance(node, Leaf)
             if isinstance(node, Split):
-                found.column.append(node.column)
-                found.number.append(node.threshold)
-                found.high.append(0)  # known when the low side is written
-                waiting += [(node.high, here), (node.low, None)]
-            else:
-                found.column.append(-1)
-                found.number.append(node.value)
-                found.high.append(result(node))
-    return found
-
-
-def renumbered(tree: Node, indices: Mapping[int, int]) -> Node:
-    """A tree over the columns that are used alone, which have new indices."""
-    done: list[Node] = []
-    waiting: list[tuple[Node, bool]] = [(tree, False)]
-    while waiting:
-        node, is_ready = waiting.pop()
-        if not isinstance(node, Split):
-            done.append(node)
-        elif is_ready:
-            high, low = done.pop(), done.pop()
-            done.append(Split(indices[node.column], node.threshold, low, high))
-        else:
-            waiting += [(node, True), (node.high, False), (node.low, False)]
-    return done[0]
+                without_high.append(len(table.column))
+            table.column.append(node.column if isinstance(node, Split) else -1)
+            table.number.append(node.threshold if isinstance(node, Split) else node.value)
+            table.high.append(0 if isinstance(node, Split) else result(node))
+    return table
 
 
 @dataclass(frozen=True)
@@ -81,7 +61,7 @@ def ranked(trees: Sequence[Node], columns: int) -> Ranked:
     """The trees over so many columns in one table."""
     found: list[set[float]] = [set() for _ in range(columns)]
     for tree in trees:
-        for split in _splits(tree):
+        for split in tree.splits():
             found[split.column].add(split.threshold)
     ranks = [{number: rank for rank, number in enumerate(sorted(own))} for own in found]
     never = max(map(len, found), default=0)  # no rank exceeds it
@@ -105,12 +85,3 @@ def ranked(trees: Sequence[Node], columns: int) -> Ranked:
         depths.append(depth)
     thresholds = tuple(tuple(sorted(own)) for own in found)
     return Ranked(thresholds, tuple(nodes), tuple(leaves), tuple(roots), tuple(depths))
-
-
-def _splits(tree: Node) -> Iterator[Split]:
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Split):
-            yield node
-            waiting += [node.low, node.high]

@@ -13,7 +13,8 @@ from harness.core.config_diff import difference
 from harness.core.records import Config
 from harness.dispatch.learnt import LearntSelector, leaf_count, splits_passed
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import DispatchProgram, Leaf, Node, Split, TreeChoice
+from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.verdict import Judged
 from harness.models.encoding.columns import column_values

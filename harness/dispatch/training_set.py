@@ -1,4 +1,4 @@
-"""Inputs to learn trees from, and what trees of any size that were grown on them choose."""
+"""Inputs to learn trees from, and the choices of trees of every size grown on them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from harness.core.arrays import Array, Indices
 from harness.dispatch.growing import Grown, Ranks, grow, passing, ranked, reached_at
 from harness.dispatch.matrix import Matrix
+from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.orders import node_orders
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
-from harness.dispatch.program import Leaf, Node, Split
 from harness.models.encoding.columns import (
     Column,
     ColumnKind,
@@ -22,14 +22,14 @@ from harness.models.encoding.columns import (
     most_informative,
 )
 
-_SAMPLE = 2000  # inputs; enough to tell which columns matter
-_CAP = 4.0  # of a slowdown that is learnt: how bad a bad candidate is tells nothing of the good
+_SAMPLE = 2000  # inputs; enough to see which columns matter
+_CAP = 4.0  # on slowdowns: how bad a bad candidate is says nothing about the good ones
 _CENTRED_CAP = 16.0
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a tree is: candidates, leaves, and inputs of a leaf at least."""
+    """The size of a tree: candidates, leaves, and the least number of inputs in a leaf."""
 
     members: int
     leaves: int
@@ -37,8 +37,9 @@ class Shape:
 
 
 def informative_columns(matrix: Matrix, most: int, seed: int) -> tuple[list[Column], Array]:
-    """The derived columns that tell most of the log slowdowns, at most so many, and besides all of
-    alignment, which tells much of few inputs; and their values, shape (inputs, columns)."""
+    """Choose the derived columns that predict the log slowdowns best, at most `most`, and all
+    columns of alignment, which matter for few inputs but much; also return their values, shape
+    (inputs, columns)."""
     columns = derive_columns(matrix.features, alignment=True)
     rows = np.random.default_rng(seed).permutation(len(matrix.features))[:_SAMPLE]
     sample = column_values(columns, matrix.features.iloc[rows])
@@ -49,17 +50,17 @@ def informative_columns(matrix: Matrix, most: int, seed: int) -> tuple[list[Colu
 
 
 def capped(logs: Array) -> Array:
-    """What is learnt: log slowdowns up to a cap."""
+    """Cap log slowdowns before they are learnt from."""
     least: Array = np.minimum(logs, np.log(_CAP))
     return least
 
 
 def centred(logs: Array) -> Array:
-    """Log slowdowns up to a cap, relative to their mean over the candidates that apply to an input,
-    shape (inputs, candidates); NaN where one does not apply.
+    """Cap log slowdowns and subtract each input's mean over the candidates that apply; shape
+    (inputs, candidates), NaN where one does not apply.
 
-    What is common to all candidates, as the noise of the best one is, takes no part in a choice,
-    and need not be learnt.
+    What all candidates share, such as the noise of the best time, does not affect the choice and
+    need not be learnt.
     """
     below = np.minimum(logs, np.log(_CENTRED_CAP))
     applies = ~np.isnan(below)
@@ -69,8 +70,8 @@ def centred(logs: Array) -> Array:
 
 
 def filled(logs: Array) -> Array:
-    """The mean of a candidate's others where it does not apply, so that no split is drawn to
-    where it does; shape (inputs, candidates)."""
+    """Replace NaN, where a candidate does not apply, by the candidate's mean, so that trees do not
+    split on where it applies; shape (inputs, candidates)."""
     applies = ~np.isnan(logs)
     means = np.where(applies, logs, 0.0).sum(axis=0) / np.maximum(applies.sum(axis=0), 1)
     whole: Array = np.where(applies, logs, means)
@@ -79,15 +80,15 @@ def filled(logs: Array) -> Array:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Inputs with the numbers of their columns, shape (inputs, columns); `order` is that of the
-    best static choice where it is known already."""
+    """Inputs with the values of their columns, shape (inputs, columns); `order` is the order of the
+    best static choice if it is known already."""
 
     matrix: Matrix
     values: Array
     order: tuple[int, ...] = ()
 
     def part(self, rows: Indices) -> TrainingSet:
-        """Some of the inputs, by their indices."""
+        """Keep some of the inputs, by their indices."""
         return TrainingSet(self.matrix.rows(rows), self.values[rows])
 
     @cached_property
@@ -97,19 +98,19 @@ class TrainingSet:
 
     @property
     def known(self) -> tuple[int, ...]:
-        """All candidates that apply to some input, in the order of the best static choice."""
+        """The candidates that apply to some input, in the order of the best static choice."""
         applies = set(np.flatnonzero(self.matrix.applies.any(axis=0)).tolist())
         return tuple(index for index in self.static if index in applies)
 
     @cached_property
     def stand_ins(self) -> frozenset[int]:
-        """What the best static choice takes on some input: wherever one applies to an input here,
-        one of these does."""
+        """The candidates that the best static choice takes on some input: where any candidate
+        applies to an input here, one of these does."""
         return frozenset(first_applicable(np.array([self.static]), self.matrix.applies).tolist())
 
     @cached_property
     def ranks(self) -> Ranks:
-        """What trees are grown on."""
+        """The column values as ranks, on which trees are grown."""
         return ranked(self.values)
 
     @cached_property
@@ -118,7 +119,8 @@ class TrainingSet:
         return self.matrix.log_slowdown
 
     def logs_of(self, order: Sequence[int]) -> Array:
-        """Those of the first candidate of an order that applies, shape (inputs,)."""
+        """Return the log slowdowns of the first candidate of an order that applies, shape
+        (inputs,)."""
         chosen = first_applicable(np.array([order]), self.matrix.applies)
         logs: Array = self.logs[np.arange(len(self.logs)), chosen]
         return logs
@@ -129,36 +131,37 @@ class TrainingSet:
         return greedy_portfolio(self.matrix)
 
     def members(self, size: int) -> tuple[int, ...]:
-        """The first so many of the portfolio, and those that stand in for them, in the order of
-        the best static choice."""
+        """Return the first `size` of the portfolio and all stand-ins, in the order of the best
+        static choice."""
         chosen = self.stand_ins | set(self.portfolio[:size])
         return tuple(index for index in self.static if index in chosen)
 
     def grown(self, shape: Shape, seed: int) -> tuple[Grown, Indices]:
-        """A tree, and the members by preference for each of its nodes."""
+        """Grow a tree; also return the members by preference for each of its nodes."""
         logs = self.logs[:, self.members(shape.members)]
         tree = grow(self.ranks, filled(capped(logs)), shape.leaves, shape.least, seed)
         static, groups = self.logs_of(self.static), self.matrix.groups
         return tree, node_orders(tree, tree.paths(self.values), logs, static, groups)
 
     def root(self, shape: Shape, seed: int) -> Node:
-        """The tree as nodes. Where every candidate applies to all inputs, its leaves hold the best
-        alone."""
+        """Grow a tree and return its root. Where every candidate applies to all inputs, leaves hold
+        only the best candidate."""
         if not self.values.shape[1]:
             return Leaf(order=tuple(range(len(self.members(shape.members)))), rows=len(self.values))
         tree, orders = self.grown(shape, seed)
-        told = orders[:, :1] if self.matrix.applies.all() else orders
+        needed = orders[:, :1] if self.matrix.applies.all() else orders
         rows = passing(tree, tree.paths(self.values))
-        return _node(tree, told.tolist(), rows.tolist(), 0, 2 * shape.leaves - 1)
+        return _node(tree, needed.tolist(), rows.tolist(), 0, 2 * shape.leaves - 1)
 
     def least_costs(self, members: int, test: TrainingSet) -> float:
-        """The sum of log slowdowns on other inputs if the best of so many candidates were known."""
+        """Sum the log slowdowns on other inputs if the best of this many members were known."""
         logs = np.where(test.matrix.applies, test.logs, np.inf)
         best = logs[:, self.members(members)].min(axis=1)
         return float(np.where(np.isinf(best), test.logs_of(self.static), best).sum())
 
     def trial(self, shape: Shape, counts: Sequence[int], seed: int, test: TrainingSet) -> Array:
-        """The log slowdowns on other inputs for each number of leaves, shape (counts, inputs)."""
+        """Compute the log slowdowns on other inputs for each number of leaves, shape (counts,
+        inputs)."""
         tree, orders = self.grown(shape, seed)
         members = np.array(self.members(shape.members))
         paths = tree.paths(test.values)
@@ -173,8 +176,8 @@ class TrainingSet:
 
 
 def _node(tree: Grown, orders: list[list[int]], rows: list[int], node: int, count: int) -> Node:
-    """The part of a tree below a node, of its first `count` nodes; a split whose sides choose the
-    same is not kept."""
+    """Make the tree below a node from the first `count` nodes; a split whose sides choose alike
+    becomes a leaf."""
     low, high = int(tree.low[node]), int(tree.high[node])
     if not 0 <= low < count:
         return Leaf(order=tuple(orders[node]), rows=rows[node])

@@ -1,7 +1,6 @@
-"""One tree that chooses: grown on log slowdowns, so that a wrong choice weighs by what it costs.
+"""One tree that chooses, grown on log slowdowns, so that a wrong choice counts by its cost.
 
-How many candidates and leaves it has, and how many inputs a leaf at least, is chosen by grouped
-cross-validation.
+Grouped cross-validation chooses its candidates, its leaves, and the inputs of a leaf at least.
 """
 
 from __future__ import annotations
@@ -19,72 +18,70 @@ from harness.dispatch.training_set import Shape, TrainingSet, informative_column
 from harness.models.folds import fold_count, grouped_folds
 
 MOST_COLUMNS = 48
-_MANY = 4000  # inputs; from here on few folds tell enough, and no leaf needs to be of two inputs
+_MANY = 4000  # inputs; from here on few folds suffice, and leaves of two inputs are not tried
 _FEW_FOLDS = 3
-_VERY_MANY = 20_000  # inputs; from here on one fold tells enough
+_VERY_MANY = 20_000  # inputs; from here on one fold suffices
 _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
-_TAUGHT_FOLDS = 3  # each has an ensemble of its own to fit
+_AUGMENTED_FOLDS = 3  # each fits an ensemble of its own
 
-Teacher = Callable[[TrainingSet], TrainingSet]
+Augment = Callable[[TrainingSet], TrainingSet]
+"""Adds inputs to a training set."""
 
 
 @dataclass(frozen=True)
 class TreeLearner:
-    """Learns a dispatcher of one tree with at most so many leaves."""
+    """Learns a dispatcher of one tree with at most `most_leaves` leaves."""
 
     most_leaves: int = 1024
     name: str = "tree"
 
     def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
-        """The tree for all inputs of a matrix."""
+        """Grow the tree for all inputs of a matrix."""
         columns, values = informative_columns(matrix, MOST_COLUMNS, seed)
-        lesson = TrainingSet(matrix, values)
-        shape = choose_shape(lesson, self.most_leaves, seed)
-        choice = TreeChoice(lesson.root(shape, seed))
-        return make_selector(lesson, columns, lesson.members(shape.members), choice)
+        training = TrainingSet(matrix, values)
+        shape = choose_shape(training, self.most_leaves, seed)
+        choice = TreeChoice(training.root(shape, seed))
+        return make_selector(training, columns, training.members(shape.members), choice)
 
 
 def choose_shape(
-    lesson: TrainingSet, most_leaves: int, seed: int, taught: Teacher | None = None
+    training: TrainingSet, most_leaves: int, seed: int, augment: Augment | None = None
 ) -> Shape:
-    """The smallest shape whose cost on held-out inputs is within a standard error of the least
-    (Breiman et al., Classification and Regression Trees, 1984).
+    """Choose the smallest shape whose cost on held-out inputs is within one standard error of the
+    least (Breiman et al., Classification and Regression Trees, 1984).
 
-    `taught` is told the inputs that are not held out, and may add some to learn from.
+    `augment` may add inputs to each fold's training set; the held-out inputs stay as measured.
     """
-    groups = lesson.matrix.groups
-    parts = fold_count(groups) if taught is None else _TAUGHT_FOLDS
-    folds = grouped_folds(groups, parts, seed)
-    if not folds or not lesson.values.shape[1]:
+    groups = training.matrix.groups
+    count = fold_count(groups) if augment is None else _AUGMENTED_FOLDS
+    folds = grouped_folds(groups, count, seed)
+    if not folds or not training.values.shape[1]:
         return Shape(1, 1, 1)
-    if len(lesson.values) >= _MANY:
-        folds = folds[: _FEW_FOLDS if taught is None and len(lesson.values) < _VERY_MANY else 1]
-    pairs = [
-        ((taught or _untaught)(lesson.part(fold.fit)), lesson.part(fold.test)) for fold in folds
-    ]
-    found = dict(_tried(pairs, len(lesson.portfolio), most_leaves, seed))
-    best = min(found, key=lambda shape: (float(found[shape].mean()), shape.leaves))
+    if len(training.values) >= _MANY:
+        folds = folds[: _FEW_FOLDS if augment is None and len(training.values) < _VERY_MANY else 1]
+    pairs = [(training.part(fold.fit), training.part(fold.test)) for fold in folds]
+    if augment is not None:
+        pairs = [(augment(fit), test) for fit, test in pairs]
+    costs_of = dict(_tried(pairs, len(training.portfolio), most_leaves, seed))
+    best = min(costs_of, key=lambda shape: (float(costs_of[shape].mean()), shape.leaves))
     tested = np.concatenate([groups[fold.test] for fold in folds])
-    near = [shape for shape, costs in found.items() if _is_near(costs - found[best], tested)]
+    near = [s for s, costs in costs_of.items() if _is_near(costs - costs_of[best], tested)]
     return min(near, key=lambda shape: (shape.leaves, shape.members, -shape.least))
 
 
 def _is_near(losses: Array, groups: Indices) -> bool:
-    """Whether a mean loss is within its standard error, inputs of one group being one sample."""
+    """Say whether a mean loss is within its standard error; the inputs of a group are one
+    sample."""
     number = np.unique(groups, return_inverse=True)[1]
     sums = np.bincount(number, weights=losses)
     return bool(sums.sum() <= np.sqrt(len(sums)) * sums.std())
 
 
-def _untaught(lesson: TrainingSet) -> TrainingSet:
-    return lesson
-
-
 def _tried(
     pairs: list[tuple[TrainingSet, TrainingSet]], portfolio: int, most_leaves: int, seed: int
 ) -> Iterator[tuple[Shape, Array]]:
-    """Shapes with the log slowdowns on the second of each pair, learnt on the first, shape
+    """Try shapes: learn on the first of each pair, and yield the log slowdowns on the second, shape
     (inputs,)."""
     inputs = max(len(fit.values) for fit, _ in pairs)
     counts = leaf_counts(max(1, min(most_leaves, inputs // 2)))
@@ -102,6 +99,6 @@ def _tried(
 
 
 def leaf_counts(most: int) -> list[int]:
-    """The numbers of leaves that are tried: 1, 2, 3, 4, 6, 8, 12, 16 and so on."""
+    """List the numbers of leaves to try: 1, 2, 3, 4, 6, 8, 12, 16 and so on."""
     powers = [2**exponent for exponent in range(most.bit_length())]
     return sorted({n for power in powers for n in (power, power + power // 2) if n <= most})
