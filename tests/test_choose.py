@@ -75,7 +75,9 @@ def test_cuda_that_is_asked_for_and_missing_is_refused_with_the_next_step(machin
 
 def test_unknown_backend_is_told_with_those_there_are(machine) -> None:
     machine(None, POCL)
-    with pytest.raises(UsageError, match="no backend metal; there are auto, cuda, opencl"):
+    with pytest.raises(
+        UsageError, match="no backend `metal`; there are auto, command, cuda, opencl"
+    ):
         choose("metal")
 
 

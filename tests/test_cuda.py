@@ -290,7 +290,7 @@ def test_empty_array_can_be_bound_written_and_read(device):
 @pytest.mark.parametrize("wrong", [np.zeros(5, np.float32), np.zeros(4, np.float64)])
 def test_writing_another_shape_or_dtype_is_refused(device, wrong):
     device.bind(ARGUMENTS)
-    with pytest.raises(ValueError, match=r"x is bound as float32\[4\], but what is written is"):
+    with pytest.raises(ValueError, match=r"x is bound as float32\[4\], but written as"):
         device.write("x", wrong)
 
 

@@ -358,7 +358,7 @@ def is_running(pid: int) -> bool:
 
 def test_silent_failure_is_called_that(bare):
     compiler = Nvcc("sm_90", fake_nvcc(bare, "exit 3"))
-    with pytest.raises(BuildFailed, match=r"nvcc ended with status 3\nnvcc said nothing"):
+    with pytest.raises(BuildFailed, match=r"nvcc ended with status 3\nnvcc printed nothing"):
         compiler.compile(program())
 
 

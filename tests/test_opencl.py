@@ -180,23 +180,23 @@ def launch(
 
 
 UNFIT = {
-    "too few": ({"y": Y, "n": np.int32(2)}, r"f takes 3 arguments.*gives 2: y, n"),
+    "too few": ({"y": Y, "n": np.int32(2)}, r"f takes 3 arguments.*passes 2: y, n"),
     "number for an array": (
         {"y": np.int64(1), "n": np.int32(2), "a": np.float32(3)},
-        r"argument 1 of f, y, is float\*, but the host module gives a single int64",
+        r"argument 1 of f, y, is float\*, but the host module passes a single int64",
     ),
     "array for a number": (
         {"y": Y, "n": Y, "a": np.float32(3)},
-        r"argument 2 of f, n, is int, but the host module gives an array",
+        r"argument 2 of f, n, is int, but the host module passes an array",
     ),
-    "wide number": ({"y": Y, "n": np.int64(2), "a": np.float32(3)}, r"n, is int,.*gives int64"),
+    "wide number": ({"y": Y, "n": np.int64(2), "a": np.float32(3)}, r"n, is int,.*passes int64"),
     "integer for a float": (
         {"y": Y, "n": np.int32(2), "a": np.int32(3)},
-        r"argument 3 of f, a, is float, but the host module gives int32",
+        r"argument 3 of f, a, is float, but the host module passes int32",
     ),
     "array of doubles": (
         {"y": np.zeros(16), "n": np.int32(2), "a": np.float32(3)},
-        r"argument 1 of f, y, is float\*, but the host module gives float64",
+        r"argument 1 of f, y, is float\*, but the host module passes float64",
     ),
 }
 
@@ -298,7 +298,7 @@ def test_missing_pyopencl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 def test_no_device_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl, "list_devices", list)
     with pytest.raises(
-        BackendUnavailable, match=r'no OpenCL device is; pip install "pyopencl\[pocl\]"'
+        BackendUnavailable, match=r'no OpenCL device; pip install "pyopencl\[pocl\]"'
     ):
         find_device()
 

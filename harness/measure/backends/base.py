@@ -1,7 +1,7 @@
-"""The smallest verbs that a device must have; each backend implements them in its own file.
+"""The interfaces of a backend, which implements them in its own file.
 
-A `Compiler` turns source text into something a `Device` can load; both live in worker
-processes, so that neither a hang nor a crash reaches the process of the person.
+A `Compiler` turns source text into something that a `Device` can load. Both live in worker
+processes, so that neither a hang nor a crash reaches the main process.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from harness.core.records import DeviceLimits, Environment
 
 
 class Compiler(Protocol):
-    """Compiles programs; used in builder processes, several at once."""
+    """Compile programs, in several builder processes at once."""
 
     @property
     def identity(self) -> str:
-        """Compiler, version and target: two that differ never share a build."""
+        """The compiler, its version and target: builds of two identities are never mixed."""
 
     @property
     def arch(self) -> str | None:
-        """The NVIDIA architecture that is compiled for, such as `sm_90`; None for others."""
+        """The NVIDIA architecture to compile for, such as `sm_90`; None for other devices."""
 
     def compile(self, program: Program) -> Binary:
         """Compile, or raise BuildFailed with the compiler's log."""
 
 
 class Device(Protocol):
-    """Runs binaries; used in one process at a time.
+    """Run binaries, in one process at a time.
 
-    Every method raises LaunchFailed when the driver refuses, and nothing else for
-    reasons that lie in the configuration.
+    Every method raises LaunchFailed where the driver fails, and nothing else for a failure that
+    the configuration causes.
     """
 
     @property
     def environment(self) -> Environment:
-        """What the device's numbers may be compared with."""
+        """The device and its software: times of one environment can be compared."""
 
     @property
     def limits(self) -> DeviceLimits:
-        """What a launch may be at most."""
+        """The limits of a launch."""
 
     @property
     def shares_cpu(self) -> bool:
-        """Whether kernels run on the cores that also compile: then nothing may overlap."""
+        """Whether kernels run on the cores that compile: then builds and launches never overlap."""
 
     @property
     def healthy(self) -> bool:
         """False once a failed launch has spoilt this process for further launches."""
 
     def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Replace the arguments on the device by copies of these."""
+        """Replace the arguments on the device by copies of these ones."""
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         """Overwrite one array argument; same shape and dtype as it was bound with."""
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """A copy of one array argument as it now is on the device."""
+        """Return a copy of one array argument as it now is on the device."""
 
     def load(self, binary: Binary) -> object:
         """Make a binary ready to launch; the result is only good for `launch`."""
@@ -69,4 +69,4 @@ class Device(Protocol):
         """Run the launches in order, wait, and return the sum of their device times in seconds."""
 
     def close(self) -> None:
-        """Give the device back."""
+        """Release the device."""

@@ -1,10 +1,11 @@
-"""Which backend to use, and why; what to install where the asked one cannot run."""
+"""Choose a backend, and say why; or what to install where the requested one cannot run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.text import suggestion
 from harness.measure.backends import cuda, cuda_device, opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.nvcc import Nvcc
@@ -14,10 +15,10 @@ BACKENDS = ("auto", "cuda", "opencl", "command")
 
 @dataclass(frozen=True)
 class Backend:
-    """A device that was chosen, as it travels to worker processes.
+    """A chosen device, as it is sent to worker processes.
 
     `language` names the source that it compiles, `compiler` the flags that it understands.
-    `arch` is an architecture to compile for; None means that of the device that is here.
+    `arch` is the architecture to compile for; None means that of this machine's device.
     """
 
     language: str
@@ -40,19 +41,19 @@ class Backend:
 
 
 def choose(requested: str) -> Backend:
-    """The backend asked for, or for `auto` CUDA with a GPU, an OpenCL GPU, PoCL, in this order.
+    """Return the requested backend; for `auto` CUDA with a GPU, else an OpenCL GPU, else PoCL.
 
-    Raises BackendUnavailable that says what is missing and what to install.
+    Raises BackendUnavailable, which says what is missing and what to install.
     """
     if requested == "cuda":
         missing = cuda.cuda_status()
         if missing is not None:
             raise BackendUnavailable(f"--backend cuda cannot run here: {missing}")
-        return _cuda("it was asked for")
+        return _cuda("it was requested")
     if requested == "opencl":
-        return _opencl(opencl.find_device(), "it was asked for")
+        return _opencl(opencl.find_device(), "it was requested")
     if requested != "auto":
-        raise UsageError(f"there is no backend {requested}; there are {', '.join(BACKENDS)}")
+        raise UsageError(f"there is no backend `{requested}`; {suggestion(requested, BACKENDS)}")
     return _auto()
 
 
@@ -68,7 +69,7 @@ def _auto() -> Backend:
         ) from None
     if device.is_gpu:
         return _opencl(device, f"an OpenCL GPU is here, and CUDA is not: {no_cuda}")
-    # What is missing for CUDA is told at length where CUDA is asked for.
+    # The whole reason is printed where CUDA is requested.
     return _opencl(device, f"no GPU was found ({no_cuda.partition(':')[0]})")
 
 

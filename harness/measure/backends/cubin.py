@@ -1,12 +1,11 @@
-"""A hash of what a cubin executes, equal for equal machine code.
+"""Hash what a cubin executes: equal for equal machine code.
 
-The bytes of a cubin, an ELF file, are never equal under two sets of flags, even where every
-instruction agrees, and depend on where it was compiled. Three things are left out:
+A cubin is an ELF file. Its bytes always differ under two sets of flags, even where every
+instruction agrees, and depend on the folder of the source. The hash leaves out three things:
 
-- the note `.note.nv.tkinfo`, in which ptxas writes down its own command line;
-- the register limit that was asked for, one record of `.nv.info.*` (the registers that are
-  used stay in);
-- the hash of the source's directory in the names of things with internal linkage, such as
+- the note `.note.nv.tkinfo`, which holds the command line of ptxas;
+- the requested register limit, one record of `.nv.info.*` (the used registers stay in);
+- the hash of the source's folder in names with internal linkage, such as
   `_INTERNAL_47d4193a_9_kernel_cu_...`.
 
 All else counts: code, constants, shared memory and its alignment, symbols, launch bounds, the
@@ -19,7 +18,7 @@ import hashlib
 import re
 import struct
 
-from harness.measure.backends.elf import Section, sections
+from harness.measure.backends.elf import ElfSection, sections
 
 _FLAGS_AT = slice(0x30, 0x34)
 
@@ -31,7 +30,7 @@ _MODULE_HASH = re.compile(rb"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_")
 
 
 def machine_code_sha256(cubin: bytes) -> str:
-    """SHA-256, hexadecimal, over the sections of a cubin that decide what it does.
+    """Return the SHA-256 in hexadecimal of the sections of a cubin that decide what it does.
 
     Raises ValueError for anything but a complete 64-bit little-endian ELF file.
     """
@@ -46,23 +45,21 @@ def machine_code_sha256(cubin: bytes) -> str:
     return digest.hexdigest()
 
 
-def _identity(section: Section) -> bytes:
+def _identity(section: ElfSection) -> bytes:
     content = section.content
     if section.name.startswith(b".nv.info."):
         content = _without_register_limit(content)
-    # The string tables' text holds names; blanking a hash of eight digits keeps every offset.
+    # String tables hold names: eight zeros in place of the hash keep every offset.
     content = _MODULE_HASH.sub(rb"\g<1>00000000_", content)
     name = _MODULE_HASH.sub(rb"\g<1>00000000_", section.name)
-    numbers = (section.kind, section.flags, section.size, section.info, section.alignment)
-    told = f"{' '.join(map(str, numbers))} {len(content)}"
-    return name + b"\0" + told.encode() + b"\0" + content
+    return section._replace(name=name, content=content).identity
 
 
 def _without_register_limit(records: bytes) -> bytes:
-    """The records of an `.nv.info.*` section but the one that repeats `maxrregcount`.
+    """Return the records of an `.nv.info.*` section without the one that holds `maxrregcount`.
 
-    A record is a format byte, an attribute byte and two bytes of value, which for the last
-    of the formats are the size of a payload that follows.
+    A record is a format byte, an attribute byte and two bytes of value. In one of the formats the
+    value is the size of a payload that follows.
     """
     kept = bytearray()
     begin = 0

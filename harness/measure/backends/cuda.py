@@ -1,6 +1,6 @@
-"""CUDA through PyCUDA: whether it can be used here, and what its errors mean.
+"""CUDA through PyCUDA: find out whether it can be used here, and what its errors mean.
 
-The only door to PyCUDA, which is imported when a device is opened, or to see whether it can be.
+The only module that imports PyCUDA, when a device is opened or looked for.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ERROR_MEANINGS = {
     "RuntimeError": "the device or the binary cannot be used",
     "CompileError": "PyCUDA could not compile",
 }
-"""What each of PyCUDA's exception types means; all of them become LaunchFailed."""
+"""The meaning of each of PyCUDA's exception types; all of them become LaunchFailed."""
 
 
 def load_pycuda() -> Any:
-    """The module pycuda.driver; importing it initialises nothing. Raises BackendUnavailable."""
+    """Import pycuda.driver, which initialises nothing; raises BackendUnavailable."""
     if importlib.util.find_spec("pycuda") is None:
         raise BackendUnavailable(
             "PyCUDA is not installed. pip install 'harness[cuda]', which builds it from source "
@@ -41,7 +41,7 @@ def load_pycuda() -> Any:
 
 
 def meaning_of(error: BaseException) -> str:
-    """What an exception of PyCUDA means, by its type or the nearest base that is known."""
+    """Return the meaning of an exception of PyCUDA, by its type or nearest known base type."""
     for kind in type(error).__mro__:
         if kind.__name__ in ERROR_MEANINGS:
             return ERROR_MEANINGS[kind.__name__]
@@ -49,9 +49,9 @@ def meaning_of(error: BaseException) -> str:
 
 
 def cuda_status() -> str | None:
-    """Why CUDA kernels cannot run here, with the next step; None when they can.
+    """Return why CUDA kernels cannot run here, with the next step; None where they can.
 
-    Neither a context nor the driver itself is initialised in this process.
+    Initialises neither the driver nor a context in this process.
     """
     try:
         require_cuda()
@@ -69,7 +69,7 @@ def require_cuda() -> None:
 
 
 def device_arch(ordinal: int = 0) -> str:
-    """The architecture to compile for, such as `sm_90`; opens nothing in this process.
+    """Return the architecture to compile for, such as `sm_90`; opens nothing in this process.
 
     Raises BackendUnavailable where there is no such device.
     """
@@ -80,5 +80,5 @@ def device_arch(ordinal: int = 0) -> str:
 
 
 def no_device(ordinal: int, count: int) -> str:
-    """Why there is no device of this number."""
+    """Return the message for a device number that does not exist."""
     return f"there is no CUDA device {ordinal}: the driver lists {count}, counted from 0"

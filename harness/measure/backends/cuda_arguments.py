@@ -1,4 +1,4 @@
-"""How kernel arguments lie in the memory that CUDA's driver reads them from."""
+"""Pack kernel arguments into the memory layout that CUDA's driver reads."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 def pack_arguments(values: Sequence[np.generic]) -> bytes:
-    """Kernel arguments as the driver takes them: each at a multiple of its own size.
+    """Return kernel arguments as the driver takes them: each at a multiple of its own size.
 
-    That is the layout of C, and of CUDA's complex numbers (float2, double2), whose alignment
-    is their size. Structures (numpy.void) are aligned as numpy says.
+    This is the layout of C, and of CUDA's complex numbers (float2, double2), whose alignment
+    is their size. Structures (numpy.void) have the alignment of their dtype.
     """
     packed = bytearray()
     for value in values:

@@ -1,8 +1,8 @@
-"""Running CUDA kernels.
+"""Run CUDA kernels.
 
 An illegal address, a trap or a launch that times out spoils the process's context for good:
-every later call fails. A `CudaDevice` finds that out after each failure and then says
-`healthy == False`; its process must be replaced, since no new device in it would work.
+every later call fails. `CudaDevice` checks this after each failure and sets `healthy` to False.
+Its process must then be replaced, since no new device in it would work.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from harness.measure.backends.nvcc import Nvcc
 
 
 @dataclass
-class _Loaded:
-    """A module on the device; functions are looked up once."""
+class _LoadedModule:
+    """A module on the device; each of its functions is looked up once."""
 
     module: Any
     functions: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class _Loaded:
 
 @dataclass
 class _Bound:
-    """An array argument: its device memory, and what it looks like on the host."""
+    """An array argument: its device memory, and its shape and type on the host."""
 
     memory: Any
     shape: tuple[int, ...]
@@ -44,8 +44,8 @@ class _Bound:
     size_bytes: int
 
 
-class _Prepared(NamedTuple):
-    """A launch with everything looked up and packed, so that little lies between two events."""
+class _PreparedLaunch(NamedTuple):
+    """A launch with everything looked up and packed, so that little happens between events."""
 
     function: Any
     grid: tuple[int, int, int]
@@ -56,9 +56,8 @@ class _Prepared(NamedTuple):
 class CudaDevice:
     """One GPU, with its primary context current in the thread that opened it; a `Device`.
 
-    `compiler` is the identity of the compiler that is used (for `environment`), by default
-    that of nvcc for this device; `ordinal` counts the devices as the driver does. Raises
-    BackendUnavailable.
+    `compiler` is the identity of the compiler for `environment`, by default that of nvcc for this
+    device; `ordinal` is the driver's number of the device. Raises BackendUnavailable.
     """
 
     def __init__(self, compiler: str | None = None, ordinal: int = 0) -> None:
@@ -72,7 +71,7 @@ class CudaDevice:
             self._open(ordinal)
         except self._driver.Error as error:
             raise BackendUnavailable(
-                f"CUDA device {ordinal} cannot be opened: {error}. Look at nvidia-smi, "
+                f"CUDA device {ordinal} cannot be opened: {error}. Check nvidia-smi, "
                 "and whether another process holds the device exclusively"
             ) from error
 
@@ -97,13 +96,13 @@ class CudaDevice:
 
     @cached_property
     def arch(self) -> str:
-        """What to compile for, such as `sm_90`."""
+        """The architecture to compile for, such as `sm_90`."""
         major, minor = self._device.compute_capability()
         return f"sm_{major}{minor}"
 
     @cached_property
     def limits(self) -> DeviceLimits:
-        """The device's limits; shared memory is what a block has without opting in to more."""
+        """The device's limits; shared memory is that of a block that does not opt in to more."""
         ask = self._attribute
         return DeviceLimits(
             max_group_size=ask("MAX_THREADS_PER_BLOCK"),
@@ -120,7 +119,7 @@ class CudaDevice:
 
     @cached_property
     def environment(self) -> Environment:
-        """Device, CUDA version of the driver, the driver's own version, and the compiler."""
+        """The device, the driver's CUDA version and own version, and the compiler."""
         with self._errors("describing the device"):
             version = self._driver.get_driver_version()
             api = f"CUDA {version // 1000}.{version % 1000 // 10}"
@@ -134,7 +133,7 @@ class CudaDevice:
             )
 
     def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Replace the arguments on the device by copies of these; empty arrays are allowed."""
+        """Replace the arguments on the device by copies of these ones; arrays may be empty."""
         self._release_arguments()
         for name, value in arguments.items():
             self._arguments[name] = (
@@ -147,14 +146,14 @@ class CudaDevice:
         if (array.shape, array.dtype) != (bound.shape, bound.dtype):
             raise ValueError(
                 f"{name} is bound as {bound.dtype}{list(bound.shape)}, "
-                f"but what is written is {array.dtype}{list(array.shape)}"
+                f"but written as {array.dtype}{list(array.shape)}"
             )
         if bound.size_bytes:
             with self._errors(f"writing {name}"):
                 self._driver.memcpy_htod(bound.memory, np.asarray(array, order="C"))
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """A copy of one array argument, in C order."""
+        """Return a copy of one array argument, in C order."""
         bound = self._bound(name)
         array = np.empty(bound.shape, bound.dtype)
         if bound.size_bytes:
@@ -163,21 +162,20 @@ class CudaDevice:
         return array
 
     def load(self, binary: Binary) -> object:
-        """The binary's module, on the device."""
+        """Load the binary's module."""
         reason = why_unloadable(binary.build, self.limits)
         if reason:
             raise LaunchFailed(reason)
         with self._errors("loading the binary"):
-            return _Loaded(self._driver.module_from_buffer(binary.data))
+            return _LoadedModule(self._driver.module_from_buffer(binary.data))
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.
 
-        Each launch stands between two events of its own; what the host does between launches
-        is not counted. An event pair around a tiny kernel also holds the launch's own latency
-        of a few microseconds.
+        Each launch is between two events of its own, so that the host's work between launches does
+        not count. The time of a tiny kernel includes the launch latency of a few microseconds.
         """
-        if not isinstance(module, _Loaded):
+        if not isinstance(module, _LoadedModule):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         prepared = [self._prepare(module, launch) for launch in launches]
         with self._errors("running " + ", ".join(launch.function for launch in launches)):
@@ -186,10 +184,10 @@ class CudaDevice:
             return float(sum(stop.time_since(start) for start, stop in events)) * 1e-3
 
     def close(self) -> None:
-        """Free the arguments and let the context go; a second call does nothing.
+        """Free the arguments and release the context; a second call does nothing.
 
-        Where the context is spoiled PyCUDA may abort the process when the interpreter ends
-        ("context stack was not empty"): such a process ends best by `os._exit`.
+        With a spoiled context, PyCUDA may abort the process when the interpreter ends ("context
+        stack was not empty"): end such a process with `os._exit`.
         """
         if self._context is None:
             return
@@ -200,7 +198,7 @@ class CudaDevice:
         ignored = contextlib.nullcontext() if self._healthy else contextlib.suppress(LaunchFailed)
         with ignored, self._errors("closing the device"):
             context.pop()
-            # Without this PyCUDA would detach, which the driver refuses for a primary context.
+            # Otherwise PyCUDA would detach later, which fails for a primary context.
             context.detach()
 
     def _notes(self) -> dict[str, str]:
@@ -219,7 +217,7 @@ class CudaDevice:
 
     def _copied(self, name: str, array: npt.NDArray[Any]) -> _Bound:
         with self._errors(f"allocating {array.nbytes:,} bytes for {name}"):
-            # The driver refuses to allocate nothing, yet a kernel may take an empty array.
+            # The driver cannot allocate 0 bytes, but a kernel may take an empty array.
             memory = self._driver.mem_alloc(max(array.nbytes, 1))
         bound = _Bound(memory, array.shape, array.dtype, array.nbytes)
         self._arguments[name] = bound
@@ -242,23 +240,23 @@ class CudaDevice:
     def _names(self, kind: type) -> str:
         return ", ".join(n for n, v in self._arguments.items() if isinstance(v, kind)) or "none"
 
-    def _prepare(self, module: _Loaded, launch: Launch) -> _Prepared:
+    def _prepare(self, module: _LoadedModule, launch: Launch) -> _PreparedLaunch:
         reason = why_unlaunchable(launch, self.limits)
         if reason:
             raise LaunchFailed(reason)
         function = self._function(module, launch.function)
         self._check_function(function, launch)
-        packed = pack_arguments([self._passed(given, launch) for given in launch.arguments])
-        return _Prepared(function, three(launch.grid), three(launch.group), packed)
+        packed = pack_arguments([self._passed(each, launch) for each in launch.arguments])
+        return _PreparedLaunch(function, three(launch.grid), three(launch.group), packed)
 
-    def _function(self, module: _Loaded, name: str) -> Any:
+    def _function(self, module: _LoadedModule, name: str) -> Any:
         if name not in module.functions:
             with self._errors(f'looking up {name} (a kernel must be declared extern "C")'):
                 module.functions[name] = module.module.get_function(name)
         return module.functions[name]
 
     def _check_function(self, function: Any, launch: Launch) -> None:
-        """Refuse a group that the kernel's registers or launch bounds do not allow."""
+        """Raise LaunchFailed for a group that the registers or launch bounds do not allow."""
         names = self._driver.function_attribute
         with self._errors(f"asking what {launch.function} needs"):
             most = function.get_attribute(names.MAX_THREADS_PER_BLOCK)
@@ -270,22 +268,21 @@ class CudaDevice:
                 f"its {registers} registers and its launch bounds the kernel takes {most:,}"
             )
 
-    def _passed(self, given: str | np.generic, launch: Launch) -> np.generic:
-        if isinstance(given, np.generic):
-            return given
-        if given not in self._arguments:
+    def _passed(self, argument: str | np.generic, launch: Launch) -> np.generic:
+        if isinstance(argument, np.generic):
+            return argument
+        if argument not in self._arguments:
             raise LaunchFailed(
-                f"{launch.function} takes an argument {given}, but bound are "
+                f"{launch.function} takes an argument {argument}, but bound are "
                 f"{', '.join(self._arguments) or 'none'}"
             )
-        value = self._arguments[given]
+        value = self._arguments[argument]
         return np.uintp(int(value.memory)) if isinstance(value, _Bound) else value
 
-    def _enqueue(self, prepared: _Prepared) -> tuple[Any, Any]:
+    def _enqueue(self, prepared: _PreparedLaunch) -> tuple[Any, Any]:
         function, grid, group, packed = prepared
         start, stop = self._driver.Event(), self._driver.Event()
-        # All arguments travel as one string of bytes: PyCUDA's own formats know neither
-        # bool nor half precision.
+        # Pass all arguments as one string of bytes: PyCUDA's formats have neither bool nor half.
         function.prepare([f"{len(packed)}s"])
         start.record()
         function.prepared_async_call(grid, group, None, packed)
@@ -294,7 +291,7 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
-        """Turn what the driver raises into LaunchFailed, and see whether the context survived."""
+        """Turn the driver's errors into LaunchFailed, and find out whether the context survived."""
         try:
             yield
         except self._driver.Error as error:
@@ -303,7 +300,7 @@ class CudaDevice:
             raise LaunchFailed(f"{doing}: {meaning_of(error)}: {error}{state}") from error
 
     def _answers(self) -> bool:
-        """Whether the context still works: a spoiled one repeats its error on every call."""
+        """Say whether the context still works: a spoiled one repeats its error at every call."""
         try:
             self._driver.Context.synchronize()
         except self._driver.Error:

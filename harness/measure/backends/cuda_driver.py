@@ -1,4 +1,4 @@
-"""What the NVIDIA driver tells without PyCUDA and without being initialised in this process."""
+"""Ask the NVIDIA driver without PyCUDA, and without initialising it in this process."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from harness.measure.backends import cuda_probe
 
 
 class FoundDevice(NamedTuple):
-    """A device that the driver lists, in the driver's order."""
+    """A device that the driver lists."""
 
     name: str
     arch: str
 
 
 def found_devices() -> tuple[FoundDevice, ...]:
-    """The devices of this machine, at least one; asked in another process (see cuda_probe).
+    """Return the devices of this machine in the driver's order, from another process.
 
-    Raises BackendUnavailable where the driver reports an error or no device.
+    Raises BackendUnavailable where the driver reports an error or no device (see cuda_probe).
     """
     script = Path(cuda_probe.__file__)
     try:
@@ -38,13 +38,13 @@ def found_devices() -> tuple[FoundDevice, ...]:
         answer = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
         raise BackendUnavailable(
-            f"the NVIDIA driver did not answer ({error}). Look at nvidia-smi and the kernel's log"
+            f"the NVIDIA driver did not answer ({error}). Check nvidia-smi and the kernel log"
         ) from error
     if answer["error"] or not answer["devices"]:
         reason = answer["error"] or "it lists no device"
         raise BackendUnavailable(
             f"the NVIDIA driver offers no GPU: {reason}. "
-            "Look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and at what the container may see"
+            "Check nvidia-smi, CUDA_VISIBLE_DEVICES, and the devices of the container"
         )
     return tuple(FoundDevice(**device) for device in answer["devices"])
 
@@ -61,7 +61,7 @@ def require_driver() -> None:
 
 
 def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | None:
-    """The kernel driver's version, such as `580.65.06`; None where it does not tell."""
+    """Return the kernel driver's version, such as `580.65.06`; None where it is not found."""
     try:
         text = path.read_text()
     except OSError:

@@ -1,9 +1,9 @@
-"""Which CUDA devices there are, asked in a process of its own.
+"""List the CUDA devices, in a process of its own.
 
-`cuInit` in a process spoils CUDA for every process that is forked from it later, so the
-question is asked by running this file: it prints one JSON object,
+`cuInit` in a process spoils CUDA for every process that is forked from it later. So harness runs
+this file, which prints one JSON object,
 `{"error": null, "devices": [{"name": "NVIDIA H200", "arch": "sm_90"}]}`, and creates no
-context. It imports the standard library alone, to start fast.
+context. It imports only the standard library, to start fast.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ LIBRARY = "libcuda.so.1"
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 
 
-class _Refused(Exception):
-    """The driver answered with an error."""
+class _DriverError(Exception):
+    """The driver returned an error."""
 
 
 def _check(library: ctypes.CDLL, call: str, status: int) -> None:
@@ -24,11 +24,11 @@ def _check(library: ctypes.CDLL, call: str, status: int) -> None:
         return
     name = ctypes.c_char_p()
     library.cuGetErrorName(status, ctypes.byref(name))
-    raise _Refused(f"{call} failed: {(name.value or b'unknown error').decode()} ({status})")
+    raise _DriverError(f"{call} failed: {(name.value or b'unknown error').decode()} ({status})")
 
 
 def _ask(library: ctypes.CDLL, call: str, *arguments: object) -> int:
-    """The number that a call writes through its first parameter."""
+    """Return the number that a call writes through its first parameter."""
     answer = ctypes.c_int()
     _check(library, call, getattr(library, call)(ctypes.byref(answer), *arguments))
     return answer.value
@@ -44,13 +44,13 @@ def _device(library: ctypes.CDLL, ordinal: int) -> dict[str, str]:
 
 
 def probe() -> dict[str, object]:
-    """The object that is printed; an error and no devices where the driver refuses."""
+    """Return the object to print; an error and no devices where the driver fails."""
     try:
         library = ctypes.CDLL(LIBRARY)
         _check(library, "cuInit", library.cuInit(0))
         count = _ask(library, "cuDeviceGetCount")
         return {"error": None, "devices": [_device(library, i) for i in range(count)]}
-    except (OSError, _Refused) as error:
+    except (OSError, _DriverError) as error:
         return {"error": str(error), "devices": []}
 
 

@@ -1,4 +1,4 @@
-"""What is settled before a driver is asked: does a binary, or a launch, fit the device?"""
+"""Check whether a binary and a launch fit a device, before its driver is asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from harness.core.records import Build, DeviceLimits
 
 
 def why_unlaunchable(launch: Launch, limits: DeviceLimits) -> str | None:
-    """Why no kernel can be launched in this shape on a device; None when one can."""
+    """Return why no kernel can be launched in this shape on a device; None where one can."""
     group, grid = three(launch.group), three(launch.grid)
     size = group[0] * group[1] * group[2]
     shapes = (("group", group, limits.max_group_dims), ("grid", grid, limits.max_grid_dims))
@@ -23,7 +23,7 @@ def why_unlaunchable(launch: Launch, limits: DeviceLimits) -> str | None:
 
 
 def why_unloadable(build: Build, limits: DeviceLimits) -> str | None:
-    """Why a binary needs more than a device has; None when it fits."""
+    """Return why a binary needs more than a device has; None where it fits."""
     if (build.shared_bytes or 0) > limits.max_local_bytes:
         return (
             f"the binary uses {build.shared_bytes:,} bytes of static shared memory a block, "
@@ -33,6 +33,6 @@ def why_unloadable(build: Build, limits: DeviceLimits) -> str | None:
 
 
 def three(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """A shape of 1 to 3 dimensions, filled up with ones."""
+    """Return a shape of 1 to 3 dimensions with ones for the missing dimensions."""
     x, y, z = (*shape, 1, 1)[:3]
     return x, y, z

@@ -1,4 +1,4 @@
-"""CUDA kernels compiled to cubins by the toolkit's nvcc; no GPU and no driver is needed."""
+"""Compile CUDA kernels to cubins with nvcc, which needs neither a GPU nor a driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPILE_TIMEOUT_S = 120.0
 SOURCE_NAME = "kernel.cu"
 _BINARY_NAME = "kernel.cubin"
 
-# nvcc obeys these, so builds under different values must not be mixed up.
+# nvcc obeys these variables: builds under different values must not be mixed up.
 _ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 _WHEEL = "nvidia-cuda-nvcc"
@@ -38,11 +38,11 @@ _WHEEL_NEEDS = {
 
 
 class Nvcc:
-    """Compiles programs for one architecture, such as `sm_90`; a `Compiler`.
+    """Compile programs for one architecture, such as `sm_90`; a `Compiler`.
 
-    `executable` is found by `find_nvcc` unless it is given. Raises UsageError for a malformed
-    architecture and BackendUnavailable where nvcc, its host compiler or its support for the
-    architecture is missing.
+    `executable` is by default that of `find_nvcc`. Raises UsageError for a malformed architecture,
+    and BackendUnavailable where nvcc or its host compiler is missing, or where it does not support
+    the architecture.
     """
 
     def __init__(
@@ -59,22 +59,22 @@ class Nvcc:
 
     @property
     def arch(self) -> str:
-        """The architecture that is compiled for."""
+        """The architecture to compile for."""
         return self._arch
 
     @property
     def identity(self) -> str:
-        """nvcc's release and build, the architecture, and what the environment adds."""
+        """nvcc's release and build, the architecture, and the flags of the environment."""
         extra = "".join(f" {name}={os.environ[name]}" for name in _ENVIRONMENT if _is_set(name))
         return f"nvcc {self._release} {self._arch}{extra}"
 
     def compile(self, program: Program) -> Binary:
-        """A cubin; raises BuildFailed with nvcc's log, when nvcc exceeds its time, and when it
-        warns that it does not obey a flag.
+        """Compile to a cubin.
 
-        Registers, shared and spilled bytes are the largest of any function in the file, since
-        what is launched is not known here. `binary_sha256` is that of the machine code (see
-        `harness.measure.backends.cubin`), equal for flags that change nothing.
+        Registers, shared and spilled bytes are the largest of any function in the file, since any
+        of them may be launched. `binary_sha256` is that of the machine code (see
+        `harness.measure.backends.cubin`), equal for flags that change nothing. Raises BuildFailed
+        with nvcc's log: after an error, a timeout, or a warning that a flag is not obeyed.
         """
         begin_s = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="harness-nvcc-") as folder:
@@ -104,7 +104,7 @@ class Nvcc:
                 f"nvcc did not finish within {self._timeout_s:g} s and was killed\n{report}".strip()
             )
         if status != 0:
-            log = without_resources(report) or "nvcc said nothing"
+            log = without_resources(report) or "nvcc printed nothing"
             raise BuildFailed(f"nvcc ended with status {status}\n{log}")
         return (folder / _BINARY_NAME).read_bytes(), report
 
@@ -136,7 +136,7 @@ class Nvcc:
         return arch
 
     def _has_variant(self, arch: str, known: Sequence[str]) -> bool:
-        """Whether nvcc takes an architecture with a feature suffix, which it does not list."""
+        """Say whether nvcc accepts an architecture with a feature suffix: it lists none."""
         if arch.rstrip("af") not in known:
             return False
         ask = [str(self._executable), "--dryrun", "-cubin", f"-arch={arch}", "-x", "cu", os.devnull]
@@ -144,9 +144,9 @@ class Nvcc:
 
 
 def find_nvcc() -> Path:
-    """The nvcc to use: $CUDACXX, $CUDA_HOME/bin, $PATH, /usr/local/cuda/bin, then PyPI's wheel.
+    """Find nvcc: $CUDACXX, $CUDA_HOME/bin, $PATH, /usr/local/cuda/bin, then PyPI's wheel.
 
-    Raises BackendUnavailable that says where was looked and what to install.
+    Raises BackendUnavailable, which names the places and says what to install.
     """
     named = os.environ.get("CUDACXX")
     if named:
@@ -179,7 +179,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _wheels_nvcc() -> Iterator[Path]:
-    """The nvcc of the PyPI wheel, if it is installed with the wheels that it needs."""
+    """Yield the nvcc of the PyPI wheel, if it is installed with the wheels that it needs."""
     import importlib.metadata  # slow, and every process loads this module
 
     try:
@@ -198,13 +198,13 @@ def _require_wheels(executable: Path) -> None:
     missing = [wheel for file, wheel in _WHEEL_NEEDS.items() if not (root / file).is_file()]
     if missing:
         raise BackendUnavailable(
-            f"nvcc of the wheel {_WHEEL} at {executable} lacks what other wheels bring. "
+            f"nvcc of the wheel {_WHEEL} at {executable} needs files of other wheels. "
             f"pip install {' '.join(missing)}, each in the same version as {_WHEEL}"
         )
 
 
 def _require_host_compiler(executable: Path) -> None:
-    # With flags in the environment a compiler may be named there (-ccbin).
+    # The environment may name another compiler (-ccbin).
     if shutil.which("gcc") is None and not any(map(_is_set, _ENVIRONMENT)):
         raise BackendUnavailable(
             f"{executable} needs a C++ compiler for the host, but there is no gcc on PATH. "
@@ -217,13 +217,13 @@ def _is_set(name: str) -> bool:
 
 
 def supported_archs(executable: Path) -> tuple[str, ...]:
-    """The real architectures that an nvcc compiles for, such as `sm_90`, in its order."""
+    """Return the real architectures of an nvcc, such as `sm_90`, in its order."""
     listed = _ask(executable, "--list-gpu-code").split()
     return tuple(name for name in listed if name.startswith("sm_"))
 
 
 def _release(executable: Path) -> str:
-    """The version and build, such as `13.0.88 (compiler.36424714_0)`."""
+    """Return the version and build, such as `13.0.88 (compiler.36424714_0)`."""
     text = _ask(executable, "--version")
     version = re.search(r"\bV(\d[\d.]*)", text)
     if version is None:
@@ -247,9 +247,9 @@ def _ask(executable: Path, question: str) -> str:
 
 
 def _run_in_group(command: Sequence[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
-    """Exit status, None past the deadline, and all output, of a command run in a folder.
+    """Run a command in a folder; return its exit status, None after a timeout, and its output.
 
-    The command leads a process group of its own, which is killed as a whole: nvcc's children
+    The command has a process group of its own, which is killed as a whole: nvcc's children
     (cicc, ptxas) would otherwise outlive it.
     """
     process = subprocess.Popen(
@@ -276,7 +276,7 @@ def _run_in_group(command: Sequence[str], folder: Path, timeout_s: float) -> tup
 
 
 def _without_paths(output: str, folder: Path) -> str:
-    """The output without the temporary folder and the numbers of nvcc's intermediate files."""
+    """Remove the temporary folder and the numbers of nvcc's intermediate files from the output."""
     output = output.replace(f"{folder}/", "").replace(str(folder), ".")
     return re.sub(r"\btmpxft_[0-9a-f]+_[0-9a-f]+-\d+_", "", output)
 
@@ -285,4 +285,4 @@ def _hash(cubin: bytes) -> str:
     try:
         return machine_code_sha256(cubin)
     except ValueError as error:
-        raise BuildFailed(f"nvcc wrote something that is no cubin: {error}") from error
+        raise BuildFailed(f"the output of nvcc is no cubin: {error}") from error

@@ -1,6 +1,6 @@
-"""OpenCL through PyOpenCL: which devices there are, and the compiler of each.
+"""OpenCL through PyOpenCL: list the devices, and compile for one.
 
-The only door to pyopencl, which is imported when a device or a compiler is opened.
+The only module that imports pyopencl, when a device or a compiler is opened.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from harness.measure.compiler_warnings import require_obeyed
 from harness.source.inlining import inlined
 from harness.source.live_text import live_text
 
-_INSTALL = 'pip install "pyopencl[pocl]" brings PoCL along, which runs kernels on the CPU'
+_INSTALL = 'pip install "pyopencl[pocl]" installs PoCL, which runs kernels on the CPU'
 _EXTRA_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
 
 def load_pyopencl() -> Any:
-    """The module pyopencl; raises BackendUnavailable that says what to install."""
-    # PoCL keeps the work-group functions that it compiles at first launches here.
+    """Import pyopencl; raises BackendUnavailable, which says what to install."""
+    # Here PoCL keeps the work-group functions that it compiles at first launches.
     os.environ.setdefault("POCL_CACHE_DIR", str(cache_folder("pocl")))
-    # PoCL's threads are pinned: left alone, the scheduler often wakes two of them on one core,
-    # and a launch on two cores then takes exactly twice as long, for seconds on end.
+    # Pin PoCL's threads: otherwise the scheduler often wakes two of them on one core, and a launch
+    # on two cores then takes exactly twice as long, for seconds on end.
     os.environ.setdefault("POCL_AFFINITY", "1")
-    # PyOpenCL's own cache would serve what ours has judged stale, and leaves each source that
+    # PyOpenCL's own cache would serve builds that are stale in ours, and leaves each source that
     # does not compile in the folder for temporary files.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     try:
@@ -50,7 +50,7 @@ def load_pyopencl() -> Any:
 
 @dataclass(frozen=True)
 class DeviceName:
-    """Which OpenCL device: its platform and place in it, and what people call it."""
+    """An OpenCL device: its platform, its index there, and its name."""
 
     platform: str
     index: int
@@ -59,7 +59,7 @@ class DeviceName:
 
 
 def list_devices() -> list[DeviceName]:
-    """Every OpenCL device there is, GPUs first; raises BackendUnavailable without PyOpenCL."""
+    """Return all OpenCL devices, GPUs first; raises BackendUnavailable without PyOpenCL."""
     cl = load_pyopencl()
     try:
         platforms = cl.get_platforms()
@@ -83,14 +83,15 @@ def _devices_of(cl: Any, platform: Any) -> list[DeviceName]:
 
 
 def find_device() -> DeviceName:
-    """The first GPU, or else the first device; raises BackendUnavailable where there is none."""
+    """Return the first GPU, or else the first device; raises BackendUnavailable without one."""
     devices = list_devices()
     if not devices:
-        raise BackendUnavailable(f"PyOpenCL is here, but no OpenCL device is; {_INSTALL}")
+        raise BackendUnavailable(f"PyOpenCL is here, but there is no OpenCL device; {_INSTALL}")
     return devices[0]
 
 
 def device_of(cl: Any, name: DeviceName) -> Any:
+    """Return PyOpenCL's device; raises BackendUnavailable where its platform is gone."""
     for platform in cl.get_platforms():
         if platform.name == name.platform:
             device = platform.get_devices()[name.index]
@@ -101,18 +102,18 @@ def device_of(cl: Any, name: DeviceName) -> Any:
 
 
 def identity_of(device: Any) -> str:
+    """Return the platform version, the device, the driver version and the extra options."""
     extra = os.environ.get(_EXTRA_OPTIONS)
-    told = f"{device.platform.version.strip()}, {device.name.strip()}, {device.driver_version}"
-    return told + (f", {_EXTRA_OPTIONS}={extra}" if extra else "")
+    identity = f"{device.platform.version.strip()}, {device.name.strip()}, {device.driver_version}"
+    return identity + (f", {_EXTRA_OPTIONS}={extra}" if extra else "")
 
 
 class OpenClCompiler:
-    """Builds programs for one device.
+    """Compile programs for one device.
 
-    On PoCL the binary is the source itself: PoCL keeps its own code beside our cache, and to
-    extract a binary costs a second compilation (0.5 s), since it compiles for any group size.
-    What stands for the hash of the machine code is then that of what decides it: the options, and
-    the source's live text.
+    On PoCL the binary is the source itself: PoCL keeps its code in its own cache, and extracting a
+    binary takes a second compilation (0.5 s), since PoCL compiles it for any group size. The hash
+    of the machine code is then that of the options and of the source's live text.
     """
 
     def __init__(self, name: DeviceName) -> None:
@@ -128,12 +129,14 @@ class OpenClCompiler:
 
     @property
     def arch(self) -> None:
-        """OpenCL tells no architecture."""
+        """OpenCL names no architecture."""
         return None
 
     def compile(self, program: Program) -> Binary:
-        """Build for the device; raises BuildFailed with the driver's log, and where that says
-        that a flag is not obeyed."""
+        """Compile for the device.
+
+        Raises BuildFailed with the driver's log, also where a flag was not obeyed.
+        """
         started = time.perf_counter()
         text = inlined(program)
         built = build_program(self._cl, self._cl.Program(self._context, text), program.options)
@@ -157,7 +160,7 @@ class OpenClCompiler:
         return Binary(build, data)
 
     def _shared_bytes(self, built: Any) -> int:
-        """The largest statically allocated local memory of the program's kernels."""
+        """Return the largest static local memory of the program's kernels."""
         info = self._cl.kernel_work_group_info.LOCAL_MEM_SIZE
         kernels = built.all_kernels()
         return max((int(k.get_work_group_info(info, self._device)) for k in kernels), default=0)
@@ -172,18 +175,18 @@ def _live_data(text: str, options: Sequence[str]) -> bytes:
 
 
 def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:
-    """Build quietly: the log is kept, not printed."""
+    """Build, and print no log; raises BuildFailed with the log."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            # With what it takes to check a launch's arguments.
+            # The kernels keep the types of their parameters, to check a launch's arguments.
             return program.build([*options, "-cl-kernel-arg-info"], cache_dir=False)
         except cl.Error as error:
             raise BuildFailed(_log_of(error)) from None
 
 
 def _log_of(error: Exception) -> str:
-    """The compiler's part of PyOpenCL's message, or all of it where there is no such part."""
+    """Return the compiler's part of PyOpenCL's message, or all of it without such a part."""
     found = re.search(
         r"Build on <.*>:\n\s*(.*?)\s*(?:\n=+\n|\(options: |\Z)", str(error), re.DOTALL
     )

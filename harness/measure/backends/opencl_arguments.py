@@ -1,4 +1,4 @@
-"""Do a launch's arguments fit its kernel? Settled before the driver is asked, which may crash."""
+"""Check a launch's arguments against its kernel before the driver, which may crash on them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _TYPES = {
 }
 
 
-class Wanted(NamedTuple):
-    """What a kernel takes in one place; None is what the driver does not tell."""
+class Parameter(NamedTuple):
+    """A parameter of a kernel; None where the driver does not describe it."""
 
     type_name: str | None = None
     is_array: bool | None = None
@@ -38,57 +38,58 @@ class Wanted(NamedTuple):
 
 def why_unfit(
     launch: Launch,
-    wanted: Sequence[Wanted],
+    parameters: Sequence[Parameter],
     arrays: Mapping[str, DType],
     scalars: Mapping[str, DType],
 ) -> str | None:
-    """Why the named arguments cannot be passed to a kernel; None when they can.
+    """Return why the arguments cannot be passed to a kernel; None where they can.
 
-    Vectors count as their elements (`float4*` takes float32), signed and unsigned alike; types
-    that the kernel defines itself are not judged.
+    Vectors count as their elements (`float4*` takes float32), signed and unsigned types are
+    equal, and types that the kernel defines are not checked.
     """
-    if len(launch.arguments) != len(wanted):
+    if len(launch.arguments) != len(parameters):
         return (
-            f"{launch.function} takes {len(wanted)} arguments, but the host module gives "
+            f"{launch.function} takes {len(parameters)} arguments, but the host module passes "
             f"{len(launch.arguments)}: {', '.join(map(str, launch.arguments)) or 'none'}"
         )
-    for place, (argument, want) in enumerate(zip(launch.arguments, wanted, strict=True), start=1):
+    pairs = zip(launch.arguments, parameters, strict=True)
+    for position, (argument, parameter) in enumerate(pairs, start=1):
         array, scalar = _dtypes(argument, arrays, scalars)
         if array is None and scalar is None:
             there = ", ".join((*arrays, *scalars)) or "none"
             return f"{launch.function} takes an argument {argument}, but bound are {there}"
-        reason = _why_other(want, array, scalar)
+        reason = _why_other(parameter, array, scalar)
         if reason:
-            return f"argument {place} of {launch.function}, {argument}, {reason}"
+            return f"argument {position} of {launch.function}, {argument}, {reason}"
     return None
 
 
 def _dtypes(
     argument: str | np.generic, arrays: Mapping[str, DType], scalars: Mapping[str, DType]
 ) -> tuple[DType | None, DType | None]:
-    """The argument's dtype as an array and as a number; one of them at most is there."""
+    """Return the argument's dtype as an array and as a number, of which one at most is not None."""
     if isinstance(argument, np.generic):
         return None, argument.dtype
     return arrays.get(argument), scalars.get(argument)
 
 
-def _why_other(want: Wanted, array: DType | None, scalar: DType | None) -> str | None:
-    if want.is_array is None or want.type_name is None:
+def _why_other(parameter: Parameter, array: DType | None, scalar: DType | None) -> str | None:
+    if parameter.is_array is None or parameter.type_name is None:
         return None
-    if want.is_array and array is None:
-        return f"is {want.type_name}, but the host module gives a single {scalar}"
-    if not want.is_array and scalar is None:
-        return f"is {want.type_name}, but the host module gives an array"
-    given = scalar if array is None else array
-    if given is not None and not _is_same(want.type_name, given):
-        return f"is {want.type_name}, but the host module gives {given}"
+    if parameter.is_array and array is None:
+        return f"is {parameter.type_name}, but the host module passes a single {scalar}"
+    if not parameter.is_array and scalar is None:
+        return f"is {parameter.type_name}, but the host module passes an array"
+    passed = scalar if array is None else array
+    if passed is not None and not _is_same(parameter.type_name, passed):
+        return f"is {parameter.type_name}, but the host module passes {passed}"
     return None
 
 
-def _is_same(type_name: str, given: DType) -> bool:
+def _is_same(type_name: str, passed: DType) -> bool:
     element = re.sub(r"\b(?:const|volatile|restrict)\b|[*\s]", "", type_name)
     found = re.fullmatch(r"([a-z]+?)(2|3|4|8|16)?", element)
-    if found is None or found[1] not in _TYPES or given.kind == "V":
+    if found is None or found[1] not in _TYPES or passed.kind == "V":
         return True
-    parts = 2 if given.kind == "c" else 1
-    return _TYPES[found[1]] == (given.itemsize // parts, given.kind in "fc")
+    parts = 2 if passed.kind == "c" else 1
+    return _TYPES[found[1]] == (passed.itemsize // parts, passed.kind in "fc")

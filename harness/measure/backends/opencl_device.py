@@ -1,4 +1,4 @@
-"""Running OpenCL kernels: a GPU's platform where there is one, else PoCL on the CPU."""
+"""Run OpenCL kernels, on a GPU or with PoCL on the CPU."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from harness.measure.backends.opencl import (
     identity_of,
     load_pyopencl,
 )
-from harness.measure.backends.opencl_arguments import Wanted, why_unfit
+from harness.measure.backends.opencl_arguments import Parameter, why_unfit
 
 _MAX_GRID = 2**31 - 1
-_KEPT = 128  # programs; each input is measured with mostly the same configurations
+_KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
 
 
-class _Kernel(NamedTuple):
-    """A kernel and what it takes; `group` is the only group size it takes, (0, 0, 0) for any."""
+class _OpenClKernel(NamedTuple):
+    """A kernel and its parameters; `group` is the only legal group size, (0, 0, 0) for any."""
 
     kernel: Any
-    arguments: list[Wanted]
+    parameters: list[Parameter]
     group: tuple[int, ...]
 
 
 @dataclass
-class _Loaded:
-    """A program on the device; its kernels are looked up, and asked what they take, once."""
+class _LoadedProgram:
+    """A program on the device; each of its kernels is looked up once."""
 
     program: Any
-    kernels: dict[str, _Kernel] = field(default_factory=dict)
+    kernels: dict[str, _OpenClKernel] = field(default_factory=dict)
 
 
 class OpenClDevice:
-    """One OpenCL device; times are the events' from start to end."""
+    """One OpenCL device; a `Device`. Times are those of events, from start to end."""
 
     def __init__(self, name: DeviceName) -> None:
         self._cl = load_pyopencl()
@@ -61,11 +61,11 @@ class OpenClDevice:
         self._arrays: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         self._scalars: dict[str, np.generic] = {}
         self._healthy = True
-        self._program = lru_cache(maxsize=_KEPT)(self._make_program)
+        self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
 
     @property
     def environment(self) -> Environment:
-        """Device with its compute units, platform, driver and compiler."""
+        """The device with its compute units, platform, driver and compiler."""
         device, units = self._device, self._device.max_compute_units
         return Environment(
             backend="opencl",
@@ -77,13 +77,13 @@ class OpenClDevice:
         )
 
     def _unpinned(self) -> str:
-        """What tells a CPU apart whose threads a person left unpinned: its times differ."""
+        """Return a note on a CPU whose threads the user left unpinned: its times differ."""
         free = self.shares_cpu and os.environ.get("POCL_AFFINITY") != "1"
         return ", threads not pinned" if free else ""
 
     @cached_property
     def limits(self) -> DeviceLimits:
-        """What the driver tells; OpenCL bounds the grid only by its index type."""
+        """The limits that the driver reports; OpenCL limits the grid only by its index type."""
         dims = [*self._device.max_work_item_sizes, 1, 1][:3]
         return DeviceLimits(
             max_group_size=int(self._device.max_work_group_size),
@@ -95,7 +95,7 @@ class OpenClDevice:
         )
 
     def _warp_size(self) -> int:
-        """NVIDIA's and AMD's extensions tell it; a CPU has none, which is 1."""
+        """Return the warp size, from NVIDIA's or AMD's extension; 1 for a CPU, which has none."""
         for attribute in ("warp_size_nv", "wavefront_width_amd"):
             try:
                 return int(getattr(self._device, attribute))
@@ -114,7 +114,7 @@ class OpenClDevice:
         return self._healthy
 
     def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Allocate and copy; arguments bound before are given back."""
+        """Release the arguments that are bound, and copy these ones to the device."""
         cl = self._cl
         self._release()
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -127,19 +127,19 @@ class OpenClDevice:
                 self._scalars[name] = value
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Overwrite one array argument and wait; ValueError unless it is as it was bound."""
+        """Overwrite one array argument; ValueError unless it has the bound shape and dtype."""
         shape, dtype = self._bound(name)
         if (array.shape, array.dtype) != (shape, dtype):
             raise ValueError(
                 f"{name} is bound as {dtype}{list(shape)}, "
-                f"but what is written is {array.dtype}{list(array.shape)}"
+                f"but written as {array.dtype}{list(array.shape)}"
             )
         content = np.asarray(array, order="C")
         with self._errors(f"writing {name}"):
             self._cl.enqueue_copy(self._queue, self._buffers[name], content, is_blocking=True)
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """A copy of one array argument."""
+        """Return a copy of one array argument."""
         array = np.empty(*self._bound(name))
         with self._errors(f"reading {name}"):
             self._cl.enqueue_copy(self._queue, array, self._buffers[name], is_blocking=True)
@@ -152,41 +152,43 @@ class OpenClDevice:
         return self._arrays[name]
 
     def load(self, binary: Binary) -> object:
-        """A program ready to launch. PoCL builds it again from its cache, which can take longer
-        than all its launches, so the last ones stay loaded."""
+        """Load a program, or return one of the last loaded ones.
+
+        PoCL builds it again from its cache, which can take longer than all its launches.
+        """
         try:
             return self._program(binary.data)
         except (BuildFailed, ValueError, self._cl.Error) as error:
             raise LaunchFailed(f"the binary cannot be loaded: {error}") from None
 
-    def _make_program(self, content: bytes) -> _Loaded:
+    def _make_program(self, content: bytes) -> _LoadedProgram:
         cl = self._cl
         kind, data = content[:1], content[1:]
         if kind == b"S":
             source = json.loads(data)
             program = cl.Program(self._context, source["text"])
-            return _Loaded(build_program(cl, program, source["options"]))
+            return _LoadedProgram(build_program(cl, program, source["options"]))
         program = cl.Program(self._context, [self._device], [data])
-        return _Loaded(build_program(cl, program, []))
+        return _LoadedProgram(build_program(cl, program, []))
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
-        """Run in order; the sum of the kernels' times in seconds, by their events."""
-        if not isinstance(module, _Loaded):
+        """Run the launches in order; return the sum of their events' times in seconds."""
+        if not isinstance(module, _LoadedProgram):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         return math.fsum([self._launch(module, launch) for launch in launches])
 
-    def _launch(self, module: _Loaded, launch: Launch) -> float:
+    def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
         reason = why_unlaunchable(launch, self.limits)
         if reason:
             raise LaunchFailed(reason)
-        kernel, wanted, group = self._kernel(module, launch.function)
+        kernel, parameters, group = self._kernel(module, launch.function)
         if any(group) and group != three(launch.group):
             raise LaunchFailed(
                 f"{launch.function} is compiled for groups of {group}, but the launch's are "
                 f"{three(launch.group)}"
             )
         # The values stay referenced until the launch has ended; PoCL crashes otherwise.
-        values = self._values(launch, wanted)
+        values = self._values(launch, parameters)
         size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
         with self._errors(launch.function):
             kernel.set_args(*values)
@@ -194,11 +196,11 @@ class OpenClDevice:
             event.wait()
             return float(event.profile.end - event.profile.start) * 1e-9
 
-    def _values(self, launch: Launch, wanted: Sequence[Wanted]) -> list[Any]:
-        """What is passed, checked: drivers crash on a number where an array belongs."""
-        given = {name: dtype for name, (_, dtype) in self._arrays.items()}
+    def _values(self, launch: Launch, parameters: Sequence[Parameter]) -> list[Any]:
+        """Return the values to pass, checked: drivers crash on a number in place of an array."""
+        arrays = {name: dtype for name, (_, dtype) in self._arrays.items()}
         scalars = {name: scalar.dtype for name, scalar in self._scalars.items()}
-        reason = why_unfit(launch, wanted, given, scalars)
+        reason = why_unfit(launch, parameters, arrays, scalars)
         if reason:
             raise LaunchFailed(reason)
         return [
@@ -206,13 +208,15 @@ class OpenClDevice:
             for a in launch.arguments
         ]
 
-    def _kernel(self, module: _Loaded, function: str) -> _Kernel:
+    def _kernel(self, module: _LoadedProgram, function: str) -> _OpenClKernel:
         if function not in module.kernels:
             with self._errors(f"looking up {function}"):
                 kernel = self._cl.Kernel(module.program, function)
                 self._check_local_memory(kernel)
                 group = self._ask(kernel, "COMPILE_WORK_GROUP_SIZE")
-                module.kernels[function] = _Kernel(kernel, self._wanted(kernel), tuple(group))
+                module.kernels[function] = _OpenClKernel(
+                    kernel, self._parameters(kernel), tuple(group)
+                )
         return module.kernels[function]
 
     def _ask(self, kernel: Any, name: str) -> Any:
@@ -227,23 +231,23 @@ class OpenClDevice:
                 f"{self.limits.max_local_bytes:,}"
             )
 
-    def _wanted(self, kernel: Any) -> list[Wanted]:
-        """What the kernel takes, as far as the driver tells."""
+    def _parameters(self, kernel: Any) -> list[Parameter]:
+        """Return the kernel's parameters, as far as the driver describes them."""
         info, spaces = self._cl.kernel_arg_info, self._cl.kernel_arg_address_qualifier
-        wanted = []
+        found = []
         for index in range(kernel.num_args):
             try:
                 space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
                 type_name = kernel.get_arg_info(index, info.TYPE_NAME)
-            except self._cl.Error:  # it does not tell, of a binary for instance
-                wanted.append(Wanted())
+            except self._cl.Error:  # for a binary, for instance
+                found.append(Parameter())
             else:
-                wanted.append(Wanted(type_name, is_array=space != spaces.PRIVATE))
-        return wanted
+                found.append(Parameter(type_name, is_array=space != spaces.PRIVATE))
+        return found
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
-        """Turn what the driver raises into LaunchFailed, and see whether the queue survived."""
+        """Turn the driver's errors into LaunchFailed, and find out whether the queue survived."""
         try:
             yield
         except self._cl.Error as error:
@@ -252,7 +256,7 @@ class OpenClDevice:
             raise LaunchFailed(f"{doing}: {error}{state}") from None
 
     def _answers(self) -> bool:
-        """Whether the queue still works."""
+        """Say whether the queue still works."""
         try:
             self._queue.finish()
         except self._cl.Error:
@@ -265,5 +269,5 @@ class OpenClDevice:
         self._buffers, self._arrays, self._scalars = {}, {}, {}
 
     def close(self) -> None:
-        """Give the buffers back."""
+        """Release the buffers."""
         self._release()

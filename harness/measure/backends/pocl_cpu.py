@@ -26,7 +26,7 @@ def name_processor(device_version: str, device_address: int) -> None:
 
     `device_version` is the OpenCL version text of a device of PoCL, which ends with the
     processor's name; `device_address` is where PoCL keeps the device. Does nothing where the name
-    is another one, or the machine is not Linux on x86-64: there PoCL's own error stands.
+    is another one, or the machine is not Linux on x86-64: there PoCL reports its own error.
     """
     if not device_version.endswith("-generic") or platform.machine() != "x86_64":
         return
@@ -47,23 +47,23 @@ def _level() -> bytes | None:
 
 
 def _readable(maps: str) -> list[tuple[int, int]]:
-    """The ranges of addresses that this process may read."""
+    """Return the ranges of addresses that this process may read."""
     lines = [line.split()[:2] for line in maps.splitlines()]
     ranges = [span.split("-") for span, rights in lines if rights.startswith("r")]
     return [(int(low, 16), int(high, 16)) for low, high in ranges]
 
 
 def _name_pointers(address: int, readable: list[tuple[int, int]]) -> list[ctypes.c_uint64]:
-    """The pointers in PoCL's record of a device that lead to the refused name."""
+    """Return the pointers in PoCL's record of a device that lead to the refused name."""
 
     def can_read(start: int, size_bytes: int) -> bool:
         return any(low <= start and start + size_bytes <= high for low, high in readable)
 
     found = []
-    for place in range(address, address + _RECORD_BYTES, _POINTER_BYTES):
-        if not can_read(place, _POINTER_BYTES):
+    for field in range(address, address + _RECORD_BYTES, _POINTER_BYTES):
+        if not can_read(field, _POINTER_BYTES):
             break
-        pointer = ctypes.c_uint64.from_address(place)
+        pointer = ctypes.c_uint64.from_address(field)
         if can_read(pointer.value, len(_REFUSED)) and (
             ctypes.string_at(pointer.value, len(_REFUSED)) == _REFUSED
         ):

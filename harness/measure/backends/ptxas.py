@@ -1,4 +1,4 @@
-"""What ptxas reports of the functions it compiled (`nvcc --resource-usage`), line by line."""
+"""Parse the resources that ptxas reports per function (`nvcc --resource-usage`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Resources:
-    """What ptxas reports of one function; None where it does not tell.
+    """The resources of one function; None where ptxas does not report them.
 
-    `spill_bytes` adds the spilled stores and loads of one thread.
+    `spill_bytes` is the sum of the spilled stores and loads of one thread.
     """
 
     registers: int | None = None
@@ -30,10 +30,10 @@ _ROUTINE = re.compile(
 
 
 def parse_resources(report: str) -> dict[str, Resources]:
-    """What `--resource-usage` tells of each function, by its (mangled) name.
+    """Return the resources of each function by its (mangled) name.
 
-    Functions that are called and not inlined report their spills alone: their registers are
-    counted with the kernel's.
+    For functions that are called and not inlined, ptxas reports only spills: their registers
+    count as the kernel's.
     """
     functions: dict[str, Resources] = {}
     name = ""
@@ -55,7 +55,7 @@ def parse_resources(report: str) -> dict[str, Resources]:
 
 
 def worst_of(functions: Iterable[Resources]) -> Resources:
-    """The largest of each resource over all functions; None where no function tells."""
+    """Return the largest of each resource over all functions; None where none reports it."""
     known = tuple(functions)
     return Resources(
         registers=_largest(each.registers for each in known),
@@ -69,6 +69,6 @@ def _largest(values: Iterable[int | None]) -> int | None:
 
 
 def without_resources(report: str) -> str:
-    """The report without the lines that `parse_resources` reads: warnings and errors remain."""
+    """Return the report without the lines of resources: only warnings and errors."""
     kept = (line for line in report.splitlines() if not _ROUTINE.match(line))
     return "\n".join(kept).strip()
