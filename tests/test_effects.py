@@ -99,7 +99,7 @@ def test_the_pair_and_the_value_that_explain_failures_are_found_and_told() -> No
         f"wrong_result: {wrong.failed / wrong.count:.0%} "
         f"[{wrong.share.low:.0%}, {wrong.share.high:.0%}] of {wrong.count} "
         f"configurations with fast=true and ftz=false "
-        f"({wrong.others_failed / wrong.others:.0%} of the others); they explain "
+        f"({wrong.others_failed / wrong.others:.0%} of the others); explains "
         f"{wrong.failed / (wrong.failed + wrong.others_failed):.0%} of these failures"
     )
 
@@ -236,7 +236,7 @@ def test_effects_have_the_planted_size_and_others_are_none() -> None:
 
 def test_every_input_has_a_level_of_its_own_and_a_configuration_is_one_cluster() -> None:
     one, many = (effects_on_time(tried(slow, 200, inputs)) for inputs in (1, 3))
-    assert many.samples == 3 * one.samples
+    assert many.counts.samples == 3 * one.counts.samples
     widths = [
         next(math.log(e.ratio.high / e.ratio.low) for e in found.first if e.label == "fast=true")
         for found in (one, many)
@@ -283,7 +283,8 @@ def test_noise_that_many_configurations_share_has_no_effects(
     code: Callable[[dict[str, Value]], object],
 ) -> None:
     found = [effects_on_time(shared(code, seed)) for seed in range(12)]
-    assert all(one.is_enough and one.measurements < 0.7 * one.samples for one in found)
+    assert all(one.is_enough for one in found)
+    assert all(one.counts.measurements < 0.7 * one.counts.samples for one in found)
     assert sum(any(e.is_significant for e in one.first) for one in found) <= 2
     assert sum(bool(one.pairs) for one in found) <= 2
 
@@ -291,8 +292,9 @@ def test_noise_that_many_configurations_share_has_no_effects(
 def test_few_measurements_of_many_configurations_tell_no_effects() -> None:
     found = effects_on_time(shared(lambda config: config["unroll"], 0))
     assert not found.is_enough
-    assert (found.samples, found.measurements, found.independent) == (300, 4, 4)
-    assert found.asked == found.fewest * found.configurations / 4
+    counts = found.counts
+    assert (counts.samples, counts.measurements, counts.independent) == (300, 4, 4)
+    assert counts.to_request == counts.needed * counts.configurations / 4
 
 
 def test_what_one_measurement_alone_tells_is_not_told() -> None:
@@ -309,7 +311,8 @@ def test_what_one_measurement_alone_tells_is_not_told() -> None:
 def test_those_that_fail_are_asked_for_as_well() -> None:
     found = effects_on_time(tried(lambda c, _: "crashed" if c["fast"] else 1e-3, count=30))
     assert not found.is_enough
-    assert found.asked == math.ceil(found.fewest * 30 / found.configurations)
+    counts = found.counts
+    assert counts.to_request == math.ceil(counts.needed * 30 / counts.configurations)
 
 
 def test_the_degrees_of_freedom_are_bell_and_mccaffreys() -> None:
@@ -359,8 +362,8 @@ def test_what_a_search_asked_for_is_not_used() -> None:
     biased = dataclasses.replace(found, ends=found.ends.assign(unbiased=False))
     told = effects_on_time(biased)
     assert not told.is_enough
-    assert told.samples == 0
-    assert effects_on_time(tried(slow, told.fewest)).is_enough
+    assert told.counts.samples == 0
+    assert effects_on_time(tried(slow, told.counts.needed)).is_enough
 
 
 def test_the_covariance_is_what_leaving_out_each_cluster_gives() -> None:
@@ -557,10 +560,10 @@ def test_analyse_tells_causes_and_effects(
     assert main([str(place)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(r"build_failed: 100% \[\d+%, 100%\] of \d configurations with ", out)
-    assert "with BLOCK=256 and TILE=2 (0% of the others); they explain 100% of these" in out
+    assert "with BLOCK=256 and TILE=2 (0% of the others); explains 100% of these" in out
     assert re.search(r"from \d+ designed or uniform samples of \d+ configurations", out)
     assert "UNROLL 4 1 1.20x [1.20, 1.20]" in out
-    assert re.search("No effect beyond chance and half a percent: (BLOCK|TILE|CACHE), ", out)
+    assert re.search("No significant effect: (BLOCK|TILE|CACHE), ", out)
 
 
 def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_told(
@@ -571,7 +574,7 @@ def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_told(
         run.run()
     assert main([str(place)]) == 0
     out = capsys.readouterr().out
-    assert "there are 0 configurations that a design or uniform draws asked for" in out
+    assert "0 configurations were designed or drawn uniformly" in out
     command = r"SPACE.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
     assert re.search(command, out)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.analysis.effects.trials import measurements_made
+from harness.analysis.effects.trials import measurement_numbers
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.models.starchart import (
@@ -96,7 +96,7 @@ def samples(results: Results) -> Samples:
         **_columns(config, [m.config for m in found]),
     }
     least = plain["time_s"].groupby([given[name] for name in given.columns]).transform("min")
-    made = pd.Series(measurements_made([row.measurement for row in results.rows]))
+    made = pd.Series(measurement_numbers([row.measurement for row in results.rows]))
     taken = sorted(set(parts) & {SLOWDOWN, MEASUREMENT, *map(str, plain.columns)})
     if taken:
         raise UsageError(f"a parameter or feature has the name of what is measured: {taken[0]}")
@@ -207,11 +207,3 @@ def _usable(found: Samples, target: TreeTarget) -> pd.DataFrame:
             f"parameters that vary are too few to explain it: {FEWEST_SAMPLES} and 1 are needed"
         )
     return usable
-
-
-def shared_told(told: Explanation) -> str:
-    """How many samples were measured, where some share a measurement, in brackets."""
-    shared = len(told.tree.samples) - told.measurements
-    if not shared:
-        return ""
-    return f" ({told.measurements:,} measured; {shared:,} share the machine code of one of these)"

@@ -10,7 +10,6 @@ import numpy as np
 from harness.analysis.effects import causes
 from harness.analysis.effects import text as effects_text
 from harness.analysis.effects.text import ablation_lines
-from harness.analysis.explain import shared_told
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config
@@ -216,7 +215,7 @@ def _failures(findings: Findings) -> PageSection:
     rows = effects_text.failures_rows(findings.trials)
     if not rows:
         return PageSection("failures", "Failures", ("No configuration failed.",))
-    explained = effects_text.causes_lines(causes(findings.trials), failed=True)
+    explained = effects_text.causes_lines(causes(findings.trials))
     reasons = tuple(describe_failures(findings.results.measured, findings.default))
     return PageSection(
         "failures",
@@ -232,7 +231,7 @@ def _flags(findings: Findings) -> PageSection | None:
     if found is None:
         return None
     texts = tuple(effects_text.effects_lines(found, findings.results))
-    clear = [effect for effect in found.first if effect.is_significant][: effects_text.MOST_EFFECTS]
+    clear = found.significant[: effects_text.MOST_EFFECTS]
     rows = effects_text.effects_rows(found)
     return PageSection(
         "flags",
@@ -250,9 +249,10 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
     if found is None:
         return
     count = len(found.tree.samples)
+    shared = effects_text.shared_samples(count, found.measurements)
     drawn = "all" if found.unbiased == count else f"{found.unbiased:,}"
     text = (
-        f"From {count:,} samples{shared_told(found)}, {drawn} of them designed or drawn uniformly. "
+        f"From {count:,} samples{shared}, {drawn} of them designed or drawn uniformly. "
         f"Trees of this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
         f"error of {found.accuracy.error.median.value:.1%}."
     )

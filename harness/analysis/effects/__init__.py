@@ -1,4 +1,4 @@
-"""What single parameters and pairs of them do: to failures, to times, and to a winner.
+"""Effects of parameters, alone and in pairs, on failures and on times.
 
 Pure functions on plain tables, for scripts, harness.analyse and harness.report.
 """

@@ -1,8 +1,8 @@
-"""What can tell of one kind of failure: tests, or configurations, that came far enough to fail so.
+"""Select the tests, or configurations, that came far enough to fail in a given way.
 
-The tests of one configuration on several inputs are no independent evidence about its parameters.
-So what is told of parameters alone counts each configuration once, and only what is told of inputs
-counts tests.
+Tests of one configuration on several inputs are not independent evidence about its parameters.
+Causes that involve parameters only therefore count each configuration once; causes that involve a
+feature of the input count tests.
 """
 
 from __future__ import annotations
@@ -11,18 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from harness.analysis.effects.conditions import Condition, conditions
+from harness.analysis.effects.conditions import ColumnCondition, conditions
 from harness.analysis.effects.trials import Trials
-from harness.core.arrays import Rows
+from harness.core.arrays import Array, Flags, Indices, Rows
 from harness.core.records import Outcome
 
-Array = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
-
-# How far a configuration came before it failed: what failed earlier cannot tell of later kinds.
-_REACHED = {
+# How far a configuration came: one that failed earlier is no evidence about later stages.
+_STAGE = {
     Outcome.ILLEGAL: 0,
     Outcome.BUILD_FAILED: 1,
     Outcome.LAUNCH_FAILED: 2,
@@ -34,83 +30,89 @@ _REACHED = {
 
 
 @dataclass(frozen=True)
-class Part:
-    """Tests, or configurations, that can tell of one kind of failure."""
+class Population:
+    """Tests, or configurations, that are evidence about one kind of failure.
+
+    `met`, shape (rows, conditions), marks the rows that meet each condition, `failed`, shape
+    (rows,), those that failed. `clusters`, shape (rows,), numbers their configurations. A cause
+    has at least one of the `wanted` conditions, shape (conditions,): among tests, one on a feature.
+    """
 
     kind: str
     unit: str
-    told: Sequence[Condition]
-    met: Rows  # shape (rows, conditions)
-    wanted: Rows  # shape (conditions,): a cause has one of these; among tests, those on features
-    failed: Rows  # shape (rows,)
-    clusters: Codes  # shape (rows,): the configuration
+    conditions: Sequence[ColumnCondition]
+    met: Rows
+    wanted: Flags
+    failed: Rows
+    clusters: Indices
 
     @property
-    def looks(self) -> int:
-        """How many conditions and pairs of them are looked at in a round."""
-        count, unwanted = len(self.told), int((~self.wanted).sum())
+    def comparisons(self) -> int:
+        """The number of conditions, and pairs of them, that may be a cause."""
+        count, unwanted = len(self.conditions), int((~self.wanted).sum())
         return (count * (count + 1) - unwanted * (unwanted + 1)) // 2
 
-    def rows(self, places: Sequence[int]) -> Rows:
-        """Which rows meet all of these conditions."""
-        rows: Rows = np.all(self.met[:, places], axis=1)
+    def rows(self, columns: Sequence[int]) -> Rows:
+        """Return which rows meet all of these conditions."""
+        rows: Rows = np.all(self.met[:, columns], axis=1)
         return rows
 
-    def among(self, left: Rows) -> Part:
-        """These rows alone."""
-        met, failed, clusters = self.met[left], self.failed[left], self.clusters[left]
+    def subset(self, rows: Rows) -> Population:
+        """Keep these rows only."""
+        met, failed, clusters = self.met[rows], self.failed[rows], self.clusters[rows]
         return replace(self, met=met, failed=failed, clusters=clusters)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A kind over tests, where it depends on the input, and over configurations. The latter's
-    rows are in the order of the former's clusters."""
+    """The evidence about one kind of failure: tests, where it depends on the input, and
+    configurations, whose rows are in the order of the tests' clusters."""
 
-    tests: Part
-    configurations: Part
+    tests: Population
+    configurations: Population
 
     @classmethod
     def of(cls, found: Trials, kind: str) -> Evidence:
-        """Of the tests that came far enough to fail so."""
-        least = _REACHED[Outcome(kind)]
-        ends = found.ends[found.ends["outcome"].map(lambda name: _REACHED[Outcome(name)] >= least)]
+        """Select the tests that came far enough to fail in this way."""
+        stage = _STAGE[Outcome(kind)]
+        ends = found.ends[found.ends["outcome"].map(lambda name: _STAGE[Outcome(name)] >= stage)]
         settings = found.settings.loc[ends.index]
         failed = (ends["outcome"] == kind).to_numpy()
         _, firsts, clusters = np.unique(
             ends["configuration"].to_numpy(), return_index=True, return_inverse=True
         )
-        shares = shares_failed(failed, clusters, len(firsts))
-        told, met = conditions(settings.iloc[firsts], found.parameters)
-        whole = Part(
+        shares = failed_shares(failed, clusters, len(firsts))
+        listed, met = conditions(settings.iloc[firsts], found.parameters)
+        configurations = Population(
             kind,
             "configurations",
-            told,
+            listed,
             met,
-            np.ones(len(told), dtype=np.bool_),
-            failing(shares),
+            np.ones(len(listed), dtype=np.bool_),
+            above_mean(shares),
             np.arange(len(firsts)),
         )
-        is_mixed = bool(((shares > 0) & (shares < 1)).any())
-        features = found.features if is_mixed else ()
-        told, met = conditions(settings, (*features, *found.parameters) if features else ())
-        wanted = np.array([condition.column in features for condition in told], dtype=np.bool_)
-        return cls(Part(kind, "tests", told, met, wanted, failed, clusters), whole)
+        depends_on_input = bool(((shares > 0) & (shares < 1)).any())
+        features = found.features if depends_on_input else ()
+        listed, met = conditions(settings, (*features, *found.parameters) if features else ())
+        wanted = np.array([condition.column in features for condition in listed], dtype=np.bool_)
+        tests = Population(kind, "tests", listed, met, wanted, failed, clusters)
+        return cls(tests, configurations)
 
     @property
-    def looks(self) -> int:
-        """How many conditions and pairs of them are looked at in a round over either."""
-        return self.tests.looks + self.configurations.looks
+    def comparisons(self) -> int:
+        """The number of conditions, and pairs of them, that are looked at in a round."""
+        return self.tests.comparisons + self.configurations.comparisons
 
 
-def shares_failed(failed: Rows, clusters: Codes, count: int) -> Array:
-    """How much of each cluster failed, shape (count,)."""
+def failed_shares(failed: Rows, clusters: Indices, count: int) -> Array:
+    """Return the share of failed rows in each cluster, shape (count,)."""
     rows = np.bincount(clusters, minlength=count)
     shares: Array = np.bincount(clusters, failed, count) / np.maximum(rows, 1)
     return shares
 
 
-def failing(shares: Array) -> Rows:
-    """Which clusters fail more often than the mean one."""
-    rows: Rows = shares > shares.mean() + 1e-9 if len(shares) else shares > 0
-    return rows
+def above_mean(shares: Array) -> Flags:
+    """Return which clusters fail more often than the mean cluster, shape (clusters,)."""
+    above: Flags = shares > shares.mean() + 1e-9 if len(shares) else shares > 0
+    return above

@@ -1,65 +1,64 @@
-"""Parameters as factors of a linear model: a column for each level but the default's."""
+"""Code parameters as factors of a linear model, with one column per level but the default's."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.analysis.effects.trials import Trials, TypedValue, key_of
+from harness.core.arrays import Array, Indices
 from harness.core.records import Value, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = npt.NDArray[np.float64]
-
 MOST_LEVELS = 8
-"""Of a parameter; more numbers become ranges with about as many samples each, and more words the
-default, the commonest ones and `others`."""
+"""The most levels of a parameter. More numbers become ranges with about as many samples each; more
+words become the default, the most frequent ones and `others`."""
 
 
 @dataclass(frozen=True)
-class Factor:
-    """A parameter: its levels, the baseline first, and the level of each row."""
+class TreatmentFactor:
+    """A parameter with its levels, the baseline first, and each row's level, shape (rows,)."""
 
     name: str
     levels: tuple[str, ...]
-    codes: npt.NDArray[np.intp]
+    codes: Indices
 
     def columns(self) -> Array:
-        """One column for each level but the baseline: 1 where a row has it, else 0."""
+        """Return indicator columns of all levels but the baseline, shape (rows, levels - 1)."""
         return np.asarray(self.codes[:, None] == np.arange(1, len(self.levels)), dtype=np.float64)
 
 
-def factors(settings: pd.DataFrame, found: Trials) -> list[Factor]:
-    """The parameters that vary in these rows. The baseline is the default's level, or the
-    commonest one where no row has it."""
+def factors(settings: pd.DataFrame, found: Trials) -> list[TreatmentFactor]:
+    """Code the parameters that vary in these rows.
+
+    The baseline is the default's level, or the most frequent one if no row has that.
+    """
     if settings.empty:
         return []
     made = (_factor(name, settings[name].tolist(), found.defaults) for name in found.parameters)
     return [factor for factor in made if len(factor.levels) > 1]
 
 
-def _factor(name: str, values: Sequence[Value], defaults: Mapping[str, Value]) -> Factor:
-    levels = _levels(values, key_of(defaults[name]) if name in defaults else None)
-    told = [levels[key_of(value)] for value in values]
-    counts: dict[str, int] = {}
-    for level in told:
-        counts[level] = counts.get(level, 0) + 1
-    default = levels.get(key_of(defaults[name])) if name in defaults else None
-    baseline = default if default is not None else max(counts, key=lambda level: counts[level])
-    ordered = list(dict.fromkeys(levels.values()))
-    names = (baseline, *(level for level in ordered if level != baseline))
-    places = {level: place for place, level in enumerate(names)}
-    return Factor(name, names, np.array([places[level] for level in told], dtype=np.intp))
+def _factor(name: str, values: Sequence[Value], defaults: Mapping[str, Value]) -> TreatmentFactor:
+    default = key_of(defaults[name]) if name in defaults else None
+    level_of = _levels(values, default)
+    levels = [level_of[key_of(value)] for value in values]
+    baseline = level_of.get(default) if default else None
+    if baseline is None:
+        baseline = Counter(levels).most_common(1)[0][0]
+    names = tuple(dict.fromkeys([baseline, *level_of.values()]))
+    code_of = {level: code for code, level in enumerate(names)}
+    return TreatmentFactor(name, names, np.array([code_of[level] for level in levels], np.intp))
 
 
 def _levels(values: Sequence[Value], default: TypedValue | None) -> dict[TypedValue, str]:
-    """The level of each value, in the order of the levels."""
+    """Return the level of each value, in the order of the levels."""
     distinct = sorted(dict.fromkeys(map(key_of, values)), key=_order)
     if len(distinct) <= MOST_LEVELS:
         return {key: shown(key[1]) for key in distinct}
@@ -67,11 +66,11 @@ def _levels(values: Sequence[Value], default: TypedValue | None) -> dict[TypedVa
     others = {key: shown(key[1]) for key in distinct if key not in set(numbers)}
     if len(others) < MOST_LEVELS // 2:
         return others | _ranges(numbers, values, MOST_LEVELS - len(others))
-    return _commonest(distinct, values, default)
+    return _most_frequent(distinct, values, default)
 
 
 def _order(key: TypedValue) -> tuple[int, float, str]:
-    """What is absent first, then numbers ascending, then words."""
+    """Sort absent values first, then numbers ascending, then words."""
     kind, value = key
     if kind in (int, float):
         return 1, float(value), ""  # type: ignore[arg-type]
@@ -81,29 +80,24 @@ def _order(key: TypedValue) -> tuple[int, float, str]:
 def _ranges(
     numbers: Sequence[TypedValue], values: Sequence[Value], most: int
 ) -> dict[TypedValue, str]:
+    """Group numbers into at most so many ranges with about as many rows each."""
     known = np.array([key[1] for key in numbers], dtype=np.float64)
     rows = np.array([v for v in values if type(v) in (int, float)], dtype=np.float64)
     edges = np.unique(np.quantile(rows, np.linspace(0, 1, most + 1)[1:-1], method="nearest"))
-    places = np.searchsorted(edges, known, side="left")
-    ends = {
-        place: (numbers[inside[0]][1], numbers[inside[-1]][1])
-        for place in np.unique(places).tolist()
-        for inside in [np.flatnonzero(places == place)]
-    }
-    names = {
-        place: shown(low) if low == high else f"{shown(low)} to {shown(high)}"
-        for place, (low, high) in ends.items()
-    }
-    return {key: names[place] for key, place in zip(numbers, places.tolist(), strict=True)}
+    codes = np.searchsorted(edges, known, side="left")
+    names = {}
+    for code in np.unique(codes).tolist():
+        inside = np.flatnonzero(codes == code)
+        low, high = shown(numbers[inside[0]][1]), shown(numbers[inside[-1]][1])
+        names[code] = low if low == high else f"{low} to {high}"
+    return {key: names[code] for key, code in zip(numbers, codes.tolist(), strict=True)}
 
 
-def _commonest(
+def _most_frequent(
     distinct: Sequence[TypedValue], values: Sequence[Value], default: TypedValue | None
 ) -> dict[TypedValue, str]:
-    """The default's level is its own, since effects are told against it."""
-    counts = dict.fromkeys(distinct, 0)
-    for value in values:
-        counts[key_of(value)] += 1
-    ranked = sorted(counts, key=lambda key: (key != default, -counts[key]))
+    """Keep the default and the most frequent values as levels; the rest is `others`."""
+    counts = Counter(map(key_of, values))
+    ranked = sorted(distinct, key=lambda key: (key != default, -counts[key]))
     kept = set(ranked[: MOST_LEVELS - 1])
     return {key: shown(key[1]) if key in kept else "others" for key in distinct}

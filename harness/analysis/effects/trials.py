@@ -1,4 +1,4 @@
-"""All that was tried, failures included, as tables."""
+"""All tests of a results database as tables, including failures."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from harness.core.arrays import Indices
 from harness.core.records import Measurement, Value
 from harness.results import SEARCHED
+from harness.results.view import Results
 
-if TYPE_CHECKING:  # harness.results.view tells reductions, which are of this package
+if TYPE_CHECKING:
     import pandas as pd
-
-    from harness.results.view import Results
 
 
 TypedValue = tuple[type, Value]
 
 
 def key_of(value: Value) -> TypedValue:
-    """What tells values apart: 1, 1.0 and True are three."""
+    """Return a key that keeps 1, 1.0 and True apart."""
     return type(value), value
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Two tables with a row a measurement. `settings` has the features and parameters, as
-    Python's own values; `ends` has `outcome`, `message`, `time_s` (NaN for a failure), `unbiased`,
-    and `input`, `configuration` and `measurement`: numbers that tell inputs, configurations and
-    the measurements that were really made apart. Configurations of equal machine code share one.
+    """Two tables with one row per test.
 
-    `defaults` are what the parameters' effects are told against.
+    `settings` has the features and parameters, as Python values. `ends` has `outcome`, `message`,
+    `time_s` (NaN for a failure), `unbiased`, and numbers that identify the `input`, the
+    `configuration` and the `measurement`; configurations with the same machine code share a
+    measurement. Effects of parameters are relative to `defaults`.
     """
 
     settings: pd.DataFrame
@@ -45,38 +44,44 @@ class Trials:
 
 
 def trials(results: Results) -> Trials:
-    """What the search measured, and what was measured across inputs; not the finals, of which
-    there are many of few configurations. Only what varies is a feature or a parameter."""
+    """Make the tables from the search and the measurements across inputs.
+
+    Finals are left out, because they have many samples of few configurations. Only features and
+    parameters that vary get a column.
+    """
     import pandas as pd  # here: it takes half a second to load
 
     rows = [row for row in results.rows if row.stage in SEARCHED]
     found = [row.measurement for row in rows]
     features = _columns([m.input for m in found])
     parameters = _columns([m.config for m in found])
-    told = {
+    ends = {
         "outcome": [m.outcome.value for m in found],
         "message": [m.message for m in found],
         "time_s": [m.time_s if m.timing else math.nan for m in found],
         "unbiased": [results.is_unbiased(row) for row in rows],
         "input": _numbered([m.input for m in found]),
         "configuration": _numbered([m.config for m in found]),
-        "measurement": measurements_made(found),
+        "measurement": measurement_numbers(found),
     }
     columns = {
         name: pd.Series(values, dtype=object) for name, values in {**features, **parameters}.items()
     }
     return Trials(
         pd.DataFrame(columns),
-        pd.DataFrame(told),
+        pd.DataFrame(ends),
         tuple(features),
         tuple(parameters),
         results.default,
     )
 
 
-def independent(ends: pd.DataFrame) -> npt.NDArray[np.intp]:
-    """Of each row of `Trials.ends` its cluster: rows of one configuration, or of one measurement,
-    are in the same, and so is what these have in common with others."""
+def independent_clusters(ends: pd.DataFrame) -> Indices:
+    """Number the independent clusters of rows of `Trials.ends`, shape (rows,).
+
+    Rows with the same configuration or the same measurement are in one cluster, directly or through
+    other rows.
+    """
     from scipy.sparse import coo_array  # here: it takes time to load
     from scipy.sparse.csgraph import connected_components
 
@@ -88,20 +93,23 @@ def independent(ends: pd.DataFrame) -> npt.NDArray[np.intp]:
     size = first + int(measurements.max(initial=-1)) + 1
     ones = np.ones(len(ends), dtype=np.int8)
     links = coo_array((ones, (configurations, first + measurements)), shape=(size, size))
-    found: npt.NDArray[np.intp] = connected_components(links, directed=False)[1][configurations]
+    found: Indices = connected_components(links, directed=False)[1][configurations]
     return found
 
 
-def measurements_made(found: Sequence[Measurement]) -> list[int]:
-    """Of each the number of the measurement that was really made: of configurations that share
-    their machine code one was measured on an input, and the others have its samples."""
+def measurement_numbers(found: Sequence[Measurement]) -> list[int]:
+    """Number the measurements that were really made.
+
+    Of configurations with the same machine code, one was measured on an input; the others have its
+    samples and its number.
+    """
     return _numbered([(m.input, m.shared_with or m.config.digest) for m in found])
 
 
-def _columns(told: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
-    """Of each name that takes more than one value its values; None where there is none."""
-    names = dict.fromkeys(name for values in told for name in values)
-    columns = {name: [values.get(name) for values in told] for name in names}
+def _columns(rows: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
+    """Return the values of each name that takes more than one; None where a row lacks it."""
+    names = dict.fromkeys(name for values in rows for name in values)
+    columns = {name: [values.get(name) for values in rows] for name in names}
     return {name: values for name, values in columns.items() if len(set(map(key_of, values))) > 1}
 
 

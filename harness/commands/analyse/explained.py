@@ -24,7 +24,6 @@ from harness.analysis.explain import (
     grown,
     pooled,
     samples,
-    shared_told,
 )
 from harness.core.errors import UsageError
 from harness.dispatch.candidates import matrix_of
@@ -109,7 +108,7 @@ def print_effects(console: Console, results: Results) -> None:
     rows = effects_text.failures_rows(found)
     if rows:
         console.print(_plain_table(effects_text.FAILURES_HEAD, rows))
-        print_lines(console, [*effects_text.causes_lines(causes(found), failed=True), ""])
+        print_lines(console, [*effects_text.causes_lines(causes(found)), ""])
     if found.parameters:
         _print_times(console, found, results)
 
@@ -199,9 +198,10 @@ def _limited(name: str, found: Samples) -> TreeTarget:
 
 def _importance_lines(told: Explanation) -> Iterator[str]:
     tree = told.tree
+    shared = effects_text.shared_samples(len(tree.samples), told.measurements)
     yield (
         f"What {tree.target} depends on, by a tree of parameters and inputs (Starchart) over "
-        f"{len(tree.samples):,} samples{shared_told(told)}, {_drawn(told)}:"
+        f"{len(tree.samples):,} samples{shared}, {_drawn(told)}:"
     )
     yield f"    {_shares(tree)}"
 
