@@ -1,4 +1,4 @@
-"""What all commands share: errors caught once, told on standard error, with an exit code."""
+"""Run a command: print its error on standard error and return its exit code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from harness.core.errors import HarnessError, SpecError
-from harness.core.text import suggestion
+from harness.core.text import counted, suggestion
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -21,39 +21,39 @@ def run_command(
     command: Callable[[argparse.Namespace], int],
     when_interrupted: str = "",
 ) -> int:
-    """Parse and run; a HarnessError is told without a traceback and gives exit code 2.
+    """Parse the arguments and run the command; return its exit code.
 
-    `when_interrupted` says what Ctrl-C has left behind.
+    A HarnessError is printed without a traceback and returns EXIT_ERROR. `when_interrupted` is
+    printed after Ctrl-C, to say what is kept.
     """
     args, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(_unknown(unknown, parser))
     try:
         return command(args)
-    except SpecError as error:
-        count = len(error.faults)
-        _tell(f"{error}\nerror: {count} {'fault' if count == 1 else 'faults'} found")
-        return EXIT_ERROR
     except HarnessError as error:
-        _tell(f"error: {error}")
+        print(format_error(error), file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
-        _tell(f"interrupted{when_interrupted}")
+        print(f"interrupted{when_interrupted}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone; there is nobody left to tell.
+        # The reader of our output has gone, so nothing is printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
 
 
+def format_error(error: HarnessError) -> str:
+    """Format an error as `error: MESSAGE`; the faults of a space come before their count."""
+    if isinstance(error, SpecError):
+        return f"{error}\nerror: {counted(len(error.faults), 'fault')} found"
+    return f"error: {error}"
+
+
 def _unknown(words: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    """What is not understood; of an option, the nearest that there is."""
+    """Describe unknown arguments, with the nearest option."""
     option = words[0].partition("=")[0]
-    there = re.findall(r"--?[a-z][a-z-]*", parser.format_usage())
-    known = there if option.startswith("-") else []
+    options = re.findall(r"--?[a-z][a-z-]*", parser.format_usage())
+    known = options if option.startswith("-") else []
     hint = suggestion(option, known, "--help lists the options")
     return f"unrecognized arguments: {' '.join(words)}; {hint}"
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr)

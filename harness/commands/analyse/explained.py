@@ -25,6 +25,7 @@ from harness.analysis.explain import (
     pooled,
     samples,
 )
+from harness.commands.run import format_error
 from harness.core.errors import UsageError
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.published import gadapt_judgement
@@ -167,7 +168,7 @@ def _is_told(console: Console, part: Callable[[], None]) -> bool:
     try:
         part()
     except UsageError as error:
-        print_line(console, f"error: {error}")
+        print_line(console, format_error(error))
         return False
     return True
 

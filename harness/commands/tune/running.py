@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from harness.commands.run import format_error
 from harness.commands.tune.request import PREDICTED, Asked, read_asked
 from harness.commands.tune.summary import campaign_results, next_step, print_across, print_result
 from harness.core.errors import HarnessError
@@ -111,7 +112,7 @@ def _report(
     except HarnessError as error:
         if not status:
             raise
-        print_line(console, f"error: {error}")
+        print_line(console, format_error(error))
         return
     print_line(console, f"{args.report}: the report")
 
