@@ -77,8 +77,8 @@ def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
         shared = list(_shared(one, other))
         if not shared:
             raise UsageError(
-                f"{', '.join((*one.places, *other.places))} have no interleaved candidates in "
-                "common; tune at least 4 inputs, without --no-cross"
+                f"{', '.join((*one.databases, *other.databases))} have no interleaved candidates "
+                "in common; tune at least 4 inputs, without --no-cross"
             )
         for stage, logs in zip(STAGES, zip(*shared, strict=True), strict=True):
             found[stage]["scatter"].append(_scatter(logs))

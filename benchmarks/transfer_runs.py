@@ -169,7 +169,7 @@ class OneByOne(Searching):
     def note(self, progress: Progress) -> None:
         """A test has ended."""
         measured = progress.measurement
-        course = self.courses.setdefault(progress.plan.given, Course(progress.plan.test_limit))
+        course = self.courses.setdefault(progress.plan.problem, Course(progress.plan.test_limit))
         is_ok = measured.outcome is Outcome.OK
         course.note(measured.config, measured.time_s if is_ok else math.inf)
 

@@ -20,7 +20,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.results import Key, RunPlan, Store, schema, writing
+from harness.results import CampaignKey, RunPlan, Store, schema, writing
 from harness.space_file import Spec, load_spec
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +32,7 @@ WITHOUT_SHARING = (
 )
 """What makes a database of the second version of one of the last."""
 
-KEY = Key(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
+KEY = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
 
 
 def make_plan(
@@ -46,7 +46,7 @@ def make_plan(
     return RunPlan(
         spec=spec,
         environment=environment,
-        given=given,
+        problem=given,
         technique=technique,
         seed=0,
         test_limit=100,

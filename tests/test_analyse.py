@@ -9,7 +9,7 @@ import pytest
 
 from harness.commands.analyse.command import main
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing, shown
-from harness.results import Campaign, Key, Row
+from harness.results import CampaignKey, MeasurementRow, StoredCampaign
 from harness.results.view import Results
 from tests.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
 
@@ -163,8 +163,8 @@ def test_flags_of_other_compilers_do_not_hide_the_default(
     assert "use_fast_math" not in out
 
 
-CAMPAIGN = Campaign(
-    Key("p", "f", 0),
+CAMPAIGN = StoredCampaign(
+    CampaignKey("p", "f", 0),
     "one",
     "One",
     Environment("formula", "none", "", "", ""),
@@ -181,11 +181,11 @@ def final(time_s: float, block: int) -> Measurement:
 def test_finals_of_another_turn_are_not_compared() -> None:
     """A configuration that only an earlier turn measured is not beside the later one's."""
     rows = [
-        Row(1, "final", final(1.0, 16), "first"),
-        Row(2, "final", final(3.0, 256), "first"),
-        Row(3, "search", final(0.9, 64)),
-        Row(4, "final", final(3.0, 256), "second"),
-        Row(5, "final", final(2.0, 64), "second"),
+        MeasurementRow(1, "final", final(1.0, 16), "first"),
+        MeasurementRow(2, "final", final(3.0, 256), "first"),
+        MeasurementRow(3, "search", final(0.9, 64)),
+        MeasurementRow(4, "final", final(3.0, 256), "second"),
+        MeasurementRow(5, "final", final(2.0, 64), "second"),
     ]
     finals = Results(CAMPAIGN, ("r.db",), tuple(rows)).finals
     assert [m.config["BLOCK"] for m in finals[Input({"n": 1})]] == [256, 64]

@@ -97,7 +97,7 @@ def tuned(
             for block in searched:
                 search.test(device.measure(given, block))
             last = [m for block in finals if (m := device.measure(given, block)).timing]
-            store.add_turn(search.run_id, plan, FINAL, last)
+            store.add_interleaved(search.run_id, plan, FINAL, last)
             store.end_run(search.run_id, "complete")
         store.end_command(command, reasons, {})
     return str(folder / name)

@@ -72,7 +72,7 @@ def test_what_the_time_did_not_suffice_for_is_told_until_it_is_done(
     assert not_measured(results) == {second: "not measured: the time was up"}
     assert [report.given for report in input_reports(results)] == [first, second]
     stopped, cut = reservations(results)
-    assert f"has not come to its end on ({first})" in stopped
+    assert f"is not complete on ({first})" in stopped
     assert cut.startswith("The time is up: 2 of 2 measurements of the default and winners")
     assert stages["finalists beside the baseline"] == 1  # of two inputs
     assert stages[f"[2/2] {second}"] == 0
@@ -113,7 +113,7 @@ def test_a_run_that_measured_nothing_tells_why(tmp_path: Path, state: str, why: 
     with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
         campaign.run()
     results = read(tmp_path)
-    given = results.runs[0].given
+    given = results.runs[0].problem
     run = Run("u", given, "t", 0, 1, "2026-01-01", "2026-01-01", state)
     empty = Results(results.campaign, ("r.db",), (), runs=(run,))
     assert not_measured(empty) == {given: f"not measured: {why}"}
@@ -191,7 +191,7 @@ def test_of_two_copies_of_a_database_the_later_one_is_told_in_any_order(tmp_path
     early, late = tmp_path / "early.db", tmp_path / "r.db"
     early.write_bytes(late.read_bytes())
     (stopped,) = reservations(read(tmp_path))
-    assert "has not come to its end" in stopped
+    assert "is not complete" in stopped
     tune(spec, tmp_path, first, second)
     for places in ([early, late], [late, early]):
         results = the_one(read_results(list(map(str, places))))

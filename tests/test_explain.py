@@ -114,7 +114,7 @@ def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: R
         else row
         for row in results.rows
     ]
-    found = samples(Results(results.campaign, results.places, tuple(rows))).table
+    found = samples(Results(results.campaign, results.databases, tuple(rows))).table
     made = found.groupby("measurement")
     assert len(made) == 6 * 4
     assert (made[["n", "BLOCK"]].nunique() == 1).all(axis=None)
@@ -237,7 +237,7 @@ def test_integers_beside_an_absent_flag_are_told_as_integers(results: Results) -
         for level in (None, 0, 1)
     )
     key = dataclasses.replace(results.campaign, default={**results.campaign.default, "level": None})
-    found = samples(Results(key, results.places, rows))
+    found = samples(Results(key, results.databases, rows))
     assert set(map(repr, found.table["level"])) == {"None", "0", "1"}
 
 
@@ -272,7 +272,7 @@ def test_platforms_are_told_apart_in_one_tree(results: Results) -> None:
         )
         for row in results.rows
     ]
-    both = pooled([results, Results(key, results.places, tuple(rows))])
+    both = pooled([results, Results(key, results.databases, tuple(rows))])
     assert both.parameters[0] == "platform"
     assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed
     assert len(both.table) == 2 * len(samples(results).table)

@@ -13,7 +13,14 @@ import pytest
 from harness.commands.merge import main
 from harness.core.errors import ResultsError
 from harness.core.records import Measurement, Outcome, WorstElement
-from harness.results import Added, Row, merge_database, read_measurements, reading, writing
+from harness.results import (
+    Added,
+    MeasurementRow,
+    merge_database,
+    read_measurements,
+    reading,
+    writing,
+)
 from tests.results_examples import (
     ENVIRONMENT,
     KEY,
@@ -53,7 +60,7 @@ def merge(out: Path, *databases: Path) -> list[Added]:
         return [merge_database(engine, str(database)) for database in databases]
 
 
-def rows(database: Path) -> list[Row]:
+def rows(database: Path) -> list[MeasurementRow]:
     with reading(str(database)) as engine, engine.connect() as connection:
         return read_measurements(connection, KEY)
 

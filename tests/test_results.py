@@ -25,14 +25,14 @@ from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.records import Input, Measurement, Outcome, Timing, WorstElement
 from harness.results import (
     FINAL,
-    Key,
-    Row,
+    CampaignKey,
+    MeasurementRow,
     campaigns,
     read_measurements,
     reading,
     schema,
-    shown_place,
     sqlite_path,
+    without_password,
     writing,
 )
 from harness.results.connect import now
@@ -92,7 +92,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "results.db"
 
 
-def read_back(place: Path, key: Key = KEY) -> list[Row]:
+def read_back(place: Path, key: CampaignKey = KEY) -> list[MeasurementRow]:
     with reading(str(place)) as engine, engine.connect() as connection:
         return read_measurements(connection, key)
 
@@ -201,7 +201,7 @@ def test_stages_are_read_as_asked_for(place: Path) -> None:
         search = begin_search(store)
         for number, stage in enumerate(("search", "cross", "final")):
             search.test(make_ok(number), stage)
-        known, finals = store.known(search.plan), store.turns(search.plan, FINAL)
+        known, finals = store.known(search.plan), store.interleaved(search.plan, FINAL)
     assert set(known) == {make_config(0), make_config(1)}
     assert finals == [[make_ok(2)]]
 
@@ -479,10 +479,10 @@ NO_DATABASES: list[tuple[Callable[[Path], object], str]] = [
     (Path.touch, "holds no results of harness"),
     (lambda place: None, "no such database"),
     (truncated, "malformed"),
-    (other_version, "has schema version 99, this harness knows 1"),
+    (other_version, "has schema version 99, but this harness knows 1"),
     (foreign_tables, "holds no results of harness; it has the tables bookmarks"),
-    (missing_table, "lacks the table samples"),
-    (view_for_a_table, "lacks the table samples"),
+    (missing_table, "the table samples is missing"),
+    (view_for_a_table, "the table samples is missing"),
     (broken_json, "is damaged"),
     (deep_json, "is damaged"),
     (negative_sample, "measurement 1: samples must be finite and above 0 s"),
@@ -581,14 +581,16 @@ def test_url_that_does_not_work_is_told_without_its_password(
     with pytest.raises(ResultsError) as error, door(url):  # type: ignore[attr-defined]
         pass
     assert "sesame" not in str(error.value)
-    assert "sesame" not in shown_place(url)
+    assert "sesame" not in without_password(url)
 
 
 def test_shown_place_keeps_what_is_no_secret() -> None:
-    assert shown_place("postgresql://me:sesame@host:5432/x") == "postgresql://me:***@host:5432/x"
-    assert shown_place("postgresql://me@host/x") == "postgresql://me@host/x"
-    assert shown_place("a folder/me@work.db") == "a folder/me@work.db"
-    assert shown_place("sqlite:///x.db") == "sqlite:///x.db"
+    assert (
+        without_password("postgresql://me:sesame@host:5432/x") == "postgresql://me:***@host:5432/x"
+    )
+    assert without_password("postgresql://me@host/x") == "postgresql://me@host/x"
+    assert without_password("a folder/me@work.db") == "a folder/me@work.db"
+    assert without_password("sqlite:///x.db") == "sqlite:///x.db"
 
 
 def test_password_on_the_command_line_is_not_stored(
@@ -674,7 +676,7 @@ def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
         plan = make_plan()
         store.begin_run(plan, {})
         store.known(plan)
-        store.turns(plan, FINAL)
+        store.interleaved(plan, FINAL)
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
         store.next_ordinal(1)
         read_measurements(store.session.connection(), KEY)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ResultsError
-from harness.results import Campaign, Command, campaigns, merge_database, reading, writing
+from harness.results import Command, StoredCampaign, campaigns, merge_database, reading, writing
 from harness.results.runs import read_campaign
 from harness.results.view import read_results
 from tests.results_examples import (
@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "r.db"
 
 
-def read(place: Path) -> tuple[Campaign, tuple[Command, ...], dict[str, str]]:
+def read(place: Path) -> tuple[StoredCampaign, tuple[Command, ...], dict[str, str]]:
     with reading(str(place)) as engine, engine.connect() as connection:
         (campaign,) = campaigns(connection)
         _, (run,), commands = read_campaign(connection, campaign)

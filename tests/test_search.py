@@ -121,8 +121,8 @@ def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(tmp_path
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, tests):
         campaign.run()
-    first = [t for t in tests if t.plan.given == spec.inputs[0]]
-    second = [t for t in tests if t.plan.given == spec.inputs[1]]
+    first = [t for t in tests if t.plan.problem == spec.inputs[0]]
+    second = [t for t in tests if t.plan.problem == spec.inputs[1]]
     winner = first[-1].best
     assert winner is not None
     assert winner.config in [t.measurement.config for t in second[:2]]
@@ -242,8 +242,8 @@ def test_a_larger_budget_goes_on_from_the_tests_that_were_made(
     with opened(spec, tmp_path / "r.db", more, test_limit=then) as (campaign, after):
         campaign.run()
     for given in spec.inputs:
-        tested = [t.measurement.config for t in before if t.plan.given == given]
-        again = [t.measurement.config for t in after if t.plan.given == given]
+        tested = [t.measurement.config for t in before if t.plan.problem == given]
+        again = [t.measurement.config for t in after if t.plan.problem == given]
         assert again[:first] == tested
         assert len(again) == then
     winners_elsewhere = len(spec.inputs)

@@ -94,7 +94,7 @@ def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
     ):
         reports = campaign.run()
         (told,) = campaign.describe_tests()
-    counts = Counter(test.plan.given for test in tests)
+    counts = Counter(test.plan.problem for test in tests)
     assert set(counts.values()) == {published}
     assert told.startswith(f"HillClimb tested {published} configurations an input")
     assert [found.ended for found in campaign.searched.values()] == [EndReason.EXHAUSTED] * 3
@@ -252,7 +252,7 @@ def test_what_is_refused_is_not_counted_and_what_fails_is(outcome: Outcome, tmp_
         tests,
     ):
         campaign.run()
-    mine = [test for test in tests if test.plan.given == spec.inputs[0]]
+    mine = [test for test in tests if test.plan.problem == spec.inputs[0]]
     works = sum(test.measurement.outcome is Outcome.OK for test in mine)
     is_refusal = outcome in (Outcome.ILLEGAL, Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED)
     assert works < len(mine)
@@ -314,6 +314,6 @@ def test_a_larger_budget_goes_on_from_the_samples_that_were_drawn(tmp_path: Path
             spec, tmp_path / "r.db", FormulaMeasurer(), technique=name, test_limit=limit
         ) as (campaign, tests):
             campaign.run()
-        drawn.append([t.measurement.config for t in tests if t.plan.given == spec.inputs[0]])
+        drawn.append([t.measurement.config for t in tests if t.plan.problem == spec.inputs[0]])
     assert drawn[1][: len(drawn[0])] == drawn[0]
     assert len(drawn[1]) > len(drawn[0])

@@ -20,7 +20,7 @@ from harness.commands import tune
 from harness.commands.tune.summary import dispatch_command
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
-from harness.results import Campaign, Key
+from harness.results import CampaignKey, StoredCampaign
 from harness.search import techniques
 from harness.space import Space
 from harness.space_file import load_spec
@@ -495,9 +495,11 @@ def test_a_value_is_no_condition_on_inputs(condition: str) -> None:
 
 
 def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:
-    def tuned(device: str, program: str = "a") -> Campaign:
+    def tuned(device: str, program: str = "a") -> StoredCampaign:
         environment = Environment("cuda", device, "none", "1", "1")
-        return Campaign(Key(program, device, 1), "mvmul", "", environment, Config({}), {})
+        return StoredCampaign(
+            CampaignKey(program, device, 1), "mvmul", "", environment, Config({}), {}
+        )
 
     one, other = tuned("A100"), tuned("H200")
     alone = ["python", "-m", "harness.dispatch", "r.db", "-o", "out"]

@@ -83,10 +83,10 @@ def test_the_same_measurements_in_two_databases_count_once(
     results: Results, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy.db"
-    copy.write_bytes(Path(results.places[0]).read_bytes())
-    joined = the_one(read_results([results.places[0], str(copy)]))
+    copy.write_bytes(Path(results.databases[0]).read_bytes())
+    joined = the_one(read_results([results.databases[0], str(copy)]))
     assert len(joined.rows) == len(results.rows)
-    assert joined.places == (results.places[0], str(copy))
+    assert joined.databases == (results.databases[0], str(copy))
 
 
 def test_the_devices_numbers_are_kept_with_what_was_measured(
@@ -145,8 +145,8 @@ def test_measurements_with_parameters_that_the_space_no_longer_has_are_left_out(
     assert results.default == Config({"BLOCK": 64, "A": 1})
     assert len(matrix_of(results).features) == 2
     told = (
-        f"{len(before.rows)} of {len(results.all_rows)} measurements are left out: the space's "
-        "parameters were others then; they differ in A, TILE."
+        f"{len(before.rows)} of {len(results.all_rows)} measurements are left out: they are from "
+        "before the space's parameters changed. They differ in A, TILE."
     )
     assert list(reservations(results)) == [told]
     why = "all that is known of it has other parameters than the space now has"
@@ -169,4 +169,4 @@ def test_what_must_not_be_mixed_is_refused_with_what_differs(
 ) -> None:
     other = fill(tmp_path, "other.db", "other")
     with pytest.raises(UsageError, match=r"differ in\n    space: small, other\nchoose one"):
-        the_one(read_results([results.places[0], other]))
+        the_one(read_results([results.databases[0], other]))

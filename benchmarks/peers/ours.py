@@ -90,7 +90,7 @@ class Ours:
         return RunPlan(
             spec=self._spec,
             environment=self._measurer.environment,
-            given=self._landscape.problem,
+            problem=self._landscape.problem,
             technique=",".join(options.techniques),
             seed=options.seed,
             test_limit=options.test_limit,

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from harness.analysis.inputs import InputReport, report_input
 from harness.core.records import Input
+from harness.core.text import first_few
 from harness.results import Command, Run
-from harness.results.view import Results, _listed, unfit_told
+from harness.results.view import Results, left_out_lines
 
 NOT_MEASURED = "not measured: "
 """What the reason begins with, where it is none of the input's own."""
@@ -42,7 +43,7 @@ def not_measured(results: Results) -> dict[Input, str]:
 
 def _last_runs(results: Results) -> dict[Input, Run]:
     """The run of each input that was last worked on."""
-    return {run.given: run for run in sorted(results.runs, key=lambda run: run.last_at)}
+    return {run.problem: run for run in sorted(results.runs, key=lambda run: run.last_at)}
 
 
 def _reasons(results: Results) -> dict[Input, str]:
@@ -62,7 +63,7 @@ def _commands(results: Results) -> list[Command]:
 
 def _why(results: Results, given: Input, run: Run | None) -> str:
     """Why nothing is known of an input, where no command has told it."""
-    if given in results.comparable.unfit.inputs:
+    if given in results.compatible.left_out.inputs:
         return "all that is known of it has other parameters than the space now has"
     if run is None:
         return "the search ended before its turn"
@@ -74,18 +75,18 @@ def _why(results: Results, given: Input, run: Run | None) -> str:
 def reservations(results: Results) -> Iterator[str]:
     """What of the measurements is left out, and what was begun and not brought to its end, a
     sentence each."""
-    yield from unfit_told(results)
+    yield from left_out_lines(results)
     reasons, last = _reasons(results), _last_runs(results)
     stopped = [g for g in results.measured if g in last and last[g].state != "complete"]
     told = [f"({given})" for given in stopped if not reasons.get(given)]
     if told:
         yield (
-            f"The search has not come to its end on {_listed(told)}: it was stopped by hand or by "
-            "--max-time, or goes on."
+            f"The search is not complete on {first_few(told)}: it was stopped by hand or by "
+            "--max-time, or is still running."
         )
     broken = [f"({given}): {reasons[given]}" for given in results.measured if reasons.get(given)]
     if broken:
-        yield f"Not measured to the end: {_listed(broken)}."
+        yield f"Not measured to the end: {first_few(broken)}."
     for notice in _notices(results):
         yield f"{notice[0].upper()}{notice[1:]}."
 

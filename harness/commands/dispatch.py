@@ -30,8 +30,8 @@ from harness.display import ProgressDisplay, make_console
 from harness.display.text import print_line, print_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
-from harness.results import shown_place
-from harness.results.view import Results, read_results, the_one, unfit_told
+from harness.results import without_password
+from harness.results.view import Results, left_out_lines, read_results, the_one
 from harness.space_file import Spec, load_spec
 
 
@@ -95,7 +95,7 @@ def _dispatch(args: argparse.Namespace) -> int:
     if others:
         learnt_from = f"Learnt from {_told(results)}; left out: {'; '.join(others)}"
         print_line(console, learnt_from)
-    unfit = list(unfit_told(results))
+    unfit = list(left_out_lines(results))
     results, notes = as_now(results, spec)
     print_lines(console, (*unfit, *notes))
     matrix = matrix_of(results)
@@ -248,7 +248,7 @@ def _provenance(results: Results, inputs: int, choice: str, verdict: Sequence[st
     return Provenance(
         environment=results.campaign.environment,
         program_sha256=results.campaign.key.program_sha256,
-        databases=tuple(map(shown_place, results.places)),
+        databases=tuple(map(without_password, results.databases)),
         inputs=inputs,
         choice=choice,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),

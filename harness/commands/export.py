@@ -17,12 +17,12 @@ from harness.recordings.csv_writer import write_csv, write_mapping
 from harness.recordings.t4 import write_t4
 from harness.results import (
     SEARCHED,
-    Campaign,
+    StoredCampaign,
     campaigns,
     read_measurements,
     reading,
-    shown_place,
     sqlite_path,
+    without_password,
 )
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
@@ -73,7 +73,7 @@ def _export(database: str, space: str | None, format_: str, output: Path | None)
     return 0
 
 
-def _read(database: str, space: str | None) -> tuple[Campaign, list[Measurement]]:
+def _read(database: str, space: str | None) -> tuple[StoredCampaign, list[Measurement]]:
     """Return the campaign that was tuned last, and its measurements by the search."""
     with reading(database) as engine, engine.connect() as connection:
         found = campaigns(connection)
@@ -82,7 +82,8 @@ def _read(database: str, space: str | None) -> tuple[Campaign, list[Measurement]
     if last is None or not rows:
         held = ", ".join(sorted({c.space_name for c in found})) or "nothing"
         raise UsageError(
-            f"{shown_place(database)}: no measurements of {space or 'any space'}; it holds {held}"
+            f"{without_password(database)}: no measurements of {space or 'any space'}; "
+            f"it holds {held}"
         )
     latest = {(row.measurement.input, row.measurement.config): row.measurement for row in rows}
     # A space that changed its parameters has configurations of several sets; keep the last set.
@@ -90,7 +91,7 @@ def _read(database: str, space: str | None) -> tuple[Campaign, list[Measurement]
     return last, [m for m in latest.values() if set(m.config) == names]
 
 
-def _default(campaign: Campaign, measurements: Sequence[Measurement]) -> Mapping[str, Value]:
+def _default(campaign: StoredCampaign, measurements: Sequence[Measurement]) -> Mapping[str, Value]:
     """Return the space's default without the flags of other compilers.
 
     It is empty where parameters were measured that the space no longer has.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.text import counted
-from harness.results import Added, merge_database, reading, shown_place, sqlite_path, writing
+from harness.results import Added, merge_database, reading, sqlite_path, without_password, writing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 def _merge(out: str, inputs: Sequence[str]) -> int:
     for database in inputs:
         if _is_same(out, database):
-            raise UsageError(f"{shown_place(database)} is both OUT and an IN; name it once")
+            raise UsageError(f"{without_password(database)} is both OUT and an IN; name it once")
         with reading(database):
             pass  # an unreadable input is an error before OUT is created or changed
     with writing(out) as engine:
@@ -57,4 +57,4 @@ def _is_same(one: str, other: str) -> bool:
 def _line(added: Added) -> str:
     runs, measurements = counted(added.runs, "run"), counted(added.measurements, "measurement")
     samples = counted(added.samples, "sample")
-    return f"{shown_place(added.place)}: added {runs}, {measurements}, {samples}"
+    return f"{without_password(added.database)}: added {runs}, {measurements}, {samples}"

@@ -17,15 +17,15 @@ from harness.recordings.recording import FACTS, Recording
 from harness.results import (
     FINAL,
     LEFT_OUT,
-    Campaign,
     Command,
-    Row,
+    MeasurementRow,
+    StoredCampaign,
     campaigns,
     read_commands,
     read_measurements,
     reading,
-    shown_place,
     sqlite_path,
+    without_password,
 )
 from harness.results.view import Results
 from harness.stats.timing import mean_log
@@ -97,23 +97,25 @@ def read_kernel_results(
     lost = sorted(set(programs or {}) - {one.kernel for one in results})
     if lost:
         raise UsageError(
-            f"{shown_place(database)} has no results of {', '.join(lost)} with the current "
+            f"{without_password(database)} has no results of {', '.join(lost)} with the current "
             "sources; tune it first: python -m harness.tune SPACE --database ..."
         )
     if not results:
-        raise UsageError(f"{shown_place(database)} has no results of {kernel or 'any kernel'}")
+        raise UsageError(f"{without_password(database)} has no results of {kernel or 'any kernel'}")
     return results
 
 
 # ----------------------------------------------------------------------- databases
 
 
-def _versions(found: Iterable[Campaign], programs: Mapping[str, str]) -> Iterator[list[Campaign]]:
+def _versions(
+    found: Iterable[StoredCampaign], programs: Mapping[str, str]
+) -> Iterator[list[StoredCampaign]]:
     """Yield the campaigns of one version for each kernel and environment, the last one first.
 
     The version is the wanted one, or else the one tuned last.
     """
-    groups: dict[tuple[str, str], list[Campaign]] = {}
+    groups: dict[tuple[str, str], list[StoredCampaign]] = {}
     for campaign in found:
         if programs.get(campaign.space_name) in (None, campaign.key.program_sha256):
             groups.setdefault((campaign.space_name, campaign.key.fingerprint), []).append(campaign)
@@ -123,7 +125,7 @@ def _versions(found: Iterable[Campaign], programs: Mapping[str, str]) -> Iterato
 
 
 def _of_campaigns(
-    database: str, read: Callable[..., list[Row]], same: Sequence[Campaign]
+    database: str, read: Callable[..., list[MeasurementRow]], same: Sequence[StoredCampaign]
 ) -> KernelResults:
     """Read the last campaign, and the noise between runs from the finals of earlier ones too."""
     last = same[0]
@@ -162,7 +164,7 @@ def _broken(commands: Iterable[Command]) -> dict[Input, str]:
     }
 
 
-def _occasions(rows: Iterable[Row], default: Config) -> Iterator[Row]:
+def _occasions(rows: Iterable[MeasurementRow], default: Config) -> Iterator[MeasurementRow]:
     """Yield the rows of the finals, and those of the default in the search.
 
     Other configurations reach the finals because they were fast in the search, so their times in

@@ -323,5 +323,6 @@ class Environment:
         return f"{self.device} ({self.platform}, driver {self.driver})"
 
 
-Turn = list[Measurement]
-"""What was sampled in turn: only that may be compared launch by launch."""
+Interleaved = list[Measurement]
+"""Configurations that were measured interleaved: the n-th samples of all of them are round n, and
+only these may be compared sample by sample."""

@@ -16,6 +16,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def first_few(items: Iterable[str], separator: str = "; ", most: int = 5) -> str:
+    """Join the first few items, and say how many more there are."""
+    every = list(items)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return separator.join(every[:most]) + more
+
+
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is spelled most like `name`, whatever the case of its letters;
     None where none is as similar as `cutoff` (from 0 to 1, see `difflib`)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.constraints.expression import Expression
-from harness.core.records import Config, Input, Measurement, StopReason, Timing, Turn
+from harness.core.records import Config, Input, Interleaved, Measurement, StopReason, Timing
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.models.folds import FEWEST_INPUTS
@@ -48,7 +48,9 @@ def matrix_of(results: Results) -> Matrix:
     applies = applies_where(map(Expression, results.constraints), results.limits)
     choices = [name for name, role in results.campaign.roles.items() if role == "choice"]
     turns = {given: results.candidates.get(given, ()) for given in known}
-    in_turn = {given: _in_turn(row, results.in_turn.get(given, ())) for given, row in known.items()}
+    in_turn = {
+        given: _in_turn(row, results.interleaved.get(given, ())) for given, row in known.items()
+    }
     if common := _in_turn_everywhere(in_turn, turns, applies):
         times = _Times(in_turn, _mean_s, _is_tie_in_turn)
         return _matrix(times, results.default, common, applies, choices)
@@ -90,7 +92,7 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
 # ------------------------------------------------------------------ what was measured in turn
 
 
-def _in_turn(row: Measured, turns: Sequence[Turn]) -> Measured:
+def _in_turn(row: Measured, turns: Sequence[Interleaved]) -> Measured:
     """All that was measured in turn on an input; and what had failed there, which is not tried
     again."""
     failed = {config: m for config, m in row.items() if m.timing is None}
@@ -98,7 +100,9 @@ def _in_turn(row: Measured, turns: Sequence[Turn]) -> Measured:
 
 
 def _in_turn_everywhere(
-    in_turn: Mapping[Input, Measured], turns: Mapping[Input, Sequence[Turn]], applies: Applies
+    in_turn: Mapping[Input, Measured],
+    turns: Mapping[Input, Sequence[Interleaved]],
+    applies: Applies,
 ) -> list[Config]:
     """What was measured in turn on every input where it applies and had worked.
 
@@ -118,7 +122,7 @@ def _in_turn_everywhere(
     return common if is_whole else []
 
 
-def _note(turns: Mapping[Input, Sequence[Turn]]) -> str:
+def _note(turns: Mapping[Input, Sequence[Interleaved]]) -> str:
     """Why times are those of the search, and what to do about it."""
     count = sum(map(bool, turns.values()))
     if not count:

@@ -9,7 +9,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import Config, shown
 from harness.core.text import counted
 from harness.dispatch.candidates import applies_where
-from harness.results import Row
+from harness.results import MeasurementRow
 from harness.results.view import Results
 from harness.space_file import Parameter, Spec
 
@@ -46,7 +46,7 @@ def _gone(config: Config, parameters: Mapping[str, Parameter]) -> Iterator[str]:
             yield f"{name}={shown(value)}"
 
 
-def _legal(results: Results) -> Iterator[Row]:
+def _legal(results: Results) -> Iterator[MeasurementRow]:
     applies = applies_where(map(Expression, results.constraints), results.limits)
     for row in results.rows:
         if applies(row.measurement.input, row.measurement.config):

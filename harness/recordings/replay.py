@@ -12,7 +12,7 @@ from harness.recordings.csv_reader import read_space_csv
 from harness.recordings.files import FileKind, file_kind
 from harness.recordings.read import read_recording
 from harness.recordings.recording import Recording, replay_environment
-from harness.results import SEARCHED, Campaign, campaigns, read_measurements, reading
+from harness.results import SEARCHED, StoredCampaign, campaigns, read_measurements, reading
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -129,7 +129,7 @@ def _replay_database(path: Path, spec: Spec) -> ReplayMeasurer:
     return ReplayMeasurer(measurements, environment, compiler)
 
 
-def _campaign(path: Path, held: Sequence[Campaign], spec: Spec) -> Campaign:
+def _campaign(path: Path, held: Sequence[StoredCampaign], spec: Spec) -> StoredCampaign:
     found = next((c for c in held if c.key.program_sha256 == spec.program_sha256), None)
     if found is None:
         names = ", ".join(sorted({c.space_name for c in held})) or "nothing"

@@ -17,8 +17,8 @@ from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.reproducing import Origin
 from harness.report.sections import sections
-from harness.results import shown_place
-from harness.results.view import Results, unfit_told
+from harness.results import without_password
+from harness.results.view import Results, left_out_lines
 
 _MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 
@@ -31,7 +31,7 @@ def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | Non
     shown = [results for results in found if results.measured or not_measured(results)]
     parts = [_part(Findings(results, origin)) for results in shown]
     if not parts:
-        why = [sentence for results in found for sentence in unfit_told(results)]
+        why = [sentence for results in found for sentence in left_out_lines(results)]
         raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
     loader = jinja2.PackageLoader("harness.report")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
@@ -112,5 +112,5 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
         ("inputs", f"{len(results.measured):,}{requested if missing else ''}"),
         *(tried if results.measured else []),
         ("measured", reproducing.when(results.runs)),
-        ("databases", ", ".join(map(shown_place, results.places))),
+        ("databases", ", ".join(map(without_password, results.databases))),
     ]

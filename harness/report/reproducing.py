@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.core.records import Input
-from harness.results import Run, shown_place
+from harness.results import Run, without_password
 from harness.results.view import Results
 from harness.tuning.validation import SampleRole
 
@@ -39,7 +39,7 @@ def commands(results: Results, origin: Origin | None = None) -> Iterator[str]:
     A replayed recording needs no search. A database does not know the path of the space; the
     `origin` does.
     """
-    name, paths = results.campaign.space_name, list(map(shown_place, results.places))
+    name, paths = results.campaign.space_name, list(map(without_password, results.databases))
     if results.campaign.environment.backend != "replay":
         yield from _searches(results, paths[0], origin)
     of_space = [*paths, "--space", name]
@@ -52,7 +52,7 @@ def _searches(results: Results, path: str, origin: Origin | None) -> Iterator[st
     """Make one command for all runs with the same options; the first has --fresh."""
     groups: dict[tuple[str, ...], list[Input]] = {}
     for run in results.runs:
-        groups.setdefault(tuple(_options(run)), []).append(run.given)
+        groups.setdefault(tuple(_options(run)), []).append(run.problem)
     space = origin.space if origin else "SPACE.yaml"
     start = [space, "--backend", results.campaign.environment.backend]
     for number, (words, searched) in enumerate(groups.items()):

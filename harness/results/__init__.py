@@ -1,6 +1,6 @@
-"""The results database: plain tables, and the only SQL on them, beside OpenTuner's own."""
+"""Read and write the results database: plain tables beside OpenTuner's, and the SQL on them."""
 
-from harness.core.records import Turn
+from harness.core.records import Interleaved
 from harness.results.connect import reading, writing
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
@@ -9,17 +9,17 @@ from harness.results.read import (
     CANDIDATE,
     FINAL,
     SEARCHED,
-    Key,
-    Row,
-    Turns,
+    CampaignKey,
+    InterleavedByConfigs,
+    MeasurementRow,
     by_configs,
-    in_turns,
+    interleaved_groups,
     read_measurements,
 )
-from harness.results.runs import Campaign, Run, campaigns, read_campaign
+from harness.results.runs import Run, StoredCampaign, campaigns, read_campaign
 from harness.results.sessions import LEFT_OUT, Command, read_commands
 from harness.results.store import RunPlan, Store, Stored
-from harness.results.url import shown_place, sqlite_path
+from harness.results.url import sqlite_path, without_password
 
 __all__ = [
     "ABLATION",
@@ -30,27 +30,27 @@ __all__ = [
     "LIMITS",
     "SEARCHED",
     "Added",
-    "Campaign",
+    "CampaignKey",
     "Command",
-    "Key",
-    "Row",
+    "Interleaved",
+    "InterleavedByConfigs",
+    "MeasurementRow",
     "Run",
     "RunPlan",
     "Store",
     "Stored",
-    "Turn",
-    "Turns",
+    "StoredCampaign",
     "by_configs",
     "campaigns",
-    "in_turns",
     "insert_keyed",
     "insert_rows",
+    "interleaved_groups",
     "merge_database",
     "read_campaign",
     "read_commands",
     "read_measurements",
     "reading",
-    "shown_place",
     "sqlite_path",
+    "without_password",
     "writing",
 ]

@@ -1,4 +1,4 @@
-"""Measurements of a campaign that can be told beside each other, though its space was edited."""
+"""Select the measurements of a campaign that fit its current space, after the space was edited."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.core.records import Input
-from harness.results import Row
+from harness.results import MeasurementRow
 
 
 @dataclass(frozen=True)
-class Unfit:
-    """Measurements of configurations with other parameters than the space now has: how many, of
-    which inputs, and the parameters that only either side has."""
+class LeftOut:
+    """Measurements whose configurations have other parameters than the current space: their
+    number, their inputs, and the parameters that only one side has."""
 
     count: int
     inputs: frozenset[Input]
@@ -20,29 +20,29 @@ class Unfit:
 
 
 @dataclass(frozen=True)
-class Comparable:
-    """Measurements of configurations that set exactly these names; and what is left out."""
+class Compatible:
+    """Measurements whose configurations set exactly these parameters, and the others."""
 
     names: frozenset[str]
-    rows: tuple[Row, ...]
-    unfit: Unfit
+    rows: tuple[MeasurementRow, ...]
+    left_out: LeftOut
 
 
-def comparable(rows: Sequence[Row], known: Iterable[str]) -> Comparable:
-    """Those of configurations that set all that a space tunes now, and nothing else: one of before
-    a parameter was added, renamed or removed says nothing of the others' values.
+def compatible(rows: Sequence[MeasurementRow], known: Iterable[str]) -> Compatible:
+    """Keep the rows whose configurations set exactly the parameters of the current space.
 
-    `known` are the space's parameters. The flags of compilers other than the one that was used are
-    among them, though no configuration sets them.
+    Rows from before a parameter was added, renamed or removed cannot be compared with later ones.
+    `known` are the space's parameters. They include the flags of compilers that were not used,
+    which no configuration sets.
     """
     space = frozenset(known)
-    told = {tuple(row.measurement.config) for row in rows}  # few, of many configurations
-    names = frozenset().union(*(one for one in told if space.issuperset(one)))
-    fit = {one for one in told if names == set(one)}
-    kept: list[Row] = []
-    others: list[Row] = []
+    found = {tuple(row.measurement.config) for row in rows}  # few, of many configurations
+    names = frozenset().union(*(one for one in found if space.issuperset(one)))
+    fit = {one for one in found if names == set(one)}
+    kept: list[MeasurementRow] = []
+    others: list[MeasurementRow] = []
     for row in rows:
         (kept if tuple(row.measurement.config) in fit else others).append(row)
-    differing = {name for one in map(set, told - fit) for name in one - space | names - one}
+    differing = {name for one in map(set, found - fit) for name in one - space | names - one}
     inputs = frozenset(row.measurement.input for row in others)
-    return Comparable(names, tuple(kept), Unfit(len(others), inputs, tuple(sorted(differing))))
+    return Compatible(names, tuple(kept), LeftOut(len(others), inputs, tuple(sorted(differing))))

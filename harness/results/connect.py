@@ -1,4 +1,4 @@
-"""Opening a results database: for one writer at a time, or for any number of readers."""
+"""Open a results database, for one writer at a time or for any number of readers."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from sqlalchemy.schema import CreateColumn
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.files import cache_folder
 from harness.results import schema
-from harness.results.url import database_url, read_only_url, shown_place, sqlite_path
+from harness.results.url import database_url, read_only_url, sqlite_path, without_password
 
 
 def now() -> str:
-    """This moment as the database writes dates: ISO 8601 in UTC, to the millisecond."""
+    """Return the present time as the database stores it: ISO 8601 in UTC, to the millisecond."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def place_of(connection: Connection) -> str:
-    """What people call the database of a connection."""
-    return str(connection.get_execution_options().get("place", connection.engine.url))
+def shown_name(connection: Connection) -> str:
+    """Return the path or URL of a connection's database, without its password."""
+    return str(connection.get_execution_options().get("database", connection.engine.url))
 
 
 def has_table(connection: Connection, table: Table) -> bool:
-    """Whether a database that was opened here is young enough to have a table."""
+    """Whether a database that was opened here is new enough to have a table."""
     return schema.TABLES_SINCE.get(table.name, 1) <= _version_of(connection)
 
 
 def has_column(connection: Connection, column: Column[Any]) -> bool:
-    """Whether a database that was opened here is young enough to have a column."""
+    """Whether a database that was opened here is new enough to have a column."""
     since = schema.COLUMNS_SINCE.get((column.table.name, column.name), 1)
     return has_table(connection, column.table) and since <= _version_of(connection)
 
@@ -61,23 +61,23 @@ def _version_of(connection: Connection) -> int:
 
 
 @contextmanager
-def writing(place: str) -> Iterator[Engine]:
-    """The engine of a database that this process alone may write to, made if missing.
+def writing(database: str) -> Iterator[Engine]:
+    """Open a database for this process alone to write to; make it if it is missing.
 
     Raises DatabaseBusy where another process holds it, ResultsError where it cannot be used.
     """
-    with _locked(place):
-        engine = _engine(place, database_url(place))
+    with _locked(database):
+        engine = _engine(database, database_url(database))
         try:
-            _prepare(engine, place)
+            _prepare(engine, database)
             yield engine
             with engine.begin() as connection:
                 connection.execute(schema.writers.delete())
         except IntegrityError:
-            raise  # not the database's fault but the harness's: its traceback is wanted
+            raise  # a defect of harness: show its traceback
         except DBAPIError as error:
             raise ResultsError(
-                f"{shown_place(place)} cannot be written: {error.orig}; what was committed "
+                f"{without_password(database)} cannot be written: {error.orig}; what was committed "
                 "before is kept"
             ) from None
         finally:
@@ -85,22 +85,22 @@ def writing(place: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def reading(place: str) -> Iterator[Engine]:
-    """The engine of a database that exists, opened read-only.
+def reading(database: str) -> Iterator[Engine]:
+    """Open an existing database read-only.
 
-    Raises ResultsError where it is not one of ours, and where it turns out to be damaged.
+    Raises ResultsError where it is not one of ours or turns out to be damaged.
     """
-    path = sqlite_path(place)
+    path = sqlite_path(database)
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
         raise ResultsError(f"{path}: {what}; `python -m harness.tune` makes databases")
-    engine = _engine(place, read_only_url(place))
+    engine = _engine(database, read_only_url(database))
     try:
-        _check_version(engine, place)
-        _check_tables(engine, place)
+        _check_version(engine, database)
+        _check_tables(engine, database)
         yield engine.execution_options(version=_version(engine))
     except DBAPIError as error:
-        raise ResultsError(f"{shown_place(place)} cannot be read: {error.orig}") from None
+        raise ResultsError(f"{without_password(database)} cannot be read: {error.orig}") from None
     finally:
         engine.dispose()
 
@@ -109,22 +109,23 @@ def reading(place: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def _locked(place: str) -> Iterator[None]:
-    """The system frees the lock when its process dies, however it dies."""
+def _locked(database: str) -> Iterator[None]:
+    """Hold the lock of a database; the system frees it when the process dies."""
     try:
-        lock = FileLock(_lock_file(place))
+        lock = FileLock(_lock_file(database))
         lock.acquire(timeout=0)
     except Timeout:
-        if not _lock_file(place).exists():  # some file systems refuse it as if it were held
+        # Some file systems report that no file can be made as if the lock were held.
+        if not _lock_file(database).exists():
             raise ResultsError(
-                f"{shown_place(place)} cannot be written: its folder takes no files; choose "
-                "another --database"
+                f"{without_password(database)} cannot be written: no file can be made in its "
+                "folder; choose another --database"
             ) from None
-        raise DatabaseBusy(_who_holds(place)) from None
+        raise DatabaseBusy(_who_holds(database)) from None
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ResultsError(
-            f"{shown_place(place)} cannot be written: {reason}; choose another --database"
+            f"{without_password(database)} cannot be written: {reason}; choose another --database"
         ) from None
     try:
         yield
@@ -132,31 +133,34 @@ def _locked(place: str) -> Iterator[None]:
         lock.release()
 
 
-def _lock_file(place: str) -> Path:
-    """Beside a SQLite file; for servers, on this machine: they must not be shared by writers."""
-    path = sqlite_path(place)
+def _lock_file(database: str) -> Path:
+    """Return the lock file: beside a SQLite file, or for a server in this machine's cache.
+
+    So writers on two machines must not share a server.
+    """
+    path = sqlite_path(database)
     if path is None:
-        url = database_url(place)
+        url = database_url(database)
         owner = os.getpid() if url.get_backend_name() == "sqlite" else ""  # one in memory
-        name = hashlib.sha256(f"{place}{owner}".encode()).hexdigest()
+        name = hashlib.sha256(f"{database}{owner}".encode()).hexdigest()
         return cache_folder("locks") / name
-    path = path.resolve()  # a link and its target are one database
-    path.parent.mkdir(exist_ok=True)  # not those above: they are mistyped
+    path = path.resolve()  # a link and its target are the same database
+    path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
     return path.with_name(path.name + ".lock")
 
 
-def _who_holds(place: str) -> str:
-    """Who writes to the database, as far as it tells, and what to do instead."""
-    name = shown_place(place)
+def _who_holds(database: str) -> str:
+    """Describe the process that writes to the database, and what to do instead."""
+    name = without_password(database)
     holder = "another process"
     try:
-        with reading(place) as engine, engine.connect() as connection:
+        with reading(database) as engine, engine.connect() as connection:
             row = connection.execute(select(schema.writers)).mappings().first()
             if row is not None:
                 holder = f"process {row['pid']} on {row['host']} since {row['since']}"
                 holder += f" ({row['command']})"
     except ResultsError:
-        pass  # it is only just being made: the holder has not told yet
+        pass  # it is only just being made: its writer is not noted yet
     return (
         f"{name} is being written by {holder}. Wait for it; or write to another file with "
         f"--database OTHER.db and merge afterwards: python -m harness.merge {name} OTHER.db"
@@ -166,18 +170,18 @@ def _who_holds(place: str) -> str:
 # ------------------------------------------------------------------- the engine
 
 
-def _engine(place: str, url: URL) -> Engine:
+def _engine(database: str, url: URL) -> Engine:
     try:
         engine = create_engine(
             url,
             json_serializer=_to_json,
             json_deserializer=_from_json,
-            execution_options={"place": shown_place(place)},
+            execution_options={"database": without_password(database)},
         )
     except ArgumentError:
-        raise ResultsError(f"{shown_place(place)} is no place that {url.drivername} has") from None
+        raise ResultsError(f"{without_password(database)} is no URL for {url.drivername}") from None
     except (NoSuchModuleError, ImportError) as error:
-        raise ResultsError(f"{shown_place(place)} cannot be opened: {error}") from None
+        raise ResultsError(f"{without_password(database)} cannot be opened: {error}") from None
     if engine.dialect.name == "sqlite":
         is_read_only = "mode" in url.query
         event.listen(engine, "connect", _set_up_reader if is_read_only else _set_up_writer)
@@ -205,23 +209,23 @@ def _set_up_writer(connection: Any, _record: object) -> None:
 
 
 def _set_up_reader(connection: Any, _record: object) -> None:
-    """The file may be foreign: what its schema says runs no function with side effects."""
+    """The file may come from anywhere: its schema must not run functions with side effects."""
     connection.isolation_level = None
     connection.execute("PRAGMA trusted_schema=OFF")
 
 
 def _begin(connection: Connection) -> None:
-    """Without it sqlite3 reads and makes tables outside transactions: a reader could see a
-    measurement and miss its samples."""
+    """Begin a transaction, since sqlite3 reads and makes tables outside of one by itself: a reader
+    could see a measurement without its samples."""
     connection.exec_driver_sql("BEGIN")
 
 
 # ------------------------------------------------------------------ the version
 
 
-def _prepare(engine: Engine, place: str) -> None:
-    """Make the tables and columns that are missing, and tell who writes."""
-    _check_version(engine, place, may_be_new=True)
+def _prepare(engine: Engine, database: str) -> None:
+    """Make the tables and columns that are missing, and note who writes."""
+    _check_version(engine, database, may_be_new=True)
     if engine.dialect.name == "sqlite":
         _use_write_ahead_log(engine)
     with engine.begin() as connection:
@@ -238,16 +242,20 @@ def _prepare(engine: Engine, place: str) -> None:
 
 
 def _add_columns(connection: Connection) -> None:
-    """Bring the tables of an older database up to date."""
+    """Add the columns that an older database lacks.
+
+    Alembic would not replace this: databases that are only read are never migrated, so has_table()
+    and has_column() would stay, and it adds 0.3 s of imports and a version table of its own.
+    """
     for table_name, name in schema.COLUMNS_SINCE:
         if name not in {there["name"] for there in inspect(connection).get_columns(table_name)}:
             column = schema.metadata.tables[table_name].c[name]
-            told = CreateColumn(column).compile(dialect=connection.dialect)
-            connection.exec_driver_sql(f"ALTER TABLE {table_name} ADD COLUMN {told}")
+            definition = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {table_name} ADD COLUMN {definition}")
 
 
 def _use_write_ahead_log(engine: Engine) -> None:
-    """Readers and the writer do not wait for each other. The file keeps this setting."""
+    """Let readers and the writer not wait for each other. The file keeps this setting."""
     connection = engine.raw_connection()  # it can only be set outside transactions
     try:
         connection.cursor().execute("PRAGMA journal_mode=WAL")
@@ -256,22 +264,22 @@ def _use_write_ahead_log(engine: Engine) -> None:
 
 
 def _command() -> str:
-    """This process's command line, without a password."""
-    return shlex.join(shown_place(word) for word in sys.orig_argv[1:])
+    """Return this process's command line without passwords."""
+    return shlex.join(without_password(word) for word in sys.orig_argv[1:])
 
 
-def _check_version(engine: Engine, place: str, may_be_new: bool = False) -> None:
-    tables = _table_names(engine, place)
+def _check_version(engine: Engine, database: str, may_be_new: bool = False) -> None:
+    tables = _table_names(engine, database)
     if schema.schema_version.name not in tables:
         if tables or not may_be_new:
             there = f"; it has the tables {', '.join(tables[:5])}" if tables else ""
-            raise ResultsError(f"{shown_place(place)} holds no results of harness{there}")
+            raise ResultsError(f"{without_password(database)} holds no results of harness{there}")
         return
     version = _version(engine)
     known = range(1, schema.VERSION + 1)
     if version not in known and not (version is None and may_be_new):
         raise ResultsError(
-            f"{shown_place(place)} has schema version {version}, this harness knows "
+            f"{without_password(database)} has schema version {version}, but this harness knows "
             f"{known[0]} to {known[-1]}; use the harness that wrote it, or another --database"
         )
 
@@ -281,17 +289,24 @@ def _version(engine: Engine) -> int | None:
         return connection.execute(select(schema.schema_version.c.version)).scalar()
 
 
-def _table_names(engine: Engine, place: str) -> list[str]:
+def _table_names(engine: Engine, database: str) -> list[str]:
     try:
         return inspect(engine).get_table_names()
     except DBAPIError as error:
-        raise ResultsError(f"{shown_place(place)} is no results database: {error.orig}") from None
+        raise ResultsError(
+            f"{without_password(database)} is no results database: {error.orig}"
+        ) from None
 
 
-def _check_tables(engine: Engine, place: str) -> None:
-    """A view in place of a table would be code of the file's author; none is looked at."""
+def _check_tables(engine: Engine, database: str) -> None:
+    """Refuse a database that lacks a table.
+
+    A view in place of a table would run SQL of the file's author, so views do not count.
+    """
     version = _version(engine) or schema.VERSION
     expected = {n for n in schema.metadata.tables if schema.TABLES_SINCE.get(n, 1) <= version}
-    missing = sorted(expected - set(_table_names(engine, place)))
+    missing = sorted(expected - set(_table_names(engine, database)))
     if missing:
-        raise ResultsError(f"{shown_place(place)} is damaged: it lacks the table {missing[0]}")
+        raise ResultsError(
+            f"{without_password(database)} is damaged: the table {missing[0]} is missing"
+        )

@@ -1,4 +1,4 @@
-"""Inserting rows, one or many at once, and finding them by what makes them the same."""
+"""Insert rows, one or many at once, and find rows by their natural keys."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
     schema.observations: ("measurement_id", "name"),
     schema.tests: ("run_id", "ordinal"),
 }
-"""What makes rows of two databases the same; tables that others refer to come first."""
+"""The columns by which rows of two databases are the same; tables that others refer to come
+first."""
 
 
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert rows whose ids nobody asks for; many at once cost a tenth of one by one."""
+    """Insert rows whose ids are not needed; many at once cost a tenth of one by one."""
     stored = [_storable_row(row) for row in rows]
     if stored:
         connection.execute(_insert_into(table), stored)
@@ -38,8 +39,10 @@ def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str
 def insert_keyed(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], names: tuple[str, ...]
 ) -> list[int]:
-    """Insert rows and return their ids, in order; no two rows, of those that are there as well,
-    are the same in all columns of these names."""
+    """Insert rows and return their ids, in order.
+
+    The columns `names` identify a row: no two rows, in the table or new, may agree in all of them.
+    """
     if len(rows) == 1:
         added = connection.execute(_insert_into(table), _storable_row(rows[0]))
         assert added.inserted_primary_key is not None
@@ -53,17 +56,20 @@ def insert_keyed(
 def find_rows(
     connection: Connection, table: Table, names: tuple[str, ...], keys: Iterable[NaturalKey]
 ) -> dict[NaturalKey, int]:
-    """The ids of rows by their values in columns; those that share all but the last of them at
-    once, which SQLite finds by index, unlike lists of tuples."""
+    """Return the ids of rows by their values in the columns `names`; missing rows are left out.
+
+    Keys that agree in all but the last value share one query: SQLite uses its index for that, but
+    not for a list of tuples.
+    """
     found: dict[NaturalKey, int] = {}
     for first, group in groupby(sorted(keys), key=lambda key: key[:-1]):
-        told = dict(zip(names, first, strict=False)) | {names[-1]: [key[-1] for key in group]}
-        rows = connection.execute(_find_in(table, names), told)
+        values = dict(zip(names, first, strict=False)) | {names[-1]: [key[-1] for key in group]}
+        rows = connection.execute(_find_in(table, names), values)
         found |= {(*first, part): row_id for part, row_id in rows}
     return found
 
 
-# One statement a table: making and compiling it costs more than running it.
+# Statements are cached, since making and compiling one costs more than running it.
 
 
 @cache
@@ -83,7 +89,7 @@ def _storable_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _storable(text: str) -> str:
-    """What a compiler or driver says may hold bytes that are no text, or NUL: escape those."""
+    """Escape NUL and bytes that are no text, which a compiler or driver may print."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")

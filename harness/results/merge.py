@@ -1,4 +1,4 @@
-"""One database out of several: adds to a results database what it lacks of another one.
+"""Merge results databases: add to one what another one has.
 
 Rows are the same where their natural keys are: an environment's fingerprint, the digests of
 spaces, inputs and configurations, a build's key in its environment, the uuids of runs and
@@ -23,14 +23,14 @@ from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
-from harness.results.connect import has_column, has_table, place_of, reading
+from harness.results.connect import has_column, has_table, reading, shown_name
 from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows
 from harness.results.notes import last_moment
 from harness.results.read import refusing_damage
 from harness.results.validate import check_cells, check_meaning, check_timing
 
 _CHUNK = 400
-"""Rows at a time: they are looked up in one query, and older SQLites take 999 values in one."""
+"""Rows that are looked up in one query; older versions of SQLite take at most 999 values."""
 
 _LOCAL = {"tuning_run_id": None, "result_id": None}
 """References to OpenTuner's rows, which stay behind."""
@@ -42,26 +42,26 @@ Row = dict[str, Any]
 class Added:
     """What a merge added from one database."""
 
-    place: str
+    database: str
     runs: int
     measurements: int
     samples: int
 
 
-def merge_database(engine: Engine, place: str) -> Added:
-    """Add what the database at `place` has and the engine's, opened for writing, lacks.
+def merge_database(engine: Engine, database: str) -> Added:
+    """Add the rows of `database` that the engine's database lacks; the engine is open for writing.
 
     Raises ResultsError, and then adds nothing at all, where the other database cannot be
     read, has another schema version, or holds anything that no harness writes.
     """
     with (
         engine.begin() as target,
-        reading(place) as other,
+        reading(database) as other,
         other.connect() as source,
         refusing_damage(source),
     ):
         counts = _Merge(source, target).run()
-    return Added(place, counts["runs"], counts["measurements"], counts["samples"])
+    return Added(database, counts["runs"], counts["measurements"], counts["samples"])
 
 
 class _Merge:
@@ -73,7 +73,7 @@ class _Merge:
         self._ids: dict[str, dict[int, int]] = {}  # by table: the source's id -> the target's
 
     def run(self) -> dict[str, int]:
-        """Merge every table; returns how many rows were added, by table."""
+        """Merge every table, and return the number of added rows by table."""
         added = {"samples": 0}
         for table in NATURAL_KEYS:
             self._ids[table.name] = {}
@@ -86,7 +86,7 @@ class _Merge:
         return added
 
     def _add(self, table: Table, rows: Sequence[Row]) -> list[Row]:
-        """Add the rows that are new; returns them as they are in the source."""
+        """Add the rows that are new, and return them as they are in the source."""
         there, names = [self._translated(table, row) for row in rows], NATURAL_KEYS[table]
         keys = [tuple(row[name] for name in names) for row in there]
         known = find_rows(self._target, table, names, keys)
@@ -94,15 +94,15 @@ class _Merge:
             self._update_runs(rows, known)
         elif table is schema.commands:
             self._update_commands(rows, known)
-        new = {key: place for place, key in enumerate(keys) if key not in known}
-        _insert(self._target, table, [there[place] for place in new.values()])
+        new = {key: index for index, key in enumerate(keys) if key not in known}
+        _insert(self._target, table, [there[index] for index in new.values()])
         known |= find_rows(self._target, table, names, new)
         for row, key in zip(rows, keys, strict=True):
             self._ids[table.name][row["id"]] = known[key]
-        return [rows[place] for place in new.values()]
+        return [rows[index] for index in new.values()]
 
     def _translated(self, table: Table, row: Row) -> Row:
-        """A row with the target's ids in place of the source's."""
+        """Return a row with the target's ids instead of the source's."""
         there = {name: value for name, value in row.items() if name != "id"}
         for column in table.columns:
             for reference in column.foreign_keys:
@@ -118,8 +118,8 @@ class _Merge:
         return found
 
     def _update_runs(self, rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> None:
-        """A run that went on where it is searched says more than when it was merged; one that is
-        searched here stays as it is."""
+        """Update runs that were merged before and have continued in the source since; runs that
+        were searched in the target stay as they are."""
         runs, ids = schema.runs, _known_ids(rows, known)
         merged = select(runs.c.id, runs.c.started_at, runs.c.ended_at, runs.c.notes).where(
             runs.c.id.in_(ids), runs.c.tuning_run_id.is_(None)
@@ -133,7 +133,7 @@ class _Merge:
         self._update(runs, later, ("state", "test_limit", "ended_at", "notes"))
 
     def _update_commands(self, rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> None:
-        """A command that has ended since it was merged now tells what it left out."""
+        """Update commands that have ended since they were merged."""
         commands, ids = schema.commands, _known_ids(rows, known)
         going_on = select(commands.c.id).where(
             commands.c.id.in_(ids), commands.c.ended_at.is_(None)
@@ -146,7 +146,7 @@ class _Merge:
         self._update(commands, ended, ("ended_at", "left_out", "stages"))
 
     def _update(self, table: Table, rows: Mapping[int, Row], names: Sequence[str]) -> None:
-        """Give rows of the target, by their ids, these values of the source's."""
+        """Copy the columns `names` of the source's rows to the target's rows with these ids."""
         changes = [
             {"known_id": known_id} | {name: row[name] for name in names}
             for known_id, row in rows.items()
@@ -173,13 +173,15 @@ class _Merge:
 
 
 def _known_ids(rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> dict[int, Row]:
-    """Those of the source's runs or commands that the target has, by the target's ids."""
+    """Return the source's runs or commands that the target has, by the target's ids."""
     return {known[row["uuid"],]: row for row in rows if (row["uuid"],) in known}
 
 
 def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:
-    """A table's rows in the order of their ids, checked; none of a table that is
-    younger, and null in columns that are."""
+    """Yield a table's rows, checked, in the order of their ids.
+
+    An older database yields no rows of a newer table, and null in newer columns.
+    """
     if not has_table(source, table):
         return
     there = [column for column in table.columns if has_column(source, column)]
@@ -212,4 +214,4 @@ def _insert(target: Connection, table: Table, rows: Sequence[Row]) -> None:
         if rows:
             target.execute(insert(table), rows)
     except DBAPIError as error:
-        raise ResultsError(f"{place_of(target)} cannot be written: {error.orig}") from None
+        raise ResultsError(f"{shown_name(target)} cannot be written: {error.orig}") from None

@@ -1,4 +1,4 @@
-"""Reading results back as records; plain SQL, so that a foreign database can run no code."""
+"""Read results as records, with plain SQL, so that a database from elsewhere can run no code."""
 
 from __future__ import annotations
 
@@ -14,57 +14,60 @@ from harness.core.records import (
     Build,
     Config,
     Input,
+    Interleaved,
     Measurement,
     Outcome,
     StopReason,
     Timing,
-    Turn,
     Value,
     WorstElement,
 )
 from harness.results import schema
-from harness.results.connect import has_column, has_table, place_of
+from harness.results.connect import has_column, has_table, shown_name
 from harness.results.notes import ABLATION
 
 SEARCHED = ("search", "cross")
-"""The stages of what was searched, or measured across inputs: each configuration once."""
+"""The stages of the search, and of measuring configurations across inputs: each once."""
 
 CANDIDATE, FINAL = "candidate", "final"
-"""The stages of what a dispatcher may choose from, and of finalists; both sampled in turn."""
+"""The stages of a dispatcher's candidates and of finalists; both are interleaved."""
 
 STAGES = (*SEARCHED, CANDIDATE, FINAL, ABLATION)
 
 
 @dataclass(frozen=True)
-class Key:
-    """What measurements must share to be comparable; `given` None means every input."""
+class CampaignKey:
+    """The fields that comparable measurements share; a `problem` of None selects every input."""
 
     program_sha256: str
     fingerprint: str
     campaign: int
-    given: Input | None = None
+    problem: Input | None = None
 
 
 @dataclass(frozen=True)
-class Row:
-    """A measurement as it was stored.
+class MeasurementRow:
+    """One measurement as stored.
 
-    `uuid` is the same in every copy of it; `requestor` is the technique whose test it answered
-    first, None for what no search asked for; `measured_at` is ISO 8601 in UTC.
+    Measurements that were interleaved share a `group`. `uuid` is the same in every copy of a row.
+    `requestor` is the first technique that asked for it, None where no search did. `measured_at`
+    is ISO 8601 in UTC.
     """
 
     id: int
     stage: str
     measurement: Measurement
-    turn: str | None = None
+    group: str | None = None
     uuid: str = ""
     requestor: str | None = None
     measured_at: str = ""
 
 
-def of_campaign(table: Table, key: Key, space: str | None = None) -> list[ColumnElement[bool]]:
-    """What runs or commands of a campaign satisfy, beside their spaces and environments; of several
-    spaces of one program those of all, or of the one of this name."""
+def of_campaign(
+    table: Table, key: CampaignKey, space: str | None = None
+) -> list[ColumnElement[bool]]:
+    """Return the conditions that select a campaign's runs or commands, joined with spaces and
+    environments. Where several spaces share a program, `space` selects one by name."""
     conditions: list[ColumnElement[bool]] = [
         schema.spaces.c.program_sha256 == key.program_sha256,
         schema.environments.c.fingerprint == key.fingerprint,
@@ -75,21 +78,25 @@ def of_campaign(table: Table, key: Key, space: str | None = None) -> list[Column
 
 @contextmanager
 def refusing_damage(connection: Connection) -> Iterator[None]:
-    """Raise ResultsError where what is read is not what any harness wrote."""
+    """Turn errors about rows that harness cannot have written into ResultsError."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        told = str(error) if isinstance(error, ValueError) else repr(error)
+        reason = str(error) if isinstance(error, ValueError) else repr(error)
         raise ResultsError(
-            f"{place_of(connection)} is damaged: {told}; copy it again from where it was written"
+            f"{shown_name(connection)} is damaged: {reason}; copy it again from the original"
         ) from error
 
 
 def read_measurements(
-    connection: Connection, key: Key, stages: Iterable[str] = STAGES, space: str | None = None
-) -> list[Row]:
-    """The measurements that share a key, oldest first, with their raw samples; of several spaces
-    of one program those of all, or of what a `space` of this name has.
+    connection: Connection,
+    key: CampaignKey,
+    stages: Iterable[str] = STAGES,
+    space: str | None = None,
+) -> list[MeasurementRow]:
+    """Return the measurements that share a key, oldest first, with their raw samples.
+
+    Where several spaces share a program, `space` keeps what fits the space of this name.
 
     Raises ResultsError where the database is damaged.
     """
@@ -102,8 +109,10 @@ def read_measurements(
         return rows if space is None else _of_space(connection, key, space, rows)
 
 
-def _of_space(connection: Connection, key: Key, name: str, rows: Sequence[Row]) -> list[Row]:
-    """Those of inputs that it was tuned on and of values that it has, or had when it was tuned."""
+def _of_space(
+    connection: Connection, key: CampaignKey, name: str, rows: Sequence[MeasurementRow]
+) -> list[MeasurementRow]:
+    """Keep the rows whose input and values the space of this name had in one of its runs."""
     query = (
         select(schema.spaces.c.name, schema.spaces.c.parameters, schema.inputs.c.features)
         .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
@@ -116,8 +125,8 @@ def _of_space(connection: Connection, key: Key, name: str, rows: Sequence[Row]) 
     values: dict[str, list[Container[Value]]] = {}
     for parameters, features in (run[1:] for run in runs if run.name == name):
         inputs.add(Input(features))
-        for parameter, told in parameters.items():
-            values.setdefault(parameter, []).append(_known_values(told["values"]))
+        for parameter, stored in parameters.items():
+            values.setdefault(parameter, []).append(_known_values(stored["values"]))
     return [
         row
         for row in rows
@@ -129,32 +138,32 @@ def _of_space(connection: Connection, key: Key, name: str, rows: Sequence[Row]) 
     ]
 
 
-def _known_values(told: Any) -> Container[Value]:
-    """A parameter's values as `harness.results.rows.space_row` writes them."""
-    if isinstance(told, dict):
-        return range(told["min"], told["max"] + told["step"], told["step"])
-    return list(told)
+def _known_values(stored: Any) -> Container[Value]:
+    """Return a parameter's values from what `harness.results.rows.space_row` wrote."""
+    if isinstance(stored, dict):
+        return range(stored["min"], stored["max"] + stored["step"], stored["step"])
+    return list(stored)
 
 
-Turns = dict[tuple[Config, ...], list[Turn]]
-"""Turns by their configurations; oldest first."""
+InterleavedByConfigs = dict[tuple[Config, ...], list[Interleaved]]
+"""Interleaved measurements by their configurations, oldest first."""
 
 
-def in_turns(rows: Iterable[Row]) -> list[Turn]:
-    """The turns of one input, the one that was measured last in the end: where databases were
-    merged, that is not the one which was stored last."""
-    found: dict[str, list[Row]] = {}
+def interleaved_groups(rows: Iterable[MeasurementRow]) -> list[Interleaved]:
+    """Group the interleaved measurements of one input, oldest first by the time of measuring;
+    after a merge the order in the database is another one."""
+    found: dict[str, list[MeasurementRow]] = {}
     for row in rows:
-        found.setdefault(row.turn or row.uuid, []).append(row)
-    ordered = sorted(found.values(), key=lambda turn: max(row.measured_at for row in turn))
-    return [[row.measurement for row in turn] for turn in ordered]
+        found.setdefault(row.group or row.uuid, []).append(row)
+    ordered = sorted(found.values(), key=lambda group: max(row.measured_at for row in group))
+    return [[row.measurement for row in group] for group in ordered]
 
 
-def by_configs(turns: Iterable[Turn]) -> Turns:
-    """The turns that were measured of the same configurations, in the same order."""
-    grouped: Turns = {}
-    for turn in turns:
-        grouped.setdefault(tuple(m.config for m in turn), []).append(turn)
+def by_configs(groups: Iterable[Interleaved]) -> InterleavedByConfigs:
+    """Collect the groups that have the same configurations in the same order."""
+    grouped: InterleavedByConfigs = {}
+    for group in groups:
+        grouped.setdefault(tuple(m.config for m in group), []).append(group)
     return grouped
 
 
@@ -163,12 +172,12 @@ def _row(
     samples: Mapping[int, list[float]],
     observed: Mapping[int, dict[str, float]],
     asked: Mapping[int, str],
-) -> Row:
+) -> MeasurementRow:
     row_id = row["measurement_id"]
     try:
         if not isinstance(row["measured_at"], str):
             raise ValueError(f"measured_at is {row['measured_at']!r}")
-        return Row(
+        return MeasurementRow(
             row_id,
             row["stage"],
             _measurement(row, samples.get(row_id, []), observed.get(row_id, {})),
@@ -212,12 +221,12 @@ _COLUMNS = (
 
 
 def _columns(connection: Connection) -> list[ColumnElement[Any]]:
-    """What is read of a measurement; null for what a database is too old to have."""
-    younger = [schema.measurements.c[name] for _, name in schema.COLUMNS_SINCE]
-    return [*_COLUMNS, *(c if has_column(connection, c) else null().label(c.name) for c in younger)]
+    """Return the columns of a measurement, with null for those that an older database lacks."""
+    newer = [schema.measurements.c[name] for _, name in schema.COLUMNS_SINCE]
+    return [*_COLUMNS, *(c if has_column(connection, c) else null().label(c.name) for c in newer)]
 
 
-def _selection(key: Key, stages: Iterable[str]) -> Select[Any]:
+def _selection(key: CampaignKey, stages: Iterable[str]) -> Select[Any]:
     tables = (
         schema.measurements.join(schema.runs)
         .join(schema.spaces)
@@ -233,8 +242,8 @@ def _selection(key: Key, stages: Iterable[str]) -> Select[Any]:
         *of_campaign(schema.runs, key),
         schema.measurements.c.stage.in_(list(stages)),
     ]
-    if key.given is not None:
-        conditions.append(schema.inputs.c.digest == key.given.digest)
+    if key.problem is not None:
+        conditions.append(schema.inputs.c.digest == key.problem.digest)
     return select(schema.measurements.c.id).select_from(tables).where(*conditions)
 
 
@@ -251,8 +260,8 @@ def _samples(connection: Connection, chosen: Select[Any]) -> dict[int, list[floa
     return samples
 
 
-def _requestors(connection: Connection, key: Key) -> dict[int, str]:
-    """Who asked first for each measurement of a campaign."""
+def _requestors(connection: Connection, key: CampaignKey) -> dict[int, str]:
+    """Return the technique that asked first for each measurement of a campaign."""
     table = schema.tests
     tables = table.join(schema.runs).join(schema.spaces).join(schema.environments)
     query = (
@@ -301,15 +310,18 @@ def _measurement(
 
 
 def names_read(row: Mapping[Any, Any]) -> tuple[str, ...] | None:
-    """The parameters that the host module asked for; ValueError where that is no list of names."""
-    told = row["host_read"]
-    if told is not None and not (isinstance(told, list) and all(type(n) is str for n in told)):
-        raise ValueError(f"host_read is {told!r}")
-    return None if told is None else tuple(told)
+    """Return the parameters that the host module read, from a row of measurements.
+
+    Raises ValueError where the row holds no list of names.
+    """
+    names = row["host_read"]
+    if names is not None and not (isinstance(names, list) and all(type(n) is str for n in names)):
+        raise ValueError(f"host_read is {names!r}")
+    return None if names is None else tuple(names)
 
 
 def timing_of(row: Mapping[Any, Any], samples_s: Sequence[float]) -> Timing | None:
-    """The timing of a row of measurements; ValueError where its outcome does not allow it."""
+    """Return the timing of a row of measurements; raises ValueError where its outcome has none."""
     if Outcome(row["outcome"]) is Outcome.OK:
         return Timing(tuple(samples_s), StopReason(row["stopped"]))
     if samples_s:
@@ -322,24 +334,27 @@ def _build(row: Mapping[Any, Any]) -> Build | None:
 
 
 def worst_element_of(row: Mapping[Any, Any]) -> WorstElement | None:
-    """The element that a wrong result was worst in; NaN and infinities are stored as text."""
-    told = row["worst_element"]
-    if told is None:
+    """Return the worst element of a wrong result, from a row of measurements.
+
+    NaN and infinity are stored as text.
+    """
+    stored = row["worst_element"]
+    if stored is None:
         return None
     return WorstElement(
-        argument=told["argument"],
-        index=tuple(told["index"]),
-        found=_number(told["found"]),
-        expected=_number(told["expected"]),
-        tolerance=_number(told["tolerance"]),
-        wrong_count=told["wrong_count"],
-        count=told["count"],
+        argument=stored["argument"],
+        index=tuple(stored["index"]),
+        found=_number(stored["found"]),
+        expected=_number(stored["expected"]),
+        tolerance=_number(stored["tolerance"]),
+        wrong_count=stored["wrong_count"],
+        count=stored["count"],
     )
 
 
-def _number(told: object) -> int | float:
-    if isinstance(told, str):
-        return float(told)
-    if isinstance(told, (int, float)):
-        return told
-    raise ValueError(f"{told!r} is no number")
+def _number(number: object) -> int | float:
+    if isinstance(number, str):
+        return float(number)
+    if isinstance(number, (int, float)):
+        return number
+    raise ValueError(f"{number!r} is no number")

@@ -1,4 +1,4 @@
-"""Our nouns as rows of the plain tables; `harness.results.read` is the way back."""
+"""Turn records into rows of the plain tables; `harness.results.read` does the reverse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = dict[str, object]
 
 
 def measurement_row(m: Measurement) -> Row:
-    """How a measurement ended, without what other tables hold of it."""
+    """Return the row of a measurement, without what other tables hold."""
     timing = m.timing
     return {
         "outcome": m.outcome.value,
@@ -34,31 +34,31 @@ def measurement_row(m: Measurement) -> Row:
 
 
 def sample_rows(measurement_id: int, m: Measurement) -> Iterator[Row]:
-    """Its samples."""
+    """Yield the rows of a measurement's samples."""
     for ordinal, time_s in enumerate(m.timing.samples_s if m.timing else ()):
         yield {"measurement_id": measurement_id, "ordinal": ordinal, "time_s": time_s}
 
 
 def observation_rows(measurement_id: int, m: Measurement) -> Iterator[Row]:
-    """What else was found."""
+    """Yield the rows of a measurement's observations."""
     for name, value in m.observed.items():
         yield {"measurement_id": measurement_id, "name": name, "value": float(value)}
 
 
 def build_row(build: Build) -> Row:
-    """What came of compiling, without where and of what."""
+    """Return the row of a build, without its environment and configuration."""
     return {name: getattr(build, name) for name in BUILD_COLUMNS}
 
 
 def environment_row(environment: Environment) -> Row:
-    """The fields that must agree."""
-    told = dataclasses.asdict(environment)
-    del told["notes"]
-    return told
+    """Return the row of an environment: the fields that separate measurements."""
+    fields = dataclasses.asdict(environment)
+    del fields["notes"]
+    return fields
 
 
 def space_row(spec: Spec) -> Row:
-    """Parameters and constraints, for people and for other programs."""
+    """Return the row of a space: its parameters and constraints, for other programs to read."""
     parameters = {
         p.name: {"kind": p.kind, "role": p.role, "default": p.default, "values": _values(p)}
         for p in spec.parameters
@@ -73,16 +73,16 @@ def space_row(spec: Spec) -> Row:
 
 
 def _values(parameter: Parameter) -> object:
-    """A parameter's values as JSON; a range by its ends."""
+    """Return a parameter's values as JSON data; a range by its ends and step."""
     values = parameter.values
     if isinstance(values, range):
         return {"min": values[0], "max": values[-1], "step": values.step}
     return list(values)
 
 
-def _finite(told: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN and no infinity: those are told as text."""
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Write NaN and infinity as text, since JSON has neither."""
     return {
         name: str(v) if isinstance(v, float) and not math.isfinite(v) else v
-        for name, v in told.items()
+        for name, v in values.items()
     }

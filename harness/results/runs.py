@@ -1,4 +1,4 @@
-"""The runs of a database: campaigns, what each run was asked for, and what was noted of it."""
+"""Read the campaigns of a database and their runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from sqlalchemy import Connection, select
 from harness.core.records import Config, Environment, Input, Value
 from harness.results import schema
 from harness.results.notes import BASELINES, last_moment, read_notes
-from harness.results.read import Key, Row, of_campaign, read_measurements, refusing_damage
+from harness.results.read import (
+    CampaignKey,
+    MeasurementRow,
+    of_campaign,
+    read_measurements,
+    refusing_damage,
+)
 from harness.results.sessions import Command, read_commands
 
 
 @dataclass(frozen=True)
-class Campaign:
-    """Comparable measurements of one space: what `Key` selects, and how to tell of it."""
+class StoredCampaign:
+    """A campaign as stored: comparable measurements of one space, and how to describe them."""
 
-    key: Key
+    key: CampaignKey
     space_name: str
     title: str
     environment: Environment
@@ -28,30 +34,31 @@ class Campaign:
     roles: Mapping[str, str]
     constraints: tuple[str, ...] = ()
     baselines: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    """By name, what each sets beside the default."""
+    """By name, the values that differ from the default."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one search of one input was asked for, and when; dates are ISO 8601 in UTC."""
+    """One search of one input: what it was asked for, and when. Dates are ISO 8601 in UTC."""
 
     uuid: str
-    given: Input
+    problem: Input
     technique: str
     seed: int
     test_limit: int
     started_at: str
     last_at: str
-    """When it was last begun, continued or ended."""
+    """When the run was last begun, continued or ended."""
     state: str
-    """complete; interrupted, by hand or as its time was up; or running, until it is killed."""
+    """complete; interrupted, by hand or by its time limit; or running, even if it was killed."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """By name, texts; some of them JSON (harness.results.notes)."""
+    """Texts by name, some of them JSON (harness.results.notes)."""
 
 
-def campaigns(connection: Connection) -> list[Campaign]:
-    """Every campaign of a database, the one that was worked on last first: going on with an old
-    campaign makes it the last. Several spaces of one program each have their own of one key.
+def campaigns(connection: Connection) -> list[StoredCampaign]:
+    """Return every campaign of a database, the one that was worked on last first.
+
+    Spaces that share a program have a campaign each, with the same key.
 
     Raises ResultsError where the database is damaged.
     """
@@ -64,24 +71,24 @@ def campaigns(connection: Connection) -> list[Campaign]:
         .select_from(schema.runs.join(schema.spaces).join(schema.environments))
         .order_by(schema.runs.c.id.desc())
     )
-    found: dict[tuple[Key, str], Campaign] = {}
+    found: dict[tuple[CampaignKey, str], StoredCampaign] = {}
     with refusing_damage(connection):
         rows = connection.execute(query).mappings().all()
         for row in sorted(rows, key=last_moment, reverse=True):
-            key = Key(row["program_sha256"], row["fingerprint"], row["campaign"])
+            key = CampaignKey(row["program_sha256"], row["fingerprint"], row["campaign"])
             if (key, row["name"]) not in found:
                 found[key, row["name"]] = _campaign(key, row)
     return list(found.values())
 
 
-def _campaign(key: Key, row: Mapping[Any, Any]) -> Campaign:
-    told = ("backend", "device", "platform", "driver", "compiler")
+def _campaign(key: CampaignKey, row: Mapping[Any, Any]) -> StoredCampaign:
+    fields = ("backend", "device", "platform", "driver", "compiler")
     parameters, notes = row["parameters"], read_notes(row["notes"])
-    return Campaign(
+    return StoredCampaign(
         key,
         row["name"],
         row["title"],
-        Environment(**{name: row[name] for name in told}),
+        Environment(**{name: row[name] for name in fields}),
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
         tuple(row["constraints"]),
@@ -90,9 +97,9 @@ def _campaign(key: Key, row: Mapping[Any, Any]) -> Campaign:
 
 
 def read_campaign(
-    connection: Connection, campaign: Campaign
-) -> tuple[tuple[Row, ...], tuple[Run, ...], tuple[Command, ...]]:
-    """All that a database holds of a campaign: measurements, runs and commands, oldest first.
+    connection: Connection, campaign: StoredCampaign
+) -> tuple[tuple[MeasurementRow, ...], tuple[Run, ...], tuple[Command, ...]]:
+    """Return the measurements, runs and commands of a campaign, oldest first.
 
     Raises ResultsError where the database is damaged.
     """
@@ -104,8 +111,8 @@ def read_campaign(
     )
 
 
-def read_runs(connection: Connection, key: Key, space: str) -> list[Run]:
-    """The runs of a campaign of the space of this name, the first begun first.
+def read_runs(connection: Connection, key: CampaignKey, space: str) -> list[Run]:
+    """Return the runs of a campaign and a space, in the order in which they began.
 
     Raises ResultsError where the database is damaged.
     """

@@ -2,14 +2,19 @@
 
 OpenTuner's tables (program, tuning_run, configuration, result, desired_result, ...) are the
 record of the search; it pickles configurations and has no room for samples, reasons, builds
-or the environment. These have. `tests` ties the two together: OpenTuner's result.id to the
+or the environment. Our tables have. `tests` joins the two: OpenTuner's result.id and the
 measurement that answered it. Times are seconds, sizes bytes, dates ISO 8601 in UTC.
 
 History of the schema, newest last:
     1   first release
-    2   observations; older databases gain the empty table when they are next written to
-    3   measurements.host_read and .shared_with; older databases likewise gain them, all null
-    4   commands; older databases likewise gain the empty table
+    2   observations: a new table
+    3   measurements.host_read and .shared_with: new columns, null in older rows
+    4   commands: a new table
+    5   the stage `candidate` of measurements: no table changed, but older versions of harness
+        refuse a stage that they do not know
+
+Reading never changes a database: what an older one lacks is read as empty. Writing adds the
+missing tables and columns and sets the present version.
 """
 
 from __future__ import annotations
@@ -28,13 +33,13 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 5  # 5: the stage `candidate`
+VERSION = 5
 
 TABLES_SINCE = {"observations": 2, "commands": 4}
-"""The version that brought a table; the others are of the first."""
+"""The version that added a table; the others are of version 1."""
 
 COLUMNS_SINCE = {("measurements", "host_read"): 3, ("measurements", "shared_with"): 3}
-"""The version that brought a column of an older table; all of them may be null."""
+"""The version that added a column to an older table; all of these may be null."""
 
 metadata = MetaData()
 
@@ -49,7 +54,7 @@ schema_version = Table(
     Column("version", Integer, primary_key=True),
 )
 
-writers = Table(  # who writes, or wrote when it was killed; empty after an orderly end
+writers = Table(  # the process that writes, or was killed while writing; empty after an orderly end
     "writers",
     metadata,
     _id(),
@@ -110,10 +115,12 @@ commands = Table(  # one tuning command of one space in one environment
     Column("environment_id", ForeignKey("environments.id"), nullable=False),
     Column("campaign", Integer, nullable=False),
     Column("started_at", String(32), nullable=False),
-    Column("ended_at", String(32)),  # null while it goes on, and where it was stopped or killed
-    Column("inputs", JSON, nullable=False),  # all that it was asked for: a list of features
-    # Known when it has ended: inputs that it did not measure, or not to the end, each with the
-    # reason; and by stage after the search what that left out, empty where nothing.
+    Column(
+        "ended_at", String(32)
+    ),  # null while the command runs, and where it was stopped or killed
+    Column("inputs", JSON, nullable=False),  # all that were asked for: a list of features
+    # Known at the end. left_out: the inputs that were not measured, or not to the end, each with
+    # the reason. stages: by stage after the search what the stage left out, empty for nothing.
     Column("left_out", JSON, nullable=False),
     Column("stages", JSON, nullable=False),
     Index("ix_commands_campaign", "space_id", "environment_id", "campaign"),
@@ -182,11 +189,11 @@ measurements = Table(
     Column("warmup_s", JSON, nullable=False),
     Column("wall_s", Float, nullable=False),
     Column("measured_at", String(32), nullable=False),
-    Column("turn", String(32)),  # what was sampled in turn shares it; null for the others
-    # The parameters that the host module asked for; null where that is not known.
+    Column("turn", String(32)),  # interleaved measurements share it; null for others
+    # The parameters that the host module read; null where that is not known.
     Column("host_read", JSON(none_as_null=True)),
-    # The digest of the configuration that was measured in place of this one, since both have the
-    # same machine code and launch; null for what was measured itself.
+    # The digest of the configuration that was measured instead of this one, since both have the
+    # same machine code and launch; null where this one was measured.
     Column("shared_with", String(64)),
     Index("ix_measurements_run", "run_id"),
     Index("ix_measurements_input", "input_id", "configuration_id"),
@@ -201,12 +208,12 @@ samples = Table(
     sqlite_with_rowid=False,  # half the size
 )
 
-observations = Table(  # what else was found while a configuration was built or run
+observations = Table(  # other numbers that were found while a configuration was built or run
     "observations",
     metadata,
     _id(),
     Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
-    Column("name", String(64), nullable=False),  # such as occupancy; units stand in names
+    Column("name", String(64), nullable=False),  # such as occupancy; a name ends in its unit
     Column("value", Float, nullable=False),
     UniqueConstraint("measurement_id", "name"),
 )
@@ -219,8 +226,8 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     Column("run_id", ForeignKey("runs.id"), nullable=False),
     Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
     Column("ordinal", Integer, nullable=False),  # 0-based order in the run
-    # The technique that asked. `unmeasured`, and a name with `(uniform)` after it: a uniform draw
-    # among what was not measured.
+    # The technique that asked. `unmeasured`, or a name that ends in `(uniform)`, is a uniform draw
+    # among the configurations that were not measured yet.
     Column("requestor", Text, nullable=False),
     UniqueConstraint("run_id", "ordinal"),
     Index("ix_tests_result", "result_id"),

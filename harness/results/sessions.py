@@ -12,34 +12,34 @@ from harness.core.records import Input
 from harness.results import schema
 from harness.results.connect import has_table
 from harness.results.notes import check_printable, one_line
-from harness.results.read import Key, of_campaign, refusing_damage
+from harness.results.read import CampaignKey, of_campaign, refusing_damage
 
 LEFT_OUT = "left out: "
-"""What the reason of an input whose data cannot be made, or whose default does not work, begins
-with."""
+"""The prefix of the reason for an input whose data cannot be made or whose default fails."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """What one tuning command was asked for; dates are ISO 8601 in UTC.
+    """One tuning command; dates are ISO 8601 in UTC.
 
-    `left_out` and `stages` are known when it has ended: inputs that it did not measure, or not to
-    the end, and why; and of each stage after the search that it began what that left out, an empty
-    text where it left out nothing.
+    `left_out` and `stages` are known when it has ended. `left_out` has the inputs that were not
+    measured, or not to the end, with the reason. `stages` has, by each stage that began after the
+    search, what the stage left out; an empty text for nothing.
     """
 
     uuid: str
     inputs: tuple[Input, ...]
     started_at: str
     ended_at: str | None
-    """None while it goes on, and where it was stopped by hand or killed."""
+    """None while the command runs, and where it was stopped by hand or killed."""
     left_out: Mapping[Input, str]
     stages: Mapping[str, str]
 
 
-def read_commands(connection: Connection, key: Key, space: str) -> list[Command]:
-    """The commands of a campaign of the space of this name, the first begun first; none in a
-    database that is older than they.
+def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[Command]:
+    """Return the commands of a campaign and a space, in the order in which they began.
+
+    Databases before schema version 4 have none.
 
     Raises ResultsError where the database is damaged.
     """
@@ -56,7 +56,10 @@ def read_commands(connection: Connection, key: Key, space: str) -> list[Command]
 
 
 def command_of(row: Mapping[Any, Any]) -> Command:
-    """A row of commands; ValueError, TypeError or AttributeError where no harness wrote it."""
+    """Read a row of commands.
+
+    Raises ValueError, TypeError or AttributeError where harness did not write it.
+    """
     check_printable([row["inputs"], row["left_out"], row["stages"]])
     texts = [*(why for _, why in row["left_out"]), *row["stages"].values()]
     texts += [row["started_at"], row["ended_at"] or ""]
@@ -72,14 +75,14 @@ def command_of(row: Mapping[Any, Any]) -> Command:
     )
 
 
-def inputs_told(inputs: Iterable[Input]) -> list[dict[str, object]]:
-    """Inputs as `command_of` reads them again."""
-    return [dict(given) for given in inputs]
+def stored_inputs(inputs: Iterable[Input]) -> list[dict[str, object]]:
+    """Return inputs as `command_of` reads them."""
+    return [dict(problem) for problem in inputs]
 
 
-def end_told(left_out: Mapping[Input, str], stages: Mapping[str, str]) -> dict[str, object]:
-    """What a command left out, as `command_of` reads it again."""
+def stored_end(left_out: Mapping[Input, str], stages: Mapping[str, str]) -> dict[str, object]:
+    """Return what a command left out, as `command_of` reads it."""
     return {
-        "left_out": [[dict(given), one_line(why)] for given, why in left_out.items()],
+        "left_out": [[dict(problem), one_line(why)] for problem, why in left_out.items()],
         "stages": {stage: one_line(text) for stage, text in stages.items()},
     }

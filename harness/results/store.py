@@ -1,4 +1,4 @@
-"""Writing results: every finished measurement is on disk before the next one starts."""
+"""Write results: every finished measurement is on disk before the next one starts."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
-from harness.core.records import Config, Environment, Input, Measurement, Turn
+from harness.core.records import Config, Environment, Input, Interleaved, Measurement
 from harness.results import schema
 from harness.results.connect import now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows
-from harness.results.keyed_rows import SharedRows
+from harness.results.keyed_rows import KeyedRows
 from harness.results.notes import BASELINES, CONTINUED
-from harness.results.read import SEARCHED, Key, in_turns, read_measurements
+from harness.results.read import SEARCHED, CampaignKey, interleaved_groups, read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
-from harness.results.sessions import end_told, inputs_told
+from harness.results.sessions import stored_end, stored_inputs
 from harness.space_file import Spec
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run is about: with an equal plan, a run goes on where the last one stopped."""
+    """The plan of a run; a run with an equal plan continues where the last one stopped."""
 
     spec: Spec
     environment: Environment
-    given: Input
+    problem: Input
     technique: str
     seed: int
     test_limit: int
@@ -50,19 +50,19 @@ class RunPlan:
     campaign: int
 
     @property
-    def key(self) -> Key:
-        """What measurements of this input must share to be comparable with the run's."""
-        return Key(
+    def key(self) -> CampaignKey:
+        """The key that measurements of this input share with the run's."""
+        return CampaignKey(
             program_sha256=self.spec.program_sha256,
             fingerprint=self.environment.fingerprint,
             campaign=self.campaign,
-            given=self.given,
+            problem=self.problem,
         )
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A run's row, where its search starts, and OpenTuner's run if it is continued."""
+    """A run that has begun: its row, its first configurations, and OpenTuner's run if continued."""
 
     id: int
     seeds: tuple[Config, ...]
@@ -71,44 +71,47 @@ class Begun:
 
 @dataclass(frozen=True)
 class Stored:
-    """A measurement and its row."""
+    """A measurement and the id of its row."""
 
     id: int
     measurement: Measurement
 
 
 class Store:
-    """The writer of one database. OpenTuner's tables are written through `session` as well,
-    since SQLite has one writer, so that a test and its result are committed together."""
+    """The writer of one database.
+
+    OpenTuner's tables are written through the same `session`: SQLite has one writer, and so a test
+    and its result are committed together.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
         self.sessions: scoped_session[Session] = scoped_session(factory)
-        self._shared = SharedRows(lambda: self._connection)
-        event.listen(factory, "after_rollback", lambda _session: self._shared.forget())
+        self._keyed = KeyedRows(lambda: self._connection)
+        event.listen(factory, "after_rollback", lambda _session: self._keyed.forget())
 
     @property
     def session(self) -> Session:
-        """The one session."""
+        """The one session of this thread."""
         return self.sessions()
 
     def commit(self) -> None:
-        """Everything written so far reaches the disk."""
+        """Write everything so far to the disk."""
         self.session.commit()
 
     # --------------------------------------------------------------- commands
 
     def begin_command(self, spec: Spec, environment: Environment, campaign: int) -> int:
-        """Keep at once what a command is asked for, whether it comes to its end or not."""
+        """Store what a command was asked for, at once: it is kept even if the command dies."""
         row = {
             "uuid": uuid.uuid4().hex,
-            "space_id": self._shared.space_id(spec),
-            "environment_id": self._shared.environment_id(environment),
+            "space_id": self._keyed.space_id(spec),
+            "environment_id": self._keyed.environment_id(environment),
             "campaign": campaign,
             "started_at": now(),
-            "inputs": inputs_told(spec.inputs),
-            **end_told({}, {}),
+            "inputs": stored_inputs(spec.inputs),
+            **stored_end({}, {}),
         }
         (command_id,) = self._insert(schema.commands, [row])
         self.commit()
@@ -117,19 +120,19 @@ class Store:
     def end_command(
         self, command_id: int, left_out: Mapping[Input, str], stages: Mapping[str, str]
     ) -> None:
-        """Keep what a command that has come to its end left out (harness.results.sessions)."""
-        told = end_told(left_out, stages) | {"ended_at": now()}
+        """Store what a finished command left out (see harness.results.sessions)."""
+        end = stored_end(left_out, stages) | {"ended_at": now()}
         same = schema.commands.c.id == command_id
-        self._connection.execute(update(schema.commands).where(same).values(told))
+        self._connection.execute(update(schema.commands).where(same).values(end))
         self.commit()
 
     # ------------------------------------------------------------------- runs
 
     def choose_campaign(self, spec: Spec, environment: Environment, fresh: bool) -> int:
-        """The number of this program's last campaign in this environment, or of a new one.
+        """Return the number of this program's last campaign in this environment, or a new one.
 
         Each program has campaigns of its own: after a kernel was edited, the highest number of
-        a space's name is that of the kernel as it now is.
+        a space's name belongs to the edited kernel.
         """
         same_space = schema.spaces.c.name == spec.name
         same_program = schema.spaces.c.program_sha256 == spec.program_sha256
@@ -151,11 +154,11 @@ class Store:
     def begin_run(
         self, plan: RunPlan, notes: Mapping[str, str], seeds: Sequence[Config] = ()
     ) -> Begun:
-        """The run of this plan, continued where there is one: it then keeps its first seeds,
-        without which the search would not propose the same configurations again.
+        """Begin the run of this plan, or continue it where it exists.
 
-        A run that was merged from another database is not continued, since OpenTuner's rows of
-        it are not here; its measurements are known all the same.
+        A continued run keeps its first seeds, since otherwise the search would not propose the
+        same configurations again. A run that was merged from another database cannot continue,
+        because OpenTuner's rows of it are not here, but its measurements are known.
         """
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
@@ -183,8 +186,8 @@ class Store:
         return Begun(run_id, tuple(seeds), None)
 
     def last_before(self, plan: RunPlan) -> int:
-        """The id of the last measurement that was there when the run of this plan began; if it
-        has not, of the last that there is."""
+        """Return the id of the last measurement from before the run of this plan began, or of the
+        last one if the run has not begun."""
         query = select(func.max(schema.measurements.c.id))
         found = self._begun(plan, self._plan_ids(plan))
         if found is not None:
@@ -192,7 +195,7 @@ class Store:
         return self._connection.execute(query).scalar() or 0
 
     def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> Row[Any] | None:
-        """The run of this plan that can be continued."""
+        """Return the row of this plan's run, if it exists and can continue."""
         same = select(schema.runs).where(
             *(schema.runs.c[name] == value for name, value in ids.items()),
             schema.runs.c.technique == plan.technique,
@@ -206,22 +209,22 @@ class Store:
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
         return {
-            "space_id": self._shared.space_id(plan.spec),
-            "environment_id": self._shared.environment_id(plan.environment),
-            "input_id": self.input_id(plan.spec.name, plan.given),
+            "space_id": self._keyed.space_id(plan.spec),
+            "environment_id": self._keyed.environment_id(plan.environment),
+            "input_id": self.input_id(plan.spec.name, plan.problem),
         }
 
     def tie_run(self, run_id: int, tuning_run_id: int) -> None:
-        """Note OpenTuner's run of a run."""
+        """Store the id of a run's OpenTuner run."""
         self._update_run(run_id, tuning_run_id=tuning_run_id)
 
     def end_run(self, run_id: int, state: str) -> None:
-        """Note how a run ended: complete or interrupted."""
+        """Store how a run ended: complete or interrupted."""
         self._update_run(run_id, state=state, ended_at=now())
         self.commit()
 
     def note_run(self, run_id: int, name: str, text: str) -> None:
-        """Keep a text with a run, which is so gone on with; commit() makes it durable."""
+        """Add a note to a run and mark the run as continued now; commit() makes it durable."""
         chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
         notes = self._connection.execute(chosen).scalar_one()
         self._update_run(run_id, notes={**notes, name: text, CONTINUED: now()})
@@ -234,23 +237,23 @@ class Store:
     # ----------------------------------------------------------- measurements
 
     def known(self, plan: RunPlan) -> dict[Config, Stored]:
-        """What was measured before and need not be again: same program, environment, input
-        and campaign, whatever the ranges, the technique or the seed were."""
+        """Return the searched measurements of the plan's program, environment, input and campaign,
+        whatever the ranges, technique or seed were; these need not be measured again."""
         rows = read_measurements(self._connection, plan.key, stages=SEARCHED)
         return {row.measurement.config: Stored(row.id, row.measurement) for row in rows}
 
-    def turns(self, plan: RunPlan, stage: str) -> list[Turn]:
-        """What was sampled in turn in a stage on this input, the last in the end."""
-        return in_turns(read_measurements(self._connection, plan.key, stages=(stage,)))
+    def interleaved(self, plan: RunPlan, stage: str) -> list[Interleaved]:
+        """Return the interleaved measurements of a stage on this input, oldest first."""
+        return interleaved_groups(read_measurements(self._connection, plan.key, stages=(stage,)))
 
-    def add_turn(
+    def add_interleaved(
         self, run_id: int, plan: RunPlan, stage: str, found: Sequence[Measurement]
     ) -> None:
-        """Append measurements that were sampled in turn; commit() makes them durable."""
-        self.add_measurements(run_id, plan, stage, found, turn=uuid.uuid4().hex)
+        """Append measurements that were interleaved; commit() makes them durable."""
+        self.add_measurements(run_id, plan, stage, found, group=uuid.uuid4().hex)
 
     def add_measurement(self, run_id: int, plan: RunPlan, stage: str, found: Measurement) -> int:
-        """Append a measurement; see add_measurements."""
+        """Append one measurement; see add_measurements."""
         (measurement_id,) = self.add_measurements(run_id, plan, stage, [found])
         return measurement_id
 
@@ -260,13 +263,13 @@ class Store:
         plan: RunPlan,
         stage: str,
         found: Sequence[Measurement],
-        turn: str | None = None,
+        group: str | None = None,
     ) -> list[int]:
         """Append measurements with their samples and builds; commit() makes them durable.
 
-        Returns their rows, in order.
+        Returns the ids of their rows, in order.
         """
-        configuration_ids = self._shared.configuration_ids([m.config for m in found])
+        configuration_ids = self._keyed.configuration_ids([m.config for m in found])
         rows = [
             {
                 "uuid": uuid.uuid4().hex,
@@ -276,7 +279,7 @@ class Store:
                 "build_id": self._build_id(m, plan, configuration_id),
                 "stage": stage,
                 "measured_at": now(),
-                "turn": turn,
+                "turn": group,
                 **measurement_row(m),
             }
             for m, configuration_id in zip(found, configuration_ids, strict=True)
@@ -291,7 +294,7 @@ class Store:
     def _build_id(self, m: Measurement, plan: RunPlan, configuration_id: int) -> int | None:
         if m.build is None:
             return None
-        return self._shared.build_id(m.build, plan.environment, configuration_id)
+        return self._keyed.build_id(m.build, plan.environment, configuration_id)
 
     def add_tests(
         self,
@@ -301,30 +304,29 @@ class Store:
         measurement_ids: Sequence[int],
         requestors: Sequence[str],
     ) -> None:
-        """Tie OpenTuner's results to the measurements that answered them; the first of these
-        tests has this ordinal."""
+        """Store which measurements answered OpenTuner's results; `ordinal` numbers the first."""
         tests = zip(result_ids, measurement_ids, requestors, strict=True)
         rows = [
             {
                 "run_id": run_id,
-                "ordinal": place,
+                "ordinal": number,
                 "result_id": result_id,
                 "measurement_id": measurement_id,
                 "requestor": requestor,
             }
-            for place, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
+            for number, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
         ]
         insert_rows(self._connection, schema.tests, rows)
 
     def next_ordinal(self, run_id: int) -> int:
-        """The ordinal of a run's next test."""
+        """Return the ordinal of a run's next test."""
         query = select(func.max(schema.tests.c.ordinal)).where(schema.tests.c.run_id == run_id)
         last = self._connection.execute(query).scalar()
         return 0 if last is None else last + 1
 
-    def input_id(self, space_name: str, given: Input) -> int:
-        """The row of an input."""
-        return self._shared.input_id(space_name, given)
+    def input_id(self, space_name: str, problem: Input) -> int:
+        """Return the id of an input's row."""
+        return self._keyed.input_id(space_name, problem)
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         return insert_keyed(self._connection, table, rows, NATURAL_KEYS[table])
@@ -335,6 +337,6 @@ class Store:
 
 
 def _noted(plan: RunPlan) -> dict[str, str]:
-    """What a report tells of a run: the named baselines."""
+    """Return the notes that a report needs: the named baselines."""
     named = {b.name: dict(b.values) for b in plan.spec.baselines}
     return {BASELINES: json.dumps(named)} if named else {}

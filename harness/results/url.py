@@ -1,4 +1,4 @@
-"""Where a database is: a SQLite file by its path, or any SQLAlchemy URL."""
+"""Read the name of a database: the path of a SQLite file, or any SQLAlchemy URL."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ _LOGIN = re.compile(r"((?:\w[\w+.-]+)?:/+[^:/@]*):.*@", re.DOTALL)
 _PASSWORD_OPTION = re.compile(r"(pass\w*=)[^&\s]*", re.IGNORECASE)
 
 
-def shown_place(place: str) -> str:
-    """A database's place without its password.
+def without_password(database: str) -> str:
+    """Return a database's name with its password hidden.
 
-    By text, not by SQLAlchemy's parser: passwords with an @ and URLs that are mistyped are
-    hidden as well, with all between the user and the last @.
+    This works on the text, not with SQLAlchemy's parser, so that it also hides the passwords of
+    mistyped URLs and passwords with an @: everything between the user and the last @.
     """
-    return _PASSWORD_OPTION.sub(r"\1***", _LOGIN.sub(r"\1:***@", place))
+    return _PASSWORD_OPTION.sub(r"\1***", _LOGIN.sub(r"\1:***@", database))
 
 
-def database_url(place: str) -> URL:
-    """A SQLAlchemy URL; anything without :// is the path of a SQLite file.
+def database_url(database: str) -> URL:
+    """Return a database's SQLAlchemy URL; a name without :// is the path of a SQLite file.
 
-    Raises ResultsError for text that is neither.
+    Raises ResultsError for a URL that cannot be read.
     """
-    if "://" not in place:
-        return URL.create("sqlite", database=place)
+    if "://" not in database:
+        return URL.create("sqlite", database=database)
     try:
-        return make_url(place)
+        return make_url(database)
     except (ArgumentError, ValueError):
         raise ResultsError(
-            f"{shown_place(place)} is no database: a URL reads "
-            "DIALECT://USER:PASSWORD@HOST:PORT/NAME, and a SQLite file is given by its path"
+            f"{without_password(database)} is no database: write a URL as "
+            "DIALECT://USER:PASSWORD@HOST:PORT/NAME, or the path of a SQLite file"
         ) from None
 
 
-def sqlite_path(place: str) -> Path | None:
-    """The file of a SQLite database; None for other kinds and for one in memory."""
-    url = database_url(place)
+def sqlite_path(database: str) -> Path | None:
+    """Return the file of a SQLite database; None for servers and for a database in memory."""
+    url = database_url(database)
     is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
     return Path(str(url.database)) if is_file else None
 
 
-def read_only_url(place: str) -> URL:
-    """The URL that opens a database without a way to change it."""
-    path = sqlite_path(place)
+def read_only_url(database: str) -> URL:
+    """Return the URL that opens a database read-only."""
+    path = sqlite_path(database)
     if path is None:
-        return database_url(place)
+        return database_url(database)
     query = {"mode": "ro", "uri": "true"}
-    # SQLite wants to put its index of the write-ahead log beside the file; where it cannot,
-    # it has to be told that nobody else can change the file either.
+    # SQLite puts the index of its write-ahead log beside the file. Where it cannot, `immutable`
+    # says that nobody else can change the file either.
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
         query["immutable"] = "1"
     return URL.create("sqlite", database=path.resolve().as_uri(), query=query)

@@ -1,4 +1,4 @@
-"""Whether rows of a database that comes from elsewhere say what a harness would have written."""
+"""Check that the rows of a database from elsewhere are such as harness writes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from harness.core.records import (
     WorstElement,
 )
 from harness.results import schema
+from harness.results.ablation import Ablation
 from harness.results.notes import ABLATION, read_notes
 from harness.results.read import STAGES, names_read, timing_of, worst_element_of
 from harness.results.sessions import command_of
@@ -27,6 +28,8 @@ RUN_STATES = ("running", "complete", "interrupted")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _UUID = re.compile(r"[0-9a-f]{32}")
 _ROUNDING = 1e-9
+
+_ENVIRONMENT = ("backend", "device", "platform", "driver", "compiler")
 
 Row = Mapping[str, Any]
 
@@ -54,19 +57,19 @@ def _fits(column: Column[Any], value: object) -> bool:
 
 
 def check_meaning(table: Table, row: Row) -> None:
-    """Raise ValueError where a row contradicts itself: a digest that is not its value's, an
-    outcome that there is not."""
+    """Raise ValueError where a row contradicts itself or holds an unknown word: a digest of other
+    values, an unknown outcome."""
     check = _CHECKS.get(table.name)
     try:
         if check is not None:
             check(row)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        told = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ValueError(f"{table.name} {row['id']}: {told}") from None
+        reason = str(error) if isinstance(error, ValueError) else repr(error)
+        raise ValueError(f"{table.name} {row['id']}: {reason}") from None
 
 
 def check_timing(row: Row, samples_s: Sequence[float]) -> None:
-    """Raise ValueError where a measurement's summary is not that of its samples."""
+    """Raise ValueError where a measurement's median or count does not follow from its samples."""
     try:
         timing = timing_of(row, samples_s)
     except ValueError as error:
@@ -86,12 +89,12 @@ def check_timing(row: Row, samples_s: Sequence[float]) -> None:
         )
 
 
-# ----------------------------------------------------------------- one a table
+# ------------------------------------------------------------ one check a table
 
 
 def _check_environment(row: Row) -> None:
-    told = ("backend", "device", "platform", "driver", "compiler")
-    _same("fingerprint", row["fingerprint"], Environment(**{n: row[n] for n in told}).fingerprint)
+    environment = Environment(*(row[name] for name in _ENVIRONMENT))
+    _same("fingerprint", row["fingerprint"], environment.fingerprint)
 
 
 def _check_space(row: Row) -> None:
@@ -121,9 +124,6 @@ def _check_run(row: Row) -> None:
     _must_be_one_of(RUN_STATES, row, "state")
     notes = read_notes(row["notes"])
     if ABLATION in notes:
-        # Here, since effects stand above results, which they are computed from.
-        from harness.results.ablation import Ablation
-
         Ablation.from_json(notes[ABLATION])
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ResultsError, UsageError
-from harness.core.records import Config, Input, Measurement, Turn
-from harness.core.text import printable
+from harness.core.records import Config, Input, Interleaved, Measurement
+from harness.core.text import first_few, printable, suggestion
 from harness.results import (
     ABLATION,
     CANDIDATE,
@@ -20,67 +20,66 @@ from harness.results import (
     FINAL,
     LIMITS,
     SEARCHED,
-    Campaign,
+    CampaignKey,
     Command,
-    Key,
-    Row,
+    MeasurementRow,
     Run,
     Store,
+    StoredCampaign,
     campaigns,
-    in_turns,
+    interleaved_groups,
     read_campaign,
     reading,
-    shown_place,
+    without_password,
 )
 from harness.results.ablation import Ablation
-from harness.results.compatible import Comparable, comparable
+from harness.results.compatible import Compatible, compatible
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 UNBIASED = ("Designed", "UniformRandom")
-"""Techniques whose samples statistics over parameters may rest on: they ask for what tells most,
-or for anything alike, whatever was measured before. A search asks for what it thinks is fast."""
+"""Techniques whose samples are fit for statistics over parameters: they follow a design or draw
+uniformly, whatever was measured before. A search prefers what it expects to be fast."""
 
 Measured = Mapping[Config, Measurement]
 
 
 @dataclass(frozen=True)
 class Results:
-    """Measurements that may be compared: of one space, on one device, of one campaign."""
+    """Measurements that may be compared: one space, one device, one campaign."""
 
-    campaign: Campaign
-    places: tuple[str, ...]
-    all_rows: tuple[Row, ...]
-    """As they were read; see `rows`."""
+    campaign: StoredCampaign
+    databases: tuple[str, ...]
+    all_rows: tuple[MeasurementRow, ...]
+    """All measurements as read; see `rows`."""
     runs: tuple[Run, ...] = ()
     commands: tuple[Command, ...] = ()
 
     @property
     def title(self) -> str:
-        """What it is of."""
+        """The space and the device."""
         return f"{self.campaign.space_name} on {self.campaign.environment}"
 
     @property
     def last_at(self) -> str:
-        """When it was last worked on, ISO 8601 in UTC."""
+        """When the campaign was last worked on, ISO 8601 in UTC."""
         return max((run.last_at for run in self.runs), default="")
 
     @cached_property
-    def comparable(self) -> Comparable:
-        """Those of the measurements that may be told beside each other
-        (harness.results.compatible)."""
-        return comparable(self.all_rows, self.campaign.default)
+    def compatible(self) -> Compatible:
+        """The measurements that fit the current space (see harness.results.compatible)."""
+        return compatible(self.all_rows, self.campaign.default)
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """Measurements of configurations that set what the space tunes now."""
-        return self.comparable.rows
+    def rows(self) -> tuple[MeasurementRow, ...]:
+        """The measurements whose configurations set the parameters of the current space."""
+        return self.compatible.rows
 
     @cached_property
     def measured(self) -> Mapping[Input, Measured]:
-        """Of each input the configurations that were searched, or measured across inputs."""
+        """By input, the configurations that were searched or measured across inputs."""
         found: dict[Input, dict[Config, Measurement]] = {}
         for row in self.rows:
             if row.stage in SEARCHED:
@@ -91,37 +90,37 @@ class Results:
 
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
-        """Of each input what was last measured again in turn."""
-        return {given: turns[-1] for given, turns in self._turns(FINAL).items()}
+        """By input, the last interleaved measurements of the finalists."""
+        return {problem: groups[-1] for problem, groups in self._interleaved(FINAL).items()}
 
     @cached_property
-    def candidates(self) -> Mapping[Input, Sequence[Turn]]:
-        """Of each input the turns of what a dispatcher may choose from, the last in the end."""
-        return self._turns(CANDIDATE)
+    def candidates(self) -> Mapping[Input, Sequence[Interleaved]]:
+        """By input, the interleaved measurements of a dispatcher's candidates, oldest first."""
+        return self._interleaved(CANDIDATE)
 
     @cached_property
-    def in_turn(self) -> Mapping[Input, Sequence[Turn]]:
-        """Of each input the turns of finalists, and after them those of candidates."""
-        finals = self._turns(FINAL)
+    def interleaved(self) -> Mapping[Input, Sequence[Interleaved]]:
+        """By input, the interleaved measurements of finalists, then those of candidates."""
+        finals = self._interleaved(FINAL)
         inputs = dict.fromkeys([*finals, *self.candidates])
         return {i: [*finals.get(i, ()), *self.candidates.get(i, ())] for i in inputs}
 
-    def _turns(self, stage: str) -> Mapping[Input, Sequence[Turn]]:
-        rows: dict[Input, list[Row]] = {}
+    def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
+        rows: dict[Input, list[MeasurementRow]] = {}
         for row in self.rows:
             if row.stage == stage:
                 rows.setdefault(row.measurement.input, []).append(row)
-        return {given: in_turns(found) for given, found in rows.items()}
+        return {problem: interleaved_groups(found) for problem, found in rows.items()}
 
     @cached_property
     def default(self) -> Config:
-        """The default, without the flags of compilers other than the one that was used."""
-        told, names = self.campaign.default, self.comparable.names
-        return Config({name: value for name, value in told.items() if name in names})
+        """The default, without the flags of compilers that were not used."""
+        default, names = self.campaign.default, self.compatible.names
+        return Config({name: value for name, value in default.items() if name in names})
 
     @cached_property
     def baselines(self) -> Mapping[str, Config]:
-        """The named baselines of what was tuned, beside the default."""
+        """The named baselines, whole: the default with each baseline's own values."""
         default = self.default
         return {
             name: Config({**default, **values})
@@ -131,41 +130,41 @@ class Results:
 
     @cached_property
     def notes(self) -> Mapping[Input, Mapping[str, str]]:
-        """What was noted of the runs of each input; of equal names that of the last run."""
+        """By input, the notes of its runs; of notes with equal names the last run's."""
         found: dict[Input, dict[str, str]] = {}
         for run in sorted(self.runs, key=lambda run: run.last_at):
-            found.setdefault(run.given, {}).update(run.notes)
+            found.setdefault(run.problem, {}).update(run.notes)
         return found
 
     @cached_property
     def ablations(self) -> Mapping[Input, Ablation]:
-        """Of each input what of its winner's flags is needed, where that was measured.
+        """By input, the settings that its winner needs, where that was measured.
 
         Raises ResultsError where the database is damaged.
         """
-        texts = {given: notes.get(ABLATION) for given, notes in self.notes.items()}
+        texts = {problem: notes.get(ABLATION) for problem, notes in self.notes.items()}
         try:
-            return {given: Ablation.from_json(text) for given, text in texts.items() if text}
+            return {problem: Ablation.from_json(text) for problem, text in texts.items() if text}
         except (ValueError, TypeError, KeyError) as error:
-            raise ResultsError(f"{', '.join(self.places)} is damaged: {error!r}") from error
+            raise ResultsError(f"{', '.join(self.databases)} is damaged: {error!r}") from error
 
     @property
     def is_exhausted(self) -> bool:
         """Whether every legal configuration of every input was measured."""
         return all(map(self._is_exhausted, self.measured))
 
-    def _is_exhausted(self, given: Input) -> bool:
-        return self.notes.get(given, {}).get(EXHAUSTED) == "yes"
+    def _is_exhausted(self, problem: Input) -> bool:
+        return self.notes.get(problem, {}).get(EXHAUSTED) == "yes"
 
-    def is_unbiased(self, row: Row) -> bool:
-        """Whether statistics over parameters may rest on a sample: it was designed or drawn
+    def is_unbiased(self, row: MeasurementRow) -> bool:
+        """Whether a measurement is fit for statistics over parameters: it was designed or drawn
         uniformly, or every legal configuration of its input was measured."""
         return row.requestor in UNBIASED or self._is_exhausted(row.measurement.input)
 
     @cached_property
     def limits(self) -> Mapping[str, int]:
-        """The device's numbers that constraints and launches may name (`DeviceLimits.names()`);
-        nothing where what was measured had no device, or where an older database has none.
+        """The device limits that constraints and launches may name (`DeviceLimits.names()`);
+        empty where there was no device, or in a database that is too old to have them.
 
         Raises ResultsError where the database is damaged.
         """
@@ -175,35 +174,36 @@ class Results:
         except IndexError:
             return {}
         except (ValueError, TypeError, AttributeError) as error:
-            raise ResultsError(f"{', '.join(self.places)} is damaged: {error!r}") from error
+            raise ResultsError(f"{', '.join(self.databases)} is damaged: {error!r}") from error
 
     @cached_property
     def constraints(self) -> tuple[str, ...]:
-        """The space's constraints over features, parameters and the device's numbers; without those
-        that name such a number where an older database has none."""
+        """The space's constraints, without those over device limits that are not known."""
         pairs = ((row.measurement.input, row.measurement.config) for row in self.rows)
-        known = {name for given, config in pairs for name in (*given, *config)} | set(self.limits)
+        known = {name for problem, config in pairs for name in (*problem, *config)} | set(
+            self.limits
+        )
         texts = self.campaign.constraints
         return tuple(text for text in texts if Expression(text).names <= known)
 
     def table(self) -> pd.DataFrame:
-        """A row a measurement, with two levels of columns: `input` has the features, `config`
-        the parameters, `measured` the rest.
+        """Return a table with one row a measurement and two levels of columns: `input` has the
+        features, `config` the parameters, `measured` the rest.
 
-        Of these `time_s` is the median, NaN unless the outcome is `ok`; `samples_s` are the raw
-        samples; `unbiased` tells whether statistics over parameters may rest on it.
+        `time_s` is the median, NaN unless the outcome is `ok`; `samples_s` are the raw samples;
+        `unbiased` marks measurements that are fit for statistics over parameters.
         """
         import pandas as pd  # here: it takes half a second to load
 
         parts = {
             "input": pd.DataFrame([dict(row.measurement.input) for row in self.rows]),
             "config": pd.DataFrame([dict(row.measurement.config) for row in self.rows]),
-            "measured": pd.DataFrame([self._told(row) for row in self.rows]),
+            "measured": pd.DataFrame([self._record(row) for row in self.rows]),
         }
         joined: pd.DataFrame = pd.concat(parts, axis=1)
         return joined
 
-    def _told(self, row: Row) -> dict[str, object]:
+    def _record(self, row: MeasurementRow) -> dict[str, object]:
         m = row.measurement
         return {
             "stage": row.stage,
@@ -222,45 +222,44 @@ class Results:
 # ------------------------------------------------------------------------------ reading
 
 
-def results_of(store: Store, key: Key, place: str) -> Results | None:
-    """What a database that is being written holds of one campaign; None before its first run."""
+def results_of(store: Store, key: CampaignKey, database: str) -> Results | None:
+    """Return one campaign of a database that is being written; None before its first run."""
     connection = store.session.connection()
     campaign = next((found for found in campaigns(connection) if found.key == key), None)
     if campaign is None:
         return None
-    return Results(campaign, (place,), *read_campaign(connection, campaign))
+    return Results(campaign, (database,), *read_campaign(connection, campaign))
 
 
 def read_results(
-    places: str | Sequence[str], space: str | None = None, all_campaigns: bool = False
+    databases: str | Sequence[str], space: str | None = None, all_campaigns: bool = False
 ) -> list[Results]:
-    """What a database, or several, hold: one Results for what may be compared, the last worked on
-    first.
+    """Read one Results for each campaign of one or several databases, the last worked on first.
 
-    Measurements of one campaign that stand in several databases are one Results, each counted
-    once. Without `all_campaigns` only the last campaign of each space, program and environment.
+    A campaign that is in several databases becomes one Results, with each measurement once.
+    Without `all_campaigns`, only the last campaign of each space, program and environment is read.
 
-    Raises UsageError where nothing is left.
+    Raises UsageError where nothing is found.
     """
-    places = [places] if isinstance(places, str) else places
-    found: dict[tuple[Key, str], list[Results]] = {}
+    databases = [databases] if isinstance(databases, str) else databases
+    found: dict[tuple[CampaignKey, str], list[Results]] = {}
     held: set[str] = set()
-    for place in places:
-        with reading(place) as engine, engine.connect() as connection:
+    for database in databases:
+        with reading(database) as engine, engine.connect() as connection:
             there = campaigns(connection)
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
             for campaign in chosen if all_campaigns else _latest(chosen):
                 same = found.setdefault((campaign.key, campaign.space_name), [])
-                same.append(Results(campaign, (place,), *read_campaign(connection, campaign)))
+                same.append(Results(campaign, (database,), *read_campaign(connection, campaign)))
     if not found:
-        raise UsageError(_nothing(places, space, held))
+        raise UsageError(_nothing(databases, space, held))
     return [_joined(parts) for parts in found.values()]
 
 
-def _latest(found: Iterable[Campaign]) -> list[Campaign]:
-    """The last campaign of each space, program and environment."""
-    latest: dict[tuple[str, str, str], Campaign] = {}
+def _latest(found: Iterable[StoredCampaign]) -> list[StoredCampaign]:
+    """Keep the last campaign of each space, program and environment."""
+    latest: dict[tuple[str, str, str], StoredCampaign] = {}
     for campaign in found:
         key = campaign.key
         latest.setdefault((campaign.space_name, key.program_sha256, key.fingerprint), campaign)
@@ -268,7 +267,7 @@ def _latest(found: Iterable[Campaign]) -> list[Campaign]:
 
 
 def _joined(parts: Sequence[Results]) -> Results:
-    """One of several databases; what two of them have is told as where it was last worked on."""
+    """Join one campaign of several databases; of two copies of a run the last updated counts."""
     rows = {row.uuid: row for part in parts for row in part.all_rows}
     runs: dict[str, Run] = {}
     for run in (run for part in parts for run in part.runs):
@@ -280,33 +279,34 @@ def _joined(parts: Sequence[Results]) -> Results:
             commands[command.uuid] = command
     return Results(
         max(parts, key=lambda part: part.last_at).campaign,
-        tuple(place for part in parts for place in part.places),
+        tuple(database for part in parts for database in part.databases),
         tuple(rows.values()),
         tuple(runs.values()),
         tuple(commands.values()),
     )
 
 
-def _nothing(places: Sequence[str], space: str | None, held: Iterable[str]) -> str:
-    told, names = ", ".join(map(shown_place, places)), ", ".join(sorted(held))
-    if not names:
-        return f"{told}: no runs yet; `python -m harness.tune SPACE --database ...` adds some"
-    return f"{told}: no results of a space `{space}`; there are {names}"
+def _nothing(databases: Sequence[str], space: str | None, held: Iterable[str]) -> str:
+    shown = ", ".join(map(without_password, databases))
+    if not held:
+        return f"{shown}: no runs yet; `python -m harness.tune SPACE --database ...` adds some"
+    hint = suggestion(space or "", held)
+    return f"{shown}: no results of a space `{space}`; {hint}"
 
 
 def the_one(
     found: Sequence[Results],
     advice: str = "choose one with --space NAME, or give the database of one device alone",
 ) -> Results:
-    """The only Results there are; raises UsageError that says in what several differ, since their
+    """Return the only Results; raises UsageError that says in what several differ, since their
     times must not be mixed."""
     if len(found) == 1:
         return found[0]
-    told = [_facts(results.campaign) for results in found]
+    facts = [_facts(results.campaign) for results in found]
     lines = [
-        f"    {name}: {', '.join(dict.fromkeys(facts[name] for facts in told))}"
-        for name in told[0]
-        if len({facts[name] for facts in told}) > 1
+        f"    {name}: {', '.join(dict.fromkeys(fact[name] for fact in facts))}"
+        for name in facts[0]
+        if len({fact[name] for fact in facts}) > 1
     ]
     raise UsageError(
         f"{len(found)} results that must not be mixed, since they differ in\n"
@@ -315,37 +315,26 @@ def the_one(
     )
 
 
-def _facts(campaign: Campaign) -> dict[str, str]:
-    told = campaign.environment
+def _facts(campaign: StoredCampaign) -> dict[str, str]:
+    environment = campaign.environment
     return {
         "space": campaign.space_name,
         "program (kernel source and host module)": campaign.key.program_sha256[:8],
-        "backend": told.backend,
-        "device": told.device,
-        "platform": told.platform,
-        "driver": told.driver,
-        "compiler": told.compiler,
+        "backend": environment.backend,
+        "device": environment.device,
+        "platform": environment.platform,
+        "driver": environment.driver,
+        "compiler": environment.compiler,
         "campaign": str(campaign.key.campaign),
     }
 
 
-def unfit_told(results: Results) -> Iterator[str]:
-    """How many measurements are left out since the space had other parameters, in a sentence;
-    nothing where none is."""
-    unfit, count = results.comparable.unfit, len(results.all_rows)
-    if unfit.count:
-        names = _listed(map(printable, unfit.names), ", ")
+def left_out_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence about the measurements that do not fit the current space, if any."""
+    left_out, count = results.compatible.left_out, len(results.all_rows)
+    if left_out.count:
+        names = first_few(map(printable, left_out.names), ", ")
         yield (
-            f"{unfit.count:,} of {count:,} measurements are left out: the space's parameters were "
-            f"others then; they differ in {names}."
+            f"{left_out.count:,} of {count:,} measurements are left out: they are from before the "
+            f"space's parameters changed. They differ in {names}."
         )
-
-
-def _listed(told: Iterable[str], separator: str = "; ") -> str:
-    """The first few, and how many more there are."""
-    every = list(told)
-    more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
-    return separator.join(every[:_MOST_NAMED]) + more
-
-
-_MOST_NAMED = 5  # inputs of a sentence

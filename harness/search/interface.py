@@ -37,7 +37,7 @@ class SpecInputs(FixedInputManager):  # type: ignore[misc]
     """The one input of a run; `input.path` holds its features as readable JSON."""
 
     def __init__(self, plan: RunPlan) -> None:
-        super().__init__(input_class_name=plan.spec.name, path=plan.given.json)
+        super().__init__(input_class_name=plan.spec.name, path=plan.problem.json)
 
     def create_input(self, desired_result: Any) -> Any:
         """Return the row of this input; make it where it is missing."""
@@ -138,7 +138,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         else:
             best_s = self.best.time_s if self.best else None
             measurement = self._search.measurer.measure(
-                self._space, self._plan.given, config, best_s
+                self._space, self._plan.problem, config, best_s
             )
             measurement_id = None
         self._unwritten.append(_Answer(desired_result.requestor, measurement, measurement_id))

@@ -56,7 +56,7 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     """
     store, plan, space = search.store, search.plan, search.space
     begun = store.begin_run(plan, notes(), search.seeds)
-    stream = f"{plan.seed}:{plan.given.json}{options.salt}"
+    stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     interface = TuningInterface(
         search,
         options,

@@ -8,14 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.core.arrays import Array
-from harness.core.records import Config, Measurement, Timing
+from harness.core.records import Config, Interleaved, Measurement, Timing
 from harness.stats.timing import mean_log
 
-Session = Sequence[Measurement]
-"""Configurations measured interleaved; the n-th samples of all of them are round n."""
 
-
-def merge_sessions(sessions: Sequence[Session]) -> dict[Config, Measurement]:
+def merge_sessions(sessions: Sequence[Interleaved]) -> dict[Config, Measurement]:
     """Return the latest measurement of each configuration; `sessions` are ordered by time.
 
     The machine's drift is removed: the samples of a round are scaled by one factor, so that every
@@ -33,7 +30,9 @@ def merge_sessions(sessions: Sequence[Session]) -> dict[Config, Measurement]:
     return merged
 
 
-def _next_linked(sessions: Sequence[Session], merged: Mapping[Config, Measurement]) -> int | None:
+def _next_linked(
+    sessions: Sequence[Interleaved], merged: Mapping[Config, Measurement]
+) -> int | None:
     """Find the first session that shares a working configuration with the merged ones."""
     known = {config for config, m in merged.items() if m.timing}
     for index, session in enumerate(sessions):
@@ -42,7 +41,7 @@ def _next_linked(sessions: Sequence[Session], merged: Mapping[Config, Measuremen
     return None
 
 
-def _round_factors(session: Session, later: Mapping[Config, Measurement]) -> Array:
+def _round_factors(session: Interleaved, later: Mapping[Config, Measurement]) -> Array:
     """Return the factor of each round, shape (rounds,), or one factor, shape (1,), where the
     configurations have different numbers of samples."""
     known = {m.config: m.timing for m in later.values() if m.timing}

@@ -57,7 +57,7 @@ def _sets(report: InputReport, flags: Sequence[str]) -> bool:
 def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablation:
     problem, space = report.given, state.space(report.given)
     rounds = max(_ROUNDS, state.spec.measure.repeats)
-    stored = state.store.turns(state.run_plan(problem), ABLATION)
+    stored = state.store.interleaved(state.run_plan(problem), ABLATION)
     known = {
         pair: [found for found in of_pair if _has_rounds(found, rounds)]
         for pair, of_pair in by_configs(stored).items()

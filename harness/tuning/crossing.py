@@ -86,10 +86,10 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
 def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> bool:
     """Whether these were measured interleaved. One that failed later by what may be chance, or
     that shares no configuration with later measurements, must be measured again."""
-    turns = state.store.turns(state.run_plan(problem), CANDIDATE)
+    groups = state.store.interleaved(state.run_plan(problem), CANDIDATE)
     known, rounds = state.known(problem), _rounds(state)
-    found = merge_sessions(turns)
-    return any(is_complete(turn, configs, rounds=rounds, known=known) for turn in turns) and all(
+    found = merge_sessions(groups)
+    return any(is_complete(group, configs, rounds=rounds, known=known) for group in groups) and all(
         config in found and (found[config].timing or found[config].outcome.repeats)
         for config in configs
     )

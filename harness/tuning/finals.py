@@ -39,7 +39,7 @@ def _has_finalists(state: State, problem: Input) -> bool:
 
 def _final(state: State, problem: Input, count: int | None) -> InputReport:
     measured, space = state.measured(problem), state.space(problem)
-    candidates = state.store.turns(state.run_plan(problem), CANDIDATE)
+    candidates = state.store.interleaved(state.run_plan(problem), CANDIDATE)
     last = candidates[-1] if candidates else ()
     finalists = choose_finalists(measured.values(), space.default, count, last)
     named = baselines(state, space)
@@ -85,7 +85,7 @@ def _measure(
     """Measure finalists interleaved; results stored by an earlier command are used again."""
     fewest = _BESIDE_BASELINES if baselines(state, space) else 2
     rounds = max(fewest, state.spec.measure.repeats)
-    stored = state.store.turns(state.run_plan(problem), FINAL)
+    stored = state.store.interleaved(state.run_plan(problem), FINAL)
     known = state.known(problem)
     if stored and is_complete(stored[-1], configs, rounds=rounds, known=known):
         return stored[-1]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.core.records import Config, Input, Measurement, StopReason, Turn
+from harness.core.records import Config, Input, Interleaved, Measurement, StopReason
 from harness.tuning.state import State
 
 
 def measure_interleaved(
     state: State, problem: Input, configs: Sequence[Config], *, stage: str, rounds: int
-) -> Turn:
+) -> Interleaved:
     """Measure configurations interleaved, and store the results."""
     found = state.measurer.measure_interleaved(state.space(problem), problem, configs, rounds)
-    state.store.add_turn(state.runs[problem], state.run_plan(problem), stage, found)
+    state.store.add_interleaved(state.runs[problem], state.run_plan(problem), stage, found)
     state.store.commit()
     return found
 
 
 def is_complete(
-    stored: Turn, configs: Sequence[Config], *, rounds: int, known: Mapping[Config, object]
+    stored: Interleaved, configs: Sequence[Config], *, rounds: int, known: Mapping[Config, object]
 ) -> bool:
     """Whether stored results are of exactly these configurations, each with all its rounds.
 

@@ -52,7 +52,7 @@ class _Noted(Searching):
     def note(self, progress: Progress) -> None:
         """A test has ended."""
         super().note(progress)
-        self._courses.setdefault(progress.plan.given, Course()).note(progress)
+        self._courses.setdefault(progress.plan.problem, Course()).note(progress)
 
 
 class RecordedCampaign(Campaign):

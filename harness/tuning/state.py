@@ -52,7 +52,7 @@ class State:
         return RunPlan(
             spec=self.spec,
             environment=self.measurer.environment,
-            given=problem,
+            problem=problem,
             technique=stored_technique(options.techniques, self.transfer_sources.recordings),
             seed=options.seed,
             test_limit=options.test_limit,

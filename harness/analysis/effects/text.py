@@ -11,7 +11,7 @@ from harness.analysis.effects.times import Effect, Effects, SampleCounts
 from harness.analysis.effects.trials import Trials
 from harness.analysis.failures import group_failures
 from harness.core.records import Input, Outcome
-from harness.results import shown_place
+from harness.results import without_password
 from harness.results.ablation import TOLERANCE, Ablation
 from harness.results.view import Results
 
@@ -116,8 +116,8 @@ def _too_few(counts: SampleCounts, results: Results) -> Iterator[str]:
     usual = f"spaces/{results.campaign.space_name}.yaml"
     command = ["python", "-m", "harness.tune", usual if Path(usual).is_file() else "SPACE.yaml"]
     command += ["--technique", "Designed", "--test-limit", str(counts.to_request)]
-    if len(results.places) == 1:
-        command += ["--database", shown_place(results.places[0])]
+    if len(results.databases) == 1:
+        command += ["--database", without_password(results.databases[0])]
     yield (
         f"Too few samples for the effect of each value on the time: {counts.configurations:,} "
         f"configurations were designed or drawn uniformly{_shared(counts)}. Samples that a search "

@@ -19,7 +19,7 @@ from harness.dispatch.study import learners
 from harness.display import make_console, print_inputs
 from harness.display.across import print_across
 from harness.display.text import print_line, print_lines
-from harness.results import shown_place
+from harness.results import without_password
 from harness.results.view import Results, read_results
 
 SLOWDOWN = "slowdown"  # as harness.analysis.explain has it, which takes a second to load
@@ -142,7 +142,7 @@ def _titles(found: Sequence[Results]) -> Iterator[str]:
     for name, results in zip(names, found, strict=True):
         key = results.campaign.key
         which = f", campaign {key.campaign} of program {key.program_sha256[:8]}"
-        places = ", ".join(map(shown_place, results.places))
+        places = ", ".join(map(without_password, results.databases))
         yield f"{name}{which if names.count(name) > 1 else ''}, from {places}"
 
 

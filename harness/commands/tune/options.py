@@ -247,12 +247,12 @@ _FLAGS = ("--fresh",)
 
 def kept_options(args: argparse.Namespace, with_technique: bool = True) -> Iterator[str]:
     """The arguments as they were given, for the command that goes on from here."""
-    from harness.results import shown_place  # here: parsing a command line needs no database
+    from harness.results import without_password  # here: parsing a command line needs no database
 
     dropped = _ONLY_ONCE if with_technique else _ONLY_ONCE + _TECHNIQUE
     for word in _without(args.given, dropped):
         if args.database and args.database in word:
-            yield word.replace(args.database, shown_place(args.database))
+            yield word.replace(args.database, without_password(args.database))
         else:
             yield word
 

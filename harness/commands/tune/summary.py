@@ -20,8 +20,7 @@ from harness.dispatch.candidates import matrix_of
 from harness.display import print_inputs
 from harness.display.text import print_line
 from harness.measure.measurer import Measurer
-from harness.results import Campaign as TunedCampaign
-from harness.results import Store, campaigns, shown_place, sqlite_path
+from harness.results import Store, StoredCampaign, campaigns, sqlite_path, without_password
 from harness.search import EndReason
 from harness.tuning import Campaign
 from harness.tuning.replayed import RecordedCampaign
@@ -83,7 +82,9 @@ def print_across(
     console.print()
 
 
-def dispatch_command(tuned: TunedCampaign, held: Iterable[TunedCampaign], place: str) -> list[str]:
+def dispatch_command(
+    tuned: StoredCampaign, held: Iterable[StoredCampaign], place: str
+) -> list[str]:
     """What writes the choice by input of a campaign, of those that a database holds."""
     program = tuned.space_name, tuned.key.program_sha256
     same = [there for there in held if (there.space_name, there.key.program_sha256) == program]
@@ -96,12 +97,12 @@ def campaign_results(campaign: Campaign, store: Store, place: str) -> Results | 
     """What the database holds of a campaign; None where it has not begun."""
     from harness.results.view import results_of  # here, since it loads pandas
 
-    key = dataclasses.replace(campaign.run_plan(campaign.spec.inputs[0]).key, given=None)
+    key = dataclasses.replace(campaign.run_plan(campaign.spec.inputs[0]).key, problem=None)
     return results_of(store, key, place)
 
 
 def _shown(place: str) -> str:
-    return f"{sqlite_path(place) or shown_place(place)}"
+    return f"{sqlite_path(place) or without_password(place)}"
 
 
 def next_step(
