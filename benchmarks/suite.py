@@ -58,18 +58,18 @@ class Row:
         return statistics.geometric_mean(self.speedups) if self.speedups else math.nan
 
     def markdown(self) -> str:
-        """The cells between bars."""
+        """Render as a row of a Markdown table."""
         failed = sum(count for outcome, count in self.outcomes.items() if outcome != "ok")
         spread = f"{min(self.speedups):.2f} to {max(self.speedups):.2f}" if self.speedups else "-"
-        told = f"{self.mean:.2f}x ({spread}), {self.clear} of {self.tuned} for certain"
+        speedup = f"{self.mean:.2f}x ({spread}), {self.clear} of {self.tuned} significant"
         legal = "many" if self.legal is None else f"{self.legal:,}"
         verified = self.outcomes.get("ok", 0)
         cells = (self.kernel, legal, f"{self.inputs}", f"{self.tuned}", f"{verified}", f"{failed}")
-        return "| " + " | ".join((*cells, told)) + " |"
+        return "| " + " | ".join((*cells, speedup)) + " |"
 
 
 HEAD = """\
-| kernel | legal configurations | inputs | of them tuned | verified | failed | best over default |
+| kernel | legal configurations | inputs | tuned inputs | verified | failed | speed-up |
 |---|--:|--:|--:|--:|--:|---|"""
 
 

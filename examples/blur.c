@@ -1,9 +1,9 @@
-/* A blur of n x n numbers: each becomes the mean of the (2 RADIUS + 1)^2 around it, many times.
+/* Blur n x n numbers: STEPS times, replace each by the mean of the (2 RADIUS + 1)^2 around it.
  *
  *     blur N STEPS
  *
- * writes the seconds that the steps took and, to verify them, a sum and some of the numbers.
- * TILE is the width of the columns that a step goes down together; 0 takes whole rows.
+ * prints the time of all steps in seconds and, for verification, the sum and eight of the numbers.
+ * TILE is the width of the column strips that a step processes; 0 means whole rows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define RADIUS 2
 #endif
 
-static int inside(int place, int n) { return place < 0 ? 0 : place < n ? place : n - 1; }
+static int inside(int index, int n) { return index < 0 ? 0 : index < n ? index : n - 1; }
 
 static float mean_around(const float *from, int n, int row, int column) {
     float sum = 0.0f;

@@ -1,4 +1,4 @@
-/* Which configuration of mvmul suits an input, and how it is launched: no OpenCL, no library.
+/* Print the configuration of mvmul for an input and its launch; needs no OpenCL and no library.
  *
  *     python -m harness.dispatch results/mvmul.db -o out/
  *     cc -std=c99 -Iout examples/choose_mvmul.c -o choose_mvmul

@@ -1,11 +1,11 @@
-/* Maximum sub-array as a program of its own: the kernels of kernels/max_subarray.cl, a host that
- * makes the values, times both kernels and verifies what they found by Kadane's scan.
+/* Find the maximum sub-array with the kernels of kernels/max_subarray.cl. This program makes the
+ * values, times both kernels and verifies the result with Kadane's scan.
  *
  *     max_subarray N
  *
- * writes the best sum and the milliseconds that the two launches took; ends with 1 where the sum
- * is wrong or the device refuses, with 2 where it is called wrongly. The launch is that of the
- * published work: 32 blocks of 128 threads.
+ * prints the best sum and the time of both launches in milliseconds. It exits with 1 if the sum is
+ * wrong or CUDA fails, and with 2 for wrong arguments. The launch has 32 blocks of 128 threads, as
+ * published.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +23,7 @@ static void must(cudaError_t status, const char *what) {
     std::exit(1);
 }
 
-/* Whole numbers from -15 to 15 without 0, the same everywhere. */
+/* Whole numbers from -15 to 15 without 0, equal on all machines. */
 static std::vector<int> make_values(int n) {
     std::vector<int> values(n);
     unsigned state = 1;
@@ -66,7 +66,7 @@ int main(int count, char **words) {
     cudaEvent_t begin, end;
     must(cudaEventCreate(&begin), "an event");
     must(cudaEventCreate(&end), "an event");
-    launch_both(on_device, partial, result, n); /* not timed: the device wakes up */
+    launch_both(on_device, partial, result, n); /* warm-up, not timed */
     must(cudaMemset(result, 0xff, sizeof(int) * kRecord), "clearing the result");
     must(cudaEventRecord(begin), "the first event");
     launch_both(on_device, partial, result, n);

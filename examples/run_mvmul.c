@@ -1,4 +1,4 @@
-/* y = A x in the configuration that suits its shape, from C through OpenCL.
+/* Compute y = A x from C with OpenCL, in the configuration for its shape.
  *
  *     python -m harness.dispatch results/mvmul.db -o out/
  *     cc -std=c99 -Iout examples/run_mvmul.c -lOpenCL -o run_mvmul     (needs OpenCL's headers)
@@ -20,7 +20,7 @@ static void check(cl_int status, const char *what) {
     }
 }
 
-/* The whole file, ended by a zero. */
+/* Read a whole file and end it with a zero. */
 static char *read_file(const char *folder, const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -40,17 +40,17 @@ static char *read_file(const char *folder, const char *name) {
     return text;
 }
 
-/* Whether this is the device that was tuned on: only there is what was learnt true. */
+/* Whether this is the tuned device; the learnt choice holds only there. */
 static int is_tuned(cl_platform_id platform, cl_device_id device) {
-    char platform_name[1024], name[1024], told[1100];
+    char platform_name[1024], name[1024], shown[1100];
     cl_uint units;
     check(clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name, platform_name, NULL),
           "platform name");
     check(clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name, name, NULL), "device name");
     check(clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL), "units");
-    snprintf(told, sizeof told, "%s, %u compute units", name, units);
+    snprintf(shown, sizeof shown, "%s, %u compute units", name, units);
     return strcmp(platform_name, MVMUL_PLATFORM) == 0 &&
-           strncmp(told, MVMUL_DEVICE, strlen(told)) == 0;
+           strncmp(shown, MVMUL_DEVICE, strlen(shown)) == 0;
 }
 
 static cl_mem buffer(cl_context context, cl_mem_flags flags, size_t count, float *content) {
@@ -73,7 +73,7 @@ int main(int count, char **words) {
     check(clGetPlatformIDs(1, &platform, NULL), "platform");
     check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), "device");
 
-    /* The choice. */
+    /* Choose the configuration. */
     const int chosen = is_tuned(platform, device) ? mvmul_select(m, n) : mvmul_fallback(m, n);
     size_t group[MVMUL_DIMENSIONS], grid[MVMUL_DIMENSIONS], size[MVMUL_DIMENSIONS];
     if (chosen < 0 || mvmul_launch(chosen, m, n, group, grid) != 0) {
@@ -83,7 +83,7 @@ int main(int count, char **words) {
     for (int i = 0; i < MVMUL_DIMENSIONS; i++) size[i] = group[i] * grid[i];
     printf("%d x %d: configuration %d%s\n", m, n, chosen, is_tuned(platform, device) ? "" : " (fallback)");
 
-    /* Its kernel. */
+    /* Build its kernel. */
     cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &status);
     check(status, "context");
     cl_command_queue queue = clCreateCommandQueue(context, device, 0, &status);
@@ -95,7 +95,7 @@ int main(int count, char **words) {
     cl_kernel kernel = clCreateKernel(program, "mvmul", &status);
     check(status, "kernel");
 
-    /* Its data: ones, so that every element of y is n. */
+    /* Multiply ones, so that every element of y is n. */
     float *ones = (float *)malloc(rows * columns * sizeof(float));
     float *found = (float *)malloc(rows * sizeof(float));
     if (!ones || !found) return 1;

@@ -1,9 +1,9 @@
-"""y = A x in the configuration that suits its shape, from Python.
+"""Compute y = A x from Python, in the configuration for its shape.
 
     python -m harness.dispatch results/mvmul.db -o out/
     python examples/run_mvmul.py out/ 4096 512
 
-`out/` is what `harness.dispatch` wrote; besides it only PyOpenCL is needed.
+`harness.dispatch` writes `out/`; beside it, this needs only PyOpenCL.
 """
 
 from __future__ import annotations
