@@ -11,9 +11,12 @@ from rich.console import Console
 
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.nodes import Leaf, Split
+from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.study import DISPATCHERS, QUICK, STATIC, bound_text, sentence, study
-from harness.dispatch.text import shown_tree
+from harness.dispatch.text import shown_tree, tree_lines
 from harness.display.across import print_across
+from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
 
@@ -38,17 +41,17 @@ def told(matrix: Matrix) -> list[str]:
 
 def test_few_inputs_are_told_as_too_few() -> None:
     assert told(shapes(3)) == [
-        "Nothing is learnt across inputs: it needs 4 inputs with results, and there are 3. Add "
-        "inputs to the space, or give the run the time for those that it has."
+        "Nothing is learnt across inputs: that needs 4 inputs with results, and there are 3. Add "
+        "inputs to the space, or give the run more time."
     ]
     assert told(shapes(0)) == [
-        "No configuration has worked on any input: there is nothing to choose from."
+        "No configuration worked on any input: there is nothing to choose from."
     ]
 
 
 def test_one_configuration_that_is_best_everywhere_is_told_as_that() -> None:
     (line,) = told(shapes(8, slow=1.0))
-    assert line == "One configuration is best, or within noise of it, on every input: BLOCK=16"
+    assert line == "One configuration is the best on every input, or within noise of it: BLOCK=16"
 
 
 def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
@@ -60,7 +63,9 @@ def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
     assert rows["best"][2] == f"{3 ** (6 / 16):.3f}"
     assert float(rows["tree"][1]) < 1.3
     assert rows["tree"][-2:] == ["2", "1.0"]  # leaves, and splits on the way to one
-    assert lines[-1].startswith("Choosing by input (tree) beats one configuration for all: 1.")
+    assert lines[-1].startswith(
+        "Choosing by input (tree) is faster than one configuration for all: 1."
+    )
 
 
 def test_one_leaf_is_told_as_no_choice_and_no_difference_as_none() -> None:
@@ -71,10 +76,10 @@ def test_one_leaf_is_told_as_no_choice_and_no_difference_as_none() -> None:
     assert lines[0].startswith(
         "No rule by input was found. The best single configuration: BLOCK=16"
     )
-    assert lines[1].startswith("On m=7 the best known one is 2.00x as fast.")
+    assert lines[1].startswith("On m=7 the best known configuration is 2.00x as fast.")
     assert lines[-1] == (
-        "Choosing by input (tree) is no faster and no slower than one configuration for all on any "
-        "of 16 unseen inputs. The ensemble comes to the same."
+        "Choosing by input (tree) takes the same time as one configuration for all on each of 16 "
+        "held-out inputs. An ensemble takes the same time as the plain tree."
     )
 
 
@@ -96,7 +101,9 @@ def test_default_that_does_not_apply_everywhere_is_told_as_that() -> None:
         matrix.features, matrix.candidates, matrix.time_s, applies=applies, default=0
     )
     (line,) = (line for line in told(known) if line.startswith("The default"))
-    assert line.strip().endswith("2 of 8 inputs: there its row has the best static one.")
+    assert line.strip().endswith(
+        "2 of 8 inputs; there its row counts the best static configuration."
+    )
 
 
 def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree() -> None:
@@ -132,8 +139,8 @@ def test_a_static_choice_that_loses_to_the_default_is_told() -> None:
     configs = tuple(Config({"BLOCK": place}) for place in range(9))
     matrix = make_matrix(pd.DataFrame({"m": range(8)}), configs, time_s, default=0)
     found = study(matrix, QUICK)
-    assert any("the time of the default on those held out" in note for note in found.notes)
-    assert not any("of the default on" in note for note in study(shapes(16), QUICK).notes)
+    assert any("the time of the default" in note for note in found.notes)
+    assert not any("the time of the default" in note for note in study(shapes(16), QUICK).notes)
     assert found.judged["oracle"].mean.low == 1.0
 
 
@@ -143,7 +150,7 @@ def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
     time_s = np.where(np.eye(5, dtype=bool), 1.0, np.nan)
     configs = tuple(Config({"BLOCK": place}) for place in range(5))
     (line,) = told(make_matrix(features, configs, time_s, default=0))
-    assert line.endswith("and there are 0. Let the run go on to its end.")
+    assert line.endswith("and there are 0. Let the run finish.")
 
 
 @pytest.mark.parametrize("is_smooth", [True, False])
@@ -160,7 +167,7 @@ def test_a_tree_is_distilled_where_the_ensemble_is_better(is_smooth: bool) -> No
     found = study(matrix, [STATIC, *DISPATCHERS.values()], step=steps.append)
     is_better = found.judged["ensemble"].mean.value < found.judged["tree"].mean.value
     assert ("distilled" in found.judged) == ("distilled" in steps) == is_better
-    assert "The ensemble " in sentence(found, "tree")
+    assert "An ensemble " in sentence(found, "tree")
     assert list(found.judged)[-1] == "oracle"
 
 
@@ -178,4 +185,30 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain(seed: int) -> None:
     time_s = np.exp(0.2 * random.standard_normal((24, 5)))
     configs = tuple(Config({"BLOCK": place}) for place in range(5))
     found = study(make_matrix(features, configs, time_s, default=0), QUICK)
-    assert "beats" not in sentence(found, "tree")
+    assert "is faster than" not in sentence(found, "tree")
+
+
+@pytest.mark.parametrize(
+    ("column", "threshold", "low", "high"),
+    [
+        (Column(ColumnKind.TWOS, ("n",)), 1.41421, "n is odd", "n is even"),
+        (Column(ColumnKind.TWOS, ("n",)), 4.0, "n is not divisible by 8", "n is divisible by 8"),
+        (Column(ColumnKind.TWOS, ("pad",)), 1.5, "pad is odd or 0", "pad is even and not 0"),
+        (Column(ColumnKind.TWOS, ("pad",)), 0.5, "pad is 0", "pad is not 0"),
+        (Column(ColumnKind.EQUALS, ("kind",), "dense"), 0.5, "kind is not dense", "kind is dense"),
+        (Column(ColumnKind.RATIO, ("m", "n")), 0.75, "m / n <= 0.75", "m / n > 0.75"),
+    ],
+)
+def test_conditions_read_as_a_person_says_them(
+    column: Column, threshold: float, low: str, high: str
+) -> None:
+    program = DispatchProgram(
+        columns=(column,),
+        tuned=(TunedRange("n", 1, 64), TunedRange("pad", 0, 3)),
+        portfolio=(SMALL, LARGE),
+        static=0,
+        choice=TreeChoice(Split(0, threshold, Leaf(order=(0,)), Leaf(order=(1,)))),
+        guards=((), ()),
+    )
+    lines = list(tree_lines(program, DEFAULT))
+    assert (lines[0], lines[2]) == (f"if {low}:", f"else:   # {high}")

@@ -1,4 +1,4 @@
-"""All ways to choose, judged on the same held-out inputs; and which of ours is worth shipping."""
+"""Judge all ways to choose on the same held-out inputs, and decide which dispatcher to ship."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ from harness.dispatch.published import GAdapt, Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import ORACLE, Judged, PairedComparison, compare, judge
 from harness.models.folds import FEWEST_INPUTS, fold_count
+from harness.stats import Estimate
 
 STATIC = Static()
 _TREE, _DISTILLED, _ENSEMBLE = TreeLearner(), DistilledLearner(), EnsembleLearner()
 DISPATCHERS: Mapping[str, TreeLearner | DistilledLearner | EnsembleLearner] = {
     learner.name: learner for learner in (_TREE, _DISTILLED, _ENSEMBLE)
 }
-"""Ours, those that are cheaper to run first."""
+"""The dispatchers, cheapest to run first."""
+
+_SPOKEN = {"tree": "plain tree", "distilled": "distilled tree"}
 
 
 def learners(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Learner]:
-    """Whom the verdict's table is about, with these dispatchers."""
+    """Return all learners of the verdict's table, with the named dispatchers."""
     return [Default(), STATIC, Nearest(), GAdapt(), Starchart(), *(DISPATCHERS[n] for n in names)]
 
 
 QUICK: Sequence[Learner] = (Default(), STATIC, *DISPATCHERS.values())
-"""What tells whether choosing by input is worth it, without the published models."""
+"""The learners without the published models: enough to see whether choosing by input is worth
+it."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """Slowdowns of each way to choose on inputs that it has not seen, and what was learnt from."""
+    """The slowdowns of each way to choose on held-out inputs, and the matrix behind them."""
 
     matrix: Matrix
     judged: Mapping[str, Judged]
@@ -44,17 +48,17 @@ class Study:
 
     @property
     def dispatchers(self) -> list[str]:
-        """Those of ours that were judged."""
+        """The names of the dispatchers that were judged."""
         return [name for name in DISPATCHERS if name in self.judged]
 
     @cached_property
     def best(self) -> str:
-        """The dispatcher to ship, as `to_ship` has it."""
+        """The dispatcher to ship, chosen by `to_ship`."""
         return to_ship(self.judged, self.dispatchers)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the slowdowns must know beside them."""
+        """What a reader of the slowdowns must also know."""
         return [note for note in (self._of_default, self._of_static, self.matrix.note) if note]
 
     @property
@@ -66,9 +70,9 @@ class Study:
         if ratio.value <= 1:
             return ""
         return (
-            f"The best static configuration of the other inputs took {ratio.value:.3g}x "
-            f"[{ratio.low:.3g}, {ratio.high:.3g}] the time of the default on those held out: tune "
-            "more inputs to tell which one serves all."
+            "On held-out inputs the best static configuration of the other inputs took "
+            f"{ratio.text('.3g', 'x')} the time of the default. Tune more inputs to find one that "
+            "serves all."
         )
 
     @property
@@ -80,25 +84,26 @@ class Study:
         if not applies:
             return "The default has no row: it was not measured on every input."
         return (
-            f"The default does not apply to {count - applies} of {count} inputs: there its row has "
-            "the best static one."
+            f"The default does not apply to {count - applies} of {count} inputs; there its row "
+            "counts the best static configuration."
         )
 
     def gain(self, name: str) -> PairedComparison:
-        """A dispatcher beside the best static configuration."""
+        """Compare a dispatcher with the best static configuration."""
         return compare(self.judged[name], self.judged[STATIC.name])
 
     def learnt(self, name: str) -> LearntSelector:
-        """A dispatcher that has learnt from all inputs."""
+        """Fit a dispatcher to all inputs."""
         return DISPATCHERS[name].fit(self.matrix, self.seed)
 
 
 def to_ship(judged: Mapping[str, Judged], dispatchers: Sequence[str]) -> str:
-    """Of dispatchers, those that are cheaper to run first: of those that surely beat the best
-    static configuration, or of all where none does, the first that no other one clearly beats.
+    """Choose among dispatchers, cheapest to run first: of those significantly better than the best
+    static configuration, or of all if none is, the first that no other is significantly better
+    than.
 
-    Each is judged by itself: that one of three which are no better passes for better happens in
-    some 6 of 100 databases (simulated).
+    Each is tested by itself, without correction: one of three that are no better passes for better
+    in some 6 of 100 databases (simulated).
     """
     static = judged[STATIC.name]
     worth = [name for name in dispatchers if compare(judged[name], static).is_better]
@@ -119,10 +124,10 @@ def study(
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
 ) -> Study:
-    """Judge; raises ValueError where there are too few inputs to hold some out.
+    """Judge the learners; raises ValueError if there are too few inputs to hold some out.
 
-    Of a tree, an ensemble and a tree that is distilled from it, the last is only judged where the
-    ensemble is better than the tree.
+    Where a tree and an ensemble are judged, the distilled tree is judged only if the ensemble is
+    better than the tree.
     """
     matrix = matrix.judgeable()
     if len(matrix.features) < FEWEST_INPUTS:
@@ -130,8 +135,8 @@ def study(
             f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, and "
             f"there are {len(matrix.features)}"
         )
-    wanted = _judged_of(matrix, wanted)
-    first, late = _in_turn(wanted)
+    wanted = _judgeable(matrix, wanted)
+    first, late = _first_and_late(wanted)
     found = judge(matrix, first, seed, step)
     if late and _is_ensemble_better(found):
         found |= judge(matrix, late, seed, step)
@@ -140,13 +145,13 @@ def study(
 
 
 def fits(matrix: Matrix, wanted: Sequence[Learner]) -> int:
-    """How many times `step` of `study` is called at most."""
+    """Return the most calls of `step` that `study` makes."""
     matrix = matrix.judgeable()
-    return len(_judged_of(matrix, wanted)) * fold_count(matrix.groups)
+    return len(_judgeable(matrix, wanted)) * fold_count(matrix.groups)
 
 
-def _judged_of(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
-    """Without the default where it was not measured on every input."""
+def _judgeable(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
+    """Leave the default out if it was not measured on every input."""
     index = matrix.default
     has_default = index is not None and bool(matrix.applies[:, index].any())
     return [learner for learner in wanted if has_default or not isinstance(learner, Default)]
@@ -156,56 +161,67 @@ def _is_ensemble_better(found: Mapping[str, Judged]) -> bool:
     return compare(found[_ENSEMBLE.name], found[_TREE.name]).ratio.value < 1
 
 
-def _in_turn(wanted: Sequence[Learner]) -> tuple[list[Learner], list[Learner]]:
-    """What is judged first, and what only if the ensemble is better than the tree."""
+def _first_and_late(wanted: Sequence[Learner]) -> tuple[list[Learner], list[Learner]]:
+    """Split the learners: those to judge at once, and those only if the ensemble beats the tree."""
     names = {learner.name for learner in wanted}
     waits = {_DISTILLED.name} if {_TREE.name, _ENSEMBLE.name} <= names else set()
     first = [learner for learner in wanted if learner.name not in waits]
     return first, [learner for learner in wanted if learner.name in waits]
 
 
+# ------------------------------------------------------------------------------ the sentence
+
+
 def sentence(study: Study, name: str) -> str:
-    """Whether a dispatcher is worth having, and how the others of ours come beside it."""
+    """Say whether a dispatcher is worth having, and how the other dispatchers compare with it."""
     others = [other for other in study.dispatchers if other != name]
     return " ".join([_worth(study, name), *(_beside(study, other, name) for other in others)])
 
 
 def _worth(study: Study, name: str) -> str:
     gain = study.gain(name)
-    ratio = gain.ratio
+    speed_up = compare(study.judged[STATIC.name], study.judged[name]).ratio
     count = len(study.matrix.features)
+    choosing = f"Choosing by input ({name})"
     if not gain.wins + gain.losses:
         return (
-            f"Choosing by input ({name}) is no faster and no slower than one configuration for all "
-            f"on any of {count} unseen inputs."
+            f"{choosing} takes the same time as one configuration for all on each of {count} "
+            "held-out inputs."
         )
-    low, high = bound_text(1 / ratio.high), bound_text(1 / ratio.low)
-    told = (
-        f"{1 / ratio.value:.3f}x [{low}, {high}] over {count} unseen inputs, "
-        f"faster on {gain.wins}, slower on {gain.losses}"
+    figures = (
+        f"{_ratio_text(speed_up)} on {count} held-out inputs, faster on {gain.wins}, slower on "
+        f"{gain.losses}"
     )
     if gain.is_better:
-        return f"Choosing by input ({name}) beats one configuration for all: {told}."
-    if ratio.low > 1:
-        return f"Choosing by input ({name}) loses to one configuration for all: {told}; use that."
+        return f"{choosing} is faster than one configuration for all: {figures}."
+    if gain.ratio.low > 1:
+        return f"{choosing} is slower than one configuration for all: {figures}. Use that one."
     return (
-        f"Choosing by input ({name}) against one configuration for all: {told}: within noise. "
-        "More inputs would tell them apart."
+        f"{choosing} is no faster than one configuration for all: {figures}, within noise. More "
+        "inputs would narrow the interval."
     )
-
-
-def bound_text(ratio: float) -> str:
-    """Three digits, or as many as tell on which side of 1 it lies."""
-    texts = (f"{ratio:.{digits}f}" for digits in range(3, 17))
-    return next((text for text in texts if float(text) != 1), "1.000")
 
 
 def _beside(study: Study, other: str, name: str) -> str:
-    """Another dispatcher of ours beside this one."""
+    """Compare another dispatcher with this one."""
     found = compare(study.judged[name], study.judged[other])
+    spoken, than = (_SPOKEN.get(one, one) for one in (other, name))
+    subject = f"{'An' if spoken[0] in 'aeiou' else 'A'} {spoken}"
     if not found.wins + found.losses:
-        return f"The {other} comes to the same."
-    ratio = found.ratio
-    noise = ", within noise" if not ratio.excludes(1) else ""
-    told = f"{ratio.value:.3f}x [{bound_text(ratio.low)}, {bound_text(ratio.high)}]"
-    return f"The {other} is {told} as fast as the {name}{noise}."
+        return f"{subject} takes the same time as the {than}."
+    figures = _ratio_text(found.ratio)
+    if not found.ratio.excludes(1):
+        return f"{subject} is no faster than the {than} ({figures}, within noise)."
+    relation = "faster" if found.ratio.low > 1 else "slower"
+    return f"{subject} is {relation} than the {than} ({figures})."
+
+
+def _ratio_text(ratio: Estimate) -> str:
+    """Render a speed-up with its interval."""
+    return f"{ratio.value:.3f}x [{bound_text(ratio.low)}, {bound_text(ratio.high)}]"
+
+
+def bound_text(ratio: float) -> str:
+    """Render with three digits, or as many as show on which side of 1 it lies."""
+    texts = (f"{ratio:.{digits}f}" for digits in range(3, 17))
+    return next((text for text in texts if float(text) != 1), "1.000")

@@ -1,7 +1,8 @@
-"""What was learnt across inputs, and the verdict on it, as a person sees them."""
+"""Text of what was learnt across inputs: the rules, the verdict's table, and why nothing was."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -10,35 +11,36 @@ from rich import box
 from rich.table import Table
 
 from harness.core.config_diff import difference
-from harness.core.records import Config
+from harness.core.records import Config, shown
+from harness.core.text import counted
 from harness.dispatch.learnt import LearntSelector, leaf_count, splits_passed
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.nodes import Node, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.verdict import Judged
-from harness.models.encoding.columns import column_values
+from harness.models.encoding.columns import Column, ColumnKind, column_values
 from harness.models.folds import FEWEST_INPUTS
 
 _MOST_SHOWN = 16  # leaves
-TITLE = "Slowdown against the best known configuration, on inputs that were held out"
+_RATHER_SLOWER = 1.05  # a slowdown that a note names
+TITLE = "Slowdown against the best known configuration, on held-out inputs"
 
 
 def why_nothing(matrix: Matrix) -> str | None:
-    """Why nothing is learnt across inputs; None where something may be."""
+    """Say why nothing can be learnt across inputs; None if something may be."""
     count, left = len(matrix.features), len(matrix.judgeable().features)
     if not count:
-        return "No configuration has worked on any input: there is nothing to choose from."
+        return "No configuration worked on any input: there is nothing to choose from."
     if count < FEWEST_INPUTS:
         return (
-            f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs with results, and "
-            f"there are {count}. Add inputs to the space, or give the run the time for those that "
-            "it has."
+            f"Nothing is learnt across inputs: that needs {FEWEST_INPUTS} inputs with results, and "
+            f"there are {count}. Add inputs to the space, or give the run more time."
         )
     if left < FEWEST_INPUTS:
         return (
-            f"Nothing is learnt across inputs: it needs {FEWEST_INPUTS} inputs on which the same "
-            f"configurations were measured, and there are {left}. Let the run go on to its end."
+            f"Nothing is learnt across inputs: that needs {FEWEST_INPUTS} inputs on which the same "
+            f"configurations were measured, and there are {left}. Let the run finish."
         )
     measured = matrix.judgeable().applies.any(axis=0)
     if measured.sum() == 1 and len(matrix.candidates) > 1:
@@ -49,18 +51,19 @@ def why_nothing(matrix: Matrix) -> str | None:
         )
     best = _best_everywhere(matrix)
     if best is not None:
-        told = "One configuration is best, or within noise of it, on every input"
-        return f"{told}: {difference(matrix.candidates[best], _default(matrix))}"
+        name = difference(matrix.candidates[best], _default(matrix))
+        return f"One configuration is the best on every input, or within noise of it: {name}"
     return None
 
 
 def _best_everywhere(matrix: Matrix) -> int | None:
-    """The first candidate that no other one beats on any input beyond noise."""
+    """Find the first candidate that no other beats on any input beyond noise."""
     best = ((matrix.time_s <= matrix.best_s[:, None]) | matrix.tied).all(axis=0)
     return int(best.argmax()) if best.any() else None
 
 
 def learnt_across(found: Study) -> Iterator[str | Table]:
+    """Render the rules by input, the verdict's table, and the sentence that sums it up."""
     learnt = {name: found.learnt(name) for name in found.dispatchers}
     name, heading = shown_tree(found, learnt)
     program = learnt[name].program(found.matrix.candidates)
@@ -78,7 +81,8 @@ def learnt_across(found: Study) -> Iterator[str | Table]:
 
 
 def shown_tree(found: Study, learnt: Mapping[str, LearntSelector]) -> tuple[str, str]:
-    """Which dispatcher is shown as a tree, the one to ship if it is a small one; the heading."""
+    """Choose the dispatcher to show as a tree, the one to ship if it is a small tree, and its
+    heading."""
     heading, choice = "Which configuration for which input", learnt[found.best].choice
     if isinstance(choice, TreeChoice) and leaf_count(choice) <= _MOST_SHOWN:
         return found.best, heading
@@ -87,56 +91,80 @@ def shown_tree(found: Study, learnt: Mapping[str, LearntSelector]) -> tuple[str,
 
 
 def _slowest(matrix: Matrix, learnt: LearntSelector) -> Iterator[str]:
-    """The input on which the one configuration that is chosen for all loses most."""
+    """Name the input on which the one configuration for all loses most."""
     indices = learnt.indices(matrix.features, matrix.applies)
     slowdown = np.where(indices < 0, 1.0, matrix.slowdown[np.arange(len(indices)), indices])
     row = int(slowdown.argmax())
-    if 1.05 < slowdown[row] < np.inf:
-        given = ", ".join(f"{name}={value}" for name, value in matrix.features.iloc[row].items())
-        told = f"On {given} the best known one is {slowdown[row]:.2f}x as fast."
-        yield f"{told} More inputs like that may tell when to take it."
+    if _RATHER_SLOWER < slowdown[row] < np.inf:
+        features = ", ".join(f"{name}={value}" for name, value in matrix.features.iloc[row].items())
+        yield (
+            f"On {features} the best known configuration is {slowdown[row]:.2f}x as fast. More "
+            "inputs like it may show when to use that."
+        )
 
 
 def _default(matrix: Matrix) -> Config:
-    """The default; of what is not known nothing is left out as being its own."""
+    """Return the default; an empty configuration, from which all others differ, if unknown."""
     return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
 
 
 def tree_lines(program: DispatchProgram, default: Config) -> Iterator[str]:
-    """The one tree of a program as lines of text: of each configuration what differs from the
-    default."""
+    """Render a program of one tree; configurations list only changes from the default."""
     assert isinstance(program.choice, TreeChoice)
-    told = [difference(config, default) for config in program.portfolio]
-    yield from _lines(program, told, program.choice.root, "")
+    names = [difference(config, default) for config in program.portfolio]
+    yield from _lines(program, names, program.choice.root, "")
 
 
-def _lines(program: DispatchProgram, told: Sequence[str], node: Node, indent: str) -> Iterator[str]:
-    ends = list(_leaves(node))
+def _lines(
+    program: DispatchProgram, names: Sequence[str], node: Node, indent: str
+) -> Iterator[str]:
+    ends = list(node.leaves())
     if not isinstance(node, Split) or len({leaf.order[0] for leaf in ends}) == 1:
         count = sum(leaf.rows for leaf in ends)
-        rows = f"   ({count} {'input' if count == 1 else 'inputs'})" if count else ""
-        yield f"{indent}{told[ends[0].order[0]]}{rows}"
+        rows = f"   ({counted(count, 'input')})" if count else ""
+        yield f"{indent}{names[ends[0].order[0]]}{rows}"
         return
-    column, threshold = program.columns[node.column], node.threshold
-    shown = f"{threshold:.6g}" if abs(threshold) < 1e5 else f"{threshold:,.1f}"
-    yield f"{indent}if {column} <= {shown}:"
-    yield from _lines(program, told, node.low, indent + "    ")
-    yield f"{indent}else:   # {column} > {shown}"
-    yield from _lines(program, told, node.high, indent + "    ")
+    low, high = _conditions(program, node)
+    yield f"{indent}if {low}:"
+    yield from _lines(program, names, node.low, indent + "    ")
+    yield f"{indent}else:   # {high}"
+    yield from _lines(program, names, node.high, indent + "    ")
 
 
-def _leaves(node: Node) -> Iterator[Leaf]:
-    if isinstance(node, Leaf):
-        yield node
-    else:
-        yield from (*_leaves(node.low), *_leaves(node.high))
+def _conditions(program: DispatchProgram, split: Split) -> tuple[str, str]:
+    """Render what holds for inputs on the low side of a split, and on its high side."""
+    column = program.columns[split.column]
+    if column.kind is ColumnKind.EQUALS:
+        name, word = column.features[0], shown(column.word)
+        return f"{name} is not {word}", f"{name} is {word}"
+    if column.kind is ColumnKind.TWOS:
+        return _divisibility(program, column, split.threshold)
+    number = split.threshold
+    text = f"{number:.6g}" if abs(number) < 1e5 else f"{number:,.1f}"
+    return f"{column} <= {text}", f"{column} > {text}"
+
+
+def _divisibility(program: DispatchProgram, column: Column, threshold: float) -> tuple[str, str]:
+    """Render a comparison of the largest power of two in a number, which is 0 for 0."""
+    name = column.features[0]
+    has_zero = any(t.feature == name and t.holds(0) for t in program.tuned)
+    if threshold < 1:
+        return f"{name} is 0", f"{name} is not 0"
+    divisor = 2 ** (math.floor(math.log2(threshold)) + 1)
+    odd, even = (
+        ("odd", "even")
+        if divisor == 2
+        else (f"not divisible by {divisor}", f"divisible by {divisor}")
+    )
+    low, high = (" or 0", " and not 0") if has_zero else ("", "")
+    return f"{name} is {odd}{low}", f"{name} is {even}{high}"
 
 
 def verdict_table(
     study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({})
 ) -> Table:
-    """A row a way to choose; of what was learnt from all inputs, what it costs: leaves to store,
-    and the splits that a choice passes."""
+    """Make the table with a row for each way to choose; for what was learnt from all inputs also
+    its leaves, and the splits that a choice passes."""
     table = Table(title=TITLE, title_justify="left", box=box.HORIZONTALS, show_edge=False)
     if study.notes:
         table.caption, table.caption_justify = "\n".join(study.notes), "left"
@@ -167,7 +195,7 @@ def _cells(judged: Judged) -> list[str]:
 
 
 def verdict_lines(study: Study) -> list[str]:
-    """The table as plain lines, for the comment of generated code."""
+    """Render the table as plain lines, for the comment of generated code."""
     lines = [f"{TITLE} (95 % interval; p99: 99th percentile):"]
     for judged in study.judged.values():
         name, mean, tail, worst, _ = _cells(judged)
