@@ -33,7 +33,7 @@ import numpy as np
 
 from benchmarks.space_cases import CASES, Case
 from harness.constraints.expression import Expression
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
 
 TUNERS = ("ours", "kernel_tuner")
@@ -70,7 +70,7 @@ def _ours(case: Case) -> tuple[int, list[float]]:
     restrictions = list(case.restrictions)
     if set(case.parameters) >= _BLOCK:  # Kernel Tuner adds it by itself
         restrictions.append(f"block_size_x * block_size_y <= {MAX_THREADS}")
-    space = Space(
+    space = ConstrainedSpace(
         [
             Parameter(n, "ordered", values, "source", values[0])
             for n, values in case.parameters.items()

@@ -32,7 +32,7 @@ from harness.measure.backends.choose import Backend, choose
 from harness.measure.kernels import KernelMeasurer
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
 
@@ -143,7 +143,7 @@ def _affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
     found: list[Input] = []
     with closing(KernelMeasurer(spec, backend)) as measurer:
         for given in sorted(spec.inputs, key=_size):
-            space = Space.of(spec, given, measurer.limits, measurer.compiler)
+            space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
             measured = measurer.measure(space, given, space.default, None)
             if found and not (measured.outcome is Outcome.OK and measured.time_s <= longest_s):
                 break

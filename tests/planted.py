@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.core.records import Config, Input
 from harness.measure.measurer import Measurer
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 
 FAULTS = Path(__file__).parent / "data" / "faults"
@@ -23,7 +23,7 @@ def fault(name: str, block: int = 8) -> Config:
 
 def space_of(spec: Spec, measurer: Measurer, given: Input = GIVEN) -> Space:
     """The legal configurations of an input for a measurer with OpenCL."""
-    return Space.of(spec, given, measurer.limits, "opencl")
+    return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
 
 
 def until(condition: Callable[[], bool]) -> bool:

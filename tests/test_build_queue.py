@@ -14,7 +14,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernels import KernelMeasurer
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space.program import make_program
 from harness.space_file import Spec, load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
@@ -135,7 +135,7 @@ def test_builds_overlap_measurements_but_where_they_share_the_cpu(
     fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path, shares_cpu: bool
 ) -> None:
     measurer = fake_measurer(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
-    space = Space.of(fake_spec, FOUR, measurer.limits, "opencl")
+    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
     configs = list(space)[:6]
     measurer.expect(space, configs[:4])
     for config in configs:
@@ -149,7 +149,7 @@ def test_configuration_is_compiled_once_for_all_inputs(
 ) -> None:
     measurer = fake_measurer()
     for given in (FOUR, FIVE, FOUR):
-        space = Space.of(fake_spec, given, measurer.limits, "opencl")
+        space = ConstrainedSpace.of(fake_spec, given, measurer.limits, "opencl")
         assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
     assert happened.count("compile") == 1
@@ -167,7 +167,7 @@ def test_failed_build_is_not_tried_again_in_the_same_run(
     try:
         found = []
         for given in (FOUR, FIVE):
-            space = Space.of(spec, given, measurer.limits, "opencl")
+            space = ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
             measurer.expect(space, [space.default])
             found.append(measurer.measure(space, given, space.default, None))
             found += measurer.measure_interleaved(space, given, [space.default], 2)
@@ -183,7 +183,7 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(
 ) -> None:
     # Four launches a configuration: each second one dies in the process of the one before.
     measurer = fake_measurer(lives=6)
-    space = Space.of(fake_spec, FOUR, measurer.limits, "opencl")
+    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
     outcomes = [measurer.measure(space, FOUR, config, None).outcome for config in list(space)[:3]]
     assert outcomes == [Outcome.OK] * 3
 
@@ -192,7 +192,7 @@ def test_process_that_dies_of_its_first_configuration_is_not_tried_again(
     fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
 ) -> None:
     measurer = fake_measurer(lives=2)
-    space = Space.of(fake_spec, FOUR, measurer.limits, "opencl")
+    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
     for config in list(space)[:2]:
         found = measurer.measure(space, FOUR, config, None)
         assert found.outcome is Outcome.CRASHED
@@ -203,7 +203,7 @@ def test_input_that_does_not_fit_on_the_device_is_tried_once_and_fails_its_confi
     fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
 ) -> None:
     measurer = fake_measurer(memory_bytes=64)
-    space = Space.of(fake_spec, FIVE, measurer.limits, "opencl")
+    space = ConstrainedSpace.of(fake_spec, FIVE, measurer.limits, "opencl")
     found = [measurer.measure(space, FIVE, config, None) for config in list(space)[:3]]
     assert {m.outcome for m in found} == {Outcome.LAUNCH_FAILED}
     assert {m.message for m in found} == {"the data of (n=5): 80 bytes do not fit"}
@@ -226,7 +226,7 @@ class _Aborting(FakeBackend):
 
 @pytest.mark.usefixtures("fake_processes")
 def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
-    space = Space.of(fake_spec, FOUR, None, "opencl")
+    space = ConstrainedSpace.of(fake_spec, FOUR, None, "opencl")
     program = make_program(fake_spec, space, space.default, "opencl")
     builds = BuildQueue(_AbortingCompiler("opencl", "opencl", "a fake"), "it dies")
     try:

@@ -28,7 +28,7 @@ from harness.measure.backends import nvcc
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.backends.opencl import find_device
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space.program import make_program
 from harness.space_file import load_spec
 
@@ -168,9 +168,9 @@ def test_counts_that_differ_name_the_inputs_at_both_ends(write, capsys):
 
 def test_inputs_that_are_alike_to_the_constraints_are_counted_once(write):
     spec = load_spec(write(inputs={"features": ["n"], "values": [{"n": n} for n in (1, 2, 3)]}))
-    spaces = [Space.of(spec, problem, None) for problem in spec.inputs]
+    spaces = [ConstrainedSpace.of(spec, problem, None) for problem in spec.inputs]
     assert set(size_of(spec, spaces).legal.values()) == {6}
-    assert [("_solutions" in vars(space)) for space in spaces] == [True, False, False]
+    assert [("draws" in vars(space)) for space in spaces] == [True, False, False]
 
 
 def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkeypatch):
@@ -336,7 +336,7 @@ def test_headline_of_a_good_build_is_its_warning():
 def test_words_of_one_flag_stay_together_in_the_options(write):
     cache = {"values": ["ca", "cg"], "option": "-Xptxas --def-load-cache={value}"}
     spec = load_spec(write(flags={"nvcc": {"load-cache": cache, "use_fast_math": "boolean"}}))
-    space = Space.of(spec, spec.inputs[0], None, "nvcc")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
     config = Config({**space.default, "load_cache": "cg", "use_fast_math": True})
     options = make_program(spec, space, config, "cuda").options
     assert options == ("--use_fast_math", "-Xptxas", "--def-load-cache=cg")

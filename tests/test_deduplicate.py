@@ -14,7 +14,7 @@ from harness.core.records import Build, Config, Input, Measurement, Outcome, Tim
 from harness.measure import build_queue, device_client
 from harness.measure.deduplicate import EqualCode
 from harness.measure.kernels import KernelMeasurer
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
 from tests.replays import opened
@@ -155,7 +155,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         local = KernelMeasurer(
             spec, FakeBackend(language, compiler, "a fake", journal=journal, **real)
         )
-        return local, Space.of(spec, FOUR, local.limits, compiler)
+        return local, ConstrainedSpace.of(spec, FOUR, local.limits, compiler)
 
     return measurer
 

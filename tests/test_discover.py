@@ -25,7 +25,7 @@ from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.kernel_data import make_kernel_data
 from harness.source.kernel_source import Source
 from harness.source.pragmas import EXAMPLES
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space.program import make_program
 from harness.space_file import Spec, load_spec
 
@@ -801,7 +801,7 @@ def test_what_the_command_prints_can_be_loaded_at_once(
 
 
 def _program(spec: Spec, language: str, **changes: int | str) -> Program:
-    space = Space.of(spec, spec.inputs[0], None)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     config = {p.name: p.default for p in spec.parameters} | changes
     return make_program(spec, space, Config(config), language)
 

@@ -25,7 +25,7 @@ from harness.core.records import (
 )
 from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.results import LIMITS
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from tests.replays import write_space
 from tests.results_examples import Search, make_plan, opened
@@ -67,7 +67,7 @@ def fill(
             notes = {LIMITS: json.dumps(LIMITS_HERE.names())}
             search = Search(store, plan, store.begin_run(plan, notes).id)
             store.tie_run(search.run_id, number + 1)
-            for config in Space.of(spec, given, LIMITS_HERE):
+            for config in ConstrainedSpace.of(spec, given, LIMITS_HERE):
                 time_s = times(given, config)
                 samples_s = (time_s, time_s * 1.001, time_s * 0.999)
                 timing = Timing(samples_s, StopReason.RECORDED)

@@ -23,7 +23,7 @@ from harness.commands.analyse.command import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.results.ablation import StepResult
 from harness.search.techniques.designed import _OptimalDesign
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.stats.clustered_regression import demean, fit
 from harness.tuning.ablation import ablate
 from tests.replays import FormulaMeasurer, make_spec, opened
@@ -511,7 +511,7 @@ def two_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Space:
     kernel = "kernel " + " ".join(f"P{number}" for number in range(11))
     monkeypatch.setattr("tests.replays.KERNEL", kernel)
     spec = make_spec(tmp_path, TWO_LEVELS)
-    return Space.of(spec, spec.inputs[0], None)
+    return ConstrainedSpace.of(spec, spec.inputs[0], None)
 
 
 def test_a_design_of_two_levels_is_plackett_and_burmans_with_its_mirror_image(

@@ -17,7 +17,7 @@ from harness.measure.flags.fit import fitted_to_backend, fitted_to_program
 from harness.measure.kernel_runner import BIT_EXACT
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.plausibility import PROVED
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec, load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
 
@@ -74,7 +74,7 @@ def test_named_flags_are_those_of_the_catalogue_with_its_constraints(load) -> No
     assert flags["use_fast_math"].options(True) == ("--use_fast_math",)
     assert flags["ftz"].values == (None, "true", "false")
     assert flags["maxrregcount"].values == (None, 24, 32)
-    space = Space.of(spec, spec.inputs[0], None, "nvcc")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
     assert space.is_legal({**space.default, "ftz": "true"})
     # The catalogue knows that use_fast_math includes it.
     told = space.why_illegal({**space.default, "ftz": "true", "use_fast_math": True}) or ""
@@ -104,7 +104,7 @@ def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load) -> None:
     limit = "constraints: [maxrregcount == absent or maxrregcount * BLOCK <= 4096]"
     spec = load(KERNEL, f"flags: {{nvcc: exact}}\n{limit}")
     assert not spec.named_flags[0].changes_values
-    space = Space.of(spec, spec.inputs[0], None, "nvcc")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
     assert space.is_legal({**space.default, "maxrregcount": 64})
     assert not space.is_legal({**space.default, "maxrregcount": 72})
 
@@ -129,7 +129,7 @@ def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, leve
     spec = load(space, f"flags: {{{compiler}: {flags}}}")
     found = spec.baselines_for(compiler)
     assert list(found) == levels
-    there = Space.of(spec, spec.inputs[0], None, compiler)
+    there = ConstrainedSpace.of(spec, spec.inputs[0], None, compiler)
     assert all(there.is_legal(there.canonical(config)) for config in found.values())
 
 
@@ -162,7 +162,7 @@ def test_what_the_compiler_does_not_know_is_absent_and_not_tuned(load) -> None:
         "flags of opencl: `cl_mad_enable` is left out: the compiler refuses -cl-mad-enable: "
         "unknown option -cl-mad-enable"
     ]
-    space = Space.of(left, left.inputs[0], None, "opencl")
+    space = ConstrainedSpace.of(left, left.inputs[0], None, "opencl")
     assert space.count == 5, "the constraint sees that it is absent"
     assert left.program_sha256 == spec.program_sha256, "what is measured is the same"
     assert fitted_to_backend(spec, "nvcc", "sm_90", "", refused) is spec
@@ -212,7 +212,7 @@ def test_measurer_holds_flags_against_none_and_proves_what_is_too_fast(tmp_path:
     given = spec.inputs[0]
     backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
     with closing(KernelMeasurer(spec, backend)) as measurer:
-        space = Space.of(spec, given, measurer.limits, measurer.compiler)
+        space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
         without = Config({**space.default, "V": 2})
         flagged = Config({**without, "cl_mad_enable": True})
         assert BIT_EXACT not in measurer.measure(space, given, without, None).observed

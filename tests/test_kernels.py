@@ -16,7 +16,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend
 from tests.planted import FAULTS, GIVEN, SOON_S, fault, space_of
@@ -229,7 +229,7 @@ def fake(
             )
             local = KernelMeasurer(spec, backend)
             opened.callback(local.close)
-            return local, Space.of(spec, FOUR, local.limits, "opencl")
+            return local, ConstrainedSpace.of(spec, FOUR, local.limits, "opencl")
 
         yield measurer
 

@@ -19,7 +19,7 @@ from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import GaussianProcess
 from harness.search.techniques.memory import MOST_POINTS, Memory
 from harness.search.techniques.model_guided import ALTERNATE_FROM, ModelGuided
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 from tests.replays import FormulaMeasurer, Tests, make_spec, opened
 
@@ -59,7 +59,7 @@ def inverse_s(config: Config) -> float:
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
     spec = make_spec(tmp_path_factory.mktemp("valley"), VALLEY)
-    return Space.of(spec, GIVEN, None)
+    return ConstrainedSpace.of(spec, GIVEN, None)
 
 
 def other_device(space: Space, seconds: Seconds, device: float = 1.0) -> TransferData:
@@ -199,7 +199,7 @@ def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space: Space
 
 
 def test_the_last_configurations_are_found_and_then_there_are_none(space: Space) -> None:
-    few = Space(space.parameters, [Expression("A * B <= 4 and D == 0")])
+    few = ConstrainedSpace(space.parameters, [Expression("A * B <= 4 and D == 0")])
     guided = Guided(few)
     found = list(guided.search(valley_s, few.count or 0))
     assert sorted(found) == sorted(map(valley_s, few)) != []
@@ -295,7 +295,7 @@ def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
 
 
 def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
-    one = Space([Parameter("BLOCK", "ordered", (64,), "launch", 64)])
+    one = ConstrainedSpace([Parameter("BLOCK", "ordered", (64,), "launch", 64)])
     tall = SourceTask(one.places_of([one.default]), np.array([1.0]), Input({"kind": "tall"}))
     guided = Guided(one, TransferData(Input({"kind": "wide"}), (tall,)))
     assert guided.ask() == one.default

@@ -132,14 +132,14 @@ import sys
 from pathlib import Path
 from harness.measure.backends.choose import choose
 from harness.core.records import Config, Input
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.measure.kernels import KernelMeasurer
 
 if __name__ == "__main__":
     spec = load_spec(Path(sys.argv[1])).with_measure({"timeout_s": 60})
     measurer = KernelMeasurer(spec, choose("opencl"))
-    space = Space.of(spec, Input({"n": 100}), measurer.limits, "opencl")
+    space = ConstrainedSpace.of(spec, Input({"n": 100}), measurer.limits, "opencl")
     for fault in ("none", "hang"):
         print("next", flush=True)
         measurer.measure(space, Input({"n": 100}), Config({"FAULT": fault, "BLOCK": 8}), None)

@@ -40,7 +40,7 @@ from harness.measure.programs.sandbox import (
     end_programs_when_terminated,
     run_command,
 )
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import ProgramPlan, Spec, load_spec
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 from harness.space_file.templates import Template, filled_words
@@ -118,7 +118,7 @@ def measure(here: None, load: Callable[..., Spec]) -> Iterator[Callable[..., Mea
         spec = load(*changes, **more)
         opened.append(ProgramMeasurer(spec))
         given = Input({"n": n})
-        space = Space.of(spec, given, opened[-1].limits, opened[-1].compiler)
+        space = ConstrainedSpace.of(spec, given, opened[-1].limits, opened[-1].compiler)
         return opened[-1].measure(space, given, Config({"MODE": mode}), None)
 
     yield measured
@@ -163,7 +163,7 @@ def test_a_shell_that_is_asked_for_gets_values_in_quotes(
         ("{n: 3}, {n: 4}", "{n: 3}"),
     ]
     with closing(ProgramMeasurer(spec := load(*changes))) as measurer:
-        space = Space.of(spec, spec.inputs[0], measurer.limits, None)
+        space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, None)
         found = measurer.measure(space, spec.inputs[0], space.default, None)
     assert found.outcome is Outcome.OK, found.message
     assert not (tmp_path / "made").exists()
@@ -504,7 +504,7 @@ def test_finalists_take_turns_and_one_that_fails_drops_out(
     spec = load()
     given = spec.inputs[0]
     with closing(ProgramMeasurer(spec)) as measurer:
-        space = Space.of(spec, given, measurer.limits, None)
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
         configs = [Config({"MODE": mode}) for mode in ("right", "wrong", "other")]
         right, wrong, other = measurer.measure_interleaved(space, given, configs, 4)
     assert wrong.outcome is Outcome.WRONG_RESULT
@@ -518,7 +518,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(
     spec = load(("  limits: {deadline_s: 1}\n", ""), ("precision: 0", "precision: 0, timeout_s: 1"))
     given = spec.inputs[0]
     with closing(ProgramMeasurer(spec)) as measurer:
-        space = Space.of(spec, given, measurer.limits, None)
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
         configs = [Config({"MODE": mode}) for mode in ("hang", "right", "other")]
         hung, right, other = measurer.measure_interleaved(space, given, configs, 2)
     assert hung.outcome is Outcome.TIMEOUT
@@ -545,7 +545,7 @@ def test_finalist_whose_check_hangs_spends_its_own_time_alone(
     spec = load(host, ("precision: 0", "precision: 0, timeout_s: 1"))
     given = spec.inputs[0]
     with closing(ProgramMeasurer(spec)) as measurer:
-        space = Space.of(spec, given, measurer.limits, None)
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
         configs = [Config({"MODE": mode}) for mode in ("other", "right", "leaves")]
         hung, right, leaves = measurer.measure_interleaved(space, given, configs, 2)
     assert hung.outcome is Outcome.TIMEOUT
@@ -560,7 +560,7 @@ def test_finalist_that_leaves_early_does_not_win(here: None, load: Callable[...,
     spec = load(NOTHING, script=SCRIPT.replace("early) ;;", 'early) echo "took 9 us";;'))
     given = spec.inputs[0]
     with closing(ProgramMeasurer(spec)) as measurer:
-        space = Space.of(spec, given, measurer.limits, None)
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
         configs = [Config({"MODE": mode}) for mode in ("right", "early")]
         right, early = measurer.measure_interleaved(space, given, configs, 2)
     assert right.outcome is Outcome.OK
@@ -577,7 +577,7 @@ def test_finalist_is_proved_once(here: None, load: Callable[..., Spec], tmp_path
         return (tmp_path / "journal").read_text().count("ran")
 
     with closing(ProgramMeasurer(spec)) as measurer:
-        space = Space.of(spec, given, measurer.limits, None)
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
         (first,) = measurer.measure_interleaved(space, given, [fast], 2)
         before = runs()
         (second,) = measurer.measure_interleaved(space, given, [fast], 2)
@@ -705,7 +705,7 @@ def c_spec(tmp_path: Path) -> Spec:
 def test_programs_are_built_verified_and_equal_ones_run_once(here: None, c_spec: Spec) -> None:
     given = c_spec.inputs[0]
     with closing(ProgramMeasurer(c_spec)) as measurer:
-        space = Space.of(c_spec, given, measurer.limits, measurer.compiler)
+        space = ConstrainedSpace.of(c_spec, given, measurer.limits, measurer.compiler)
 
         def measured(**changes: Any) -> Measurement:
             config = Config({**space.default, **changes})
@@ -729,7 +729,7 @@ def test_programs_are_built_verified_and_equal_ones_run_once(here: None, c_spec:
 
 def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path: Path) -> None:
     def key(spec: Spec, compiler: str = "gcc 1", **changes: Any) -> str:
-        space = Space.of(spec, spec.inputs[0], None, "gcc")
+        space = ConstrainedSpace.of(spec, spec.inputs[0], None, "gcc")
         config = Config({**space.default, **changes})
         return command_build(spec, space, config, spec.inputs[0]).key(compiler)
 

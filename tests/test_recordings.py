@@ -692,7 +692,7 @@ def test_what_a_file_calls_illegal_itself_is_never_proposed(path: Path) -> None:
 
 def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None:
     message = {
-        config(16, 4): "the recording does not hold it",
+        config(16, 4): "it is not in the recording",
         config(16, 3): "TILE=3 is not one of its values",
         Config({"BX": 16, "TILE": 1}): "it has no value for FIXED",
         Config({"BX": 16, "TILE": 1, "FIXED": 3}): "FIXED is 15 throughout the recording",

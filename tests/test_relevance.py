@@ -18,7 +18,7 @@ from harness.commands.check.command import main as check
 from harness.constraints.expression import Expression
 from harness.core.records import Config, DeviceLimits, Input, Value
 from harness.search.techniques.hill_climb import steps_up
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 from tests.replays import FormulaMeasurer, make_spec, opened, write_space
 
@@ -40,7 +40,7 @@ def space(told: Told, *constraints: str, **values: Value) -> Space:
         )
         for name, (listed, default, when) in told.items()
     ]
-    return Space(parameters, [Expression(text) for text in constraints], values)
+    return ConstrainedSpace(parameters, [Expression(text) for text in constraints], values)
 
 
 def tiled(**values: Value) -> Space:
@@ -139,8 +139,8 @@ def test_a_constraint_sees_the_default_of_what_does_not_matter() -> None:
 def test_a_condition_on_a_device_waits_for_it() -> None:
     told: Told = {"A": ((1, 2), 1, "max_group_size > 512")}
     parameters = space(told).parameters
-    assert Space(parameters).count == 2
-    assert Space(parameters, limits=DEVICE).count == 1
+    assert ConstrainedSpace(parameters).count == 2
+    assert ConstrainedSpace(parameters, limits=DEVICE).count == 1
 
 
 # -------------------------------------------------------------------------- neighbours
@@ -255,7 +255,7 @@ inputs: {features: [n], values: [{n: 100}, {n: 1000}]}
 
 def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FILE)
-    small, large = (Space.of(spec, given, None, "nvcc") for given in spec.inputs)
+    small, large = (ConstrainedSpace.of(spec, given, None, "nvcc") for given in spec.inputs)
     assert (small.count, large.count) == (3, 1 + 2 * (2 + 1 + 3))
     found = Config({"BLOCK": 64, "TILE": 4, "use_fast_math": True, "maxrregcount": 33})
     assert large.is_legal(found)
@@ -290,7 +290,7 @@ def test_a_long_condition_does_not_get_too_long(tmp_path: Path) -> None:
     assert 990 < len(long) <= 1000
     text = FILE.replace("when: BLOCK > 16 and n > 100", f"when: {long}")
     spec = make_spec(tmp_path, text)
-    assert Space.of(spec, spec.inputs[1], None, "nvcc").count == 13
+    assert ConstrainedSpace.of(spec, spec.inputs[1], None, "nvcc").count == 13
 
 
 # ---------------------------------------------------------------------------- campaigns

@@ -23,7 +23,7 @@ from harness.core.records import (
 from harness.recordings import cells
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.recordings.t4 import write_t4
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from tests.replays import SPACE, make_spec
 from tests.results_examples import begin_search, make_plan, opened, tamper
@@ -264,7 +264,7 @@ def test_flag_columns_show_the_compiler(path: Path, flag_spec: Spec) -> None:
     assert recording.compiler == "nvcc"
     config = Config({**VALUES, "maxrregcount": None, "use_fast_math": True})
     assert only(recording).config == config
-    space = Space.of(flag_spec, Input(FEATURES), None, recording.compiler)
+    space = ConstrainedSpace.of(flag_spec, Input(FEATURES), None, recording.compiler)
     assert space.is_legal(config)
 
 
@@ -342,7 +342,7 @@ def test_recorded_flags_show_the_compiler(database: Path, flag_spec: Spec) -> No
     recording = open_replay(database, flag_spec)
     assert recording.compiler == "nvcc"
     problem = Input(FEATURES)
-    space = Space.of(flag_spec, problem, None, recording.compiler)
+    space = ConstrainedSpace.of(flag_spec, problem, None, recording.compiler)
     assert space.is_legal(config)
     assert recording.measure(space, problem, config, None).time_s == 1e-3
 
@@ -399,7 +399,7 @@ def test_t4_results_replay_under_their_space(tmp_path: Path, flag_spec: Spec) ->
     replay = open_replay(path, flag_spec)
     assert replay.compiler == "nvcc"
     assert only(replay).timing == Timing((2e-3, 1e-3), StopReason.RECORDED)
-    space = Space.of(flag_spec, Input(FEATURES), None, replay.compiler)
+    space = ConstrainedSpace.of(flag_spec, Input(FEATURES), None, replay.compiler)
     assert replay.measure(space, Input(FEATURES), config, None).time_s == 1.5e-3
 
 
@@ -425,7 +425,7 @@ def test_a_configuration_that_was_not_recorded_fails_and_says_so(path: Path, spe
     write_csv(path, [CELLS])
     measurer = open_replay(path, spec)
     problem = Input(FEATURES)
-    space = Space.of(spec, problem, measurer.limits)
+    space = ConstrainedSpace.of(spec, problem, measurer.limits)
     other = Config({**VALUES, "TILE": 1})
     found = measurer.measure_interleaved(space, problem, [CONFIG, other], rounds=3)
     assert [m.outcome for m in found] == [Outcome.OK, Outcome.LAUNCH_FAILED]

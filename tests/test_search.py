@@ -21,7 +21,7 @@ from harness.core.records import Config, DeviceLimits, Input, Measurement, Outco
 from harness.search import drivers, resolve_techniques
 from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 SMALL = """\
@@ -40,7 +40,9 @@ def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it
     tmp_path: Path,
 ) -> None:
     spec = make_spec(tmp_path)
-    manipulator = SpaceManipulator(Space.of(spec, spec.inputs[0], None), random.Random(0))
+    manipulator = SpaceManipulator(
+        ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0)
+    )
     kinds = {parameter.name: type(parameter) for parameter in manipulator.params}
     assert kinds == {
         "BLOCK": PowerOfTwoParameter,
@@ -54,7 +56,9 @@ def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it
 
 def test_an_ordered_list_is_searched_by_position_and_stored_by_value(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
-    manipulator = SpaceManipulator(Space.of(spec, spec.inputs[0], None), random.Random(0))
+    manipulator = SpaceManipulator(
+        ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0)
+    )
     tile = manipulator.parameters_dict(manipulator.seed_config())["TILE"]
     config = manipulator.seed_config()
     tile.set_value(config, 4)
@@ -63,7 +67,7 @@ def test_an_ordered_list_is_searched_by_position_and_stored_by_value(tmp_path: P
 
 def test_an_illegal_proposal_becomes_a_legal_neighbour(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
-    space = Space.of(spec, spec.inputs[0], None)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     proposed = {**space.default, "UNROLL": 3}
     assert space.why_illegal(proposed) == "`UNROLL <= TILE` is false with UNROLL=3, TILE=1"
     SpaceManipulator(space, random.Random(0)).normalize(proposed)
@@ -73,7 +77,9 @@ def test_an_illegal_proposal_becomes_a_legal_neighbour(tmp_path: Path) -> None:
 
 def test_values_of_another_type_are_another_configuration(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
-    manipulator = SpaceManipulator(Space.of(spec, spec.inputs[0], None), random.Random(0))
+    manipulator = SpaceManipulator(
+        ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0)
+    )
     config = manipulator.seed_config()
     found = {manipulator.hash_config({**config, "TILE": value}) for value in (1, 1.0, True, "1")}
     assert len(found) == 4
@@ -87,7 +93,9 @@ def test_a_configuration_does_not_change_with_the_proposal_it_was_made_from(
     spec = make_spec(tmp_path)
     driver: Any = InMemorySearchDriver.__new__(InMemorySearchDriver)
     driver._configurations = {}
-    driver.manipulator = SpaceManipulator(Space.of(spec, spec.inputs[0], None), random.Random(0))
+    driver.manipulator = SpaceManipulator(
+        ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0)
+    )
     proposal = driver.manipulator.seed_config()
     configuration = driver.get_configuration(proposal)
     proposal["DEPTH"] = 64
@@ -114,7 +122,9 @@ def test_a_space_smaller_than_the_budget_ends_when_it_is_exhausted(tmp_path: Pat
         (report,) = campaign.run()
     assert report.is_exhausted
     assert report.measured == len(measurer.asked) == 1 + 4 + 4
-    assert {config for _, config in measurer.asked} == set(Space.of(spec, spec.inputs[0], None))
+    assert {config for _, config in measurer.asked} == set(
+        ConstrainedSpace.of(spec, spec.inputs[0], None)
+    )
 
 
 def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, DeviceLimits, Value
-from harness.space import Space, position_of
+from harness.space import ConstrainedSpace, Space, position_of
 from harness.space_file import LaunchPlan, Parameter, Spec
 from tests.replays import make_spec
 
@@ -51,7 +51,7 @@ def space(domains: dict[str, Sequence[Value]], *constraints: str, **given: Value
         parameter(name, values, "enum" if isinstance(values[0], (str, bool)) else "ordered")
         for name, values in domains.items()
     ]
-    return Space(parameters, [Expression(text) for text in constraints], given)
+    return ConstrainedSpace(parameters, [Expression(text) for text in constraints], given)
 
 
 def small() -> Space:
@@ -283,7 +283,7 @@ def test_a_search_that_finds_nothing_by_rejection_ends() -> None:
     checked = space(domains, " * ".join(domains) + " == 1")
     assert checked.count is None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.space.space._MAX_DRAWS", 500)
+        patch.setattr("harness.space.draws._MAX_DRAWS", 500)
         assert checked.sample(random.Random(0)) == []
 
 
@@ -345,7 +345,7 @@ def test_a_neighbour_is_within_reach_on_scales_and_any_other_value_of_an_enumera
         parameter("D", ("a", "b", "c"), "enum"),
         parameter("C", (False, True), "boolean"),
     ]
-    checked = Space(parameters)
+    checked = ConstrainedSpace(parameters)
     config = Config({"S": 4, "P": 128, "D": "a", "C": False})
     by_name: Callable[[int | None], dict[str, list[Value]]] = lambda reach: {  # noqa: E731
         name: [n[name] for n in checked.neighbours(config, reach) if n[name] != config[name]]
@@ -417,7 +417,7 @@ def test_where_rejection_finds_nothing_the_default_is_the_nearest_that_is_known(
     checked = space(domains, f"{total} == 0")
     start = Config(dict.fromkeys(domains, 16))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.space.space._MAX_DRAWS", 100)
+        patch.setattr("harness.space.draws._MAX_DRAWS", 100)
         assert checked.nearest_legal(start, random.Random(0)) == checked.default
 
 
@@ -449,7 +449,7 @@ def test_encode_refuses_what_is_no_value() -> None:
 
 
 def on_device(spec: Spec, limits: DeviceLimits | None, compiler: str | None = None) -> Space:
-    return Space.of(spec, spec.inputs[0], limits, compiler)
+    return ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
 
 
 def test_the_default_is_every_parameter_at_its_default(tmp_path: Path) -> None:
@@ -499,7 +499,7 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path:
     assert checked.why_illegal({"BLOCK": 256, "TILE": 1}) == (
         "`BLOCK <= 128` is false with BLOCK=256; the device launches nothing else"
     )
-    wide = Space.of(spec, spec.inputs[1], DEVICE)
+    wide = ConstrainedSpace.of(spec, spec.inputs[1], DEVICE)
     assert wide.why_illegal({"BLOCK": 32, "TILE": 1}) == (
         "`(ceil_div(n, BLOCK * TILE)) <= 1000` is false with n=100000, BLOCK=32, TILE=1; "
         "the device launches nothing else"
@@ -511,7 +511,7 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path:
 def test_the_product_of_a_group_must_fit_the_device() -> None:
     parameters = [parameter("X", (16, 64)), parameter("Y", (1, 8))]
     plan = LaunchPlan((Expression("X"), Expression("Y + 1")), (Expression("1"),))
-    checked = Space(parameters, (), {}, DEVICE, plan)
+    checked = ConstrainedSpace(parameters, (), {}, DEVICE, plan)
     assert checked.why_illegal({"X": 64, "Y": 8}) == (
         "`X * (Y + 1) <= 256` is false with X=64, Y=8; the device launches nothing else"
     )
@@ -520,7 +520,7 @@ def test_the_product_of_a_group_must_fit_the_device() -> None:
 
 def test_a_launch_of_no_group_is_illegal_on_a_device() -> None:
     plan = LaunchPlan((Expression("X"),), (Expression("n // X"),))
-    checked = Space([parameter("X", (16, 64))], (), {"n": 32}, DEVICE, plan)
+    checked = ConstrainedSpace([parameter("X", (16, 64))], (), {"n": 32}, DEVICE, plan)
     assert checked.why_illegal({"X": 64}) == (
         "`(n // X) >= 1` is false with n=32, X=64; the device launches nothing else"
     )
@@ -538,7 +538,7 @@ def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
 )
 def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str) -> None:
     plan = LaunchPlan((Expression("X"),), (Expression(size),))
-    checked = Space([parameter("X", (2, 4))], (), {"n": 5, "m": "row"}, None, plan)
+    checked = ConstrainedSpace([parameter("X", (2, 4))], (), {"n": 5, "m": "row"}, None, plan)
     with pytest.raises(ExpressionError) as raised:
         checked.launch(Config({"X": 2}), "kernel", ())
     assert str(raised.value) == (
@@ -548,7 +548,7 @@ def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str)
 
 def test_a_whole_number_may_be_a_float() -> None:
     plan = LaunchPlan((Expression("sqrt(X)"),), (Expression("X / 2"),))
-    launch = Space([parameter("X", (16,))], (), {}, None, plan).launch(
+    launch = ConstrainedSpace([parameter("X", (16,))], (), {}, None, plan).launch(
         Config({"X": 16}), "kernel", ()
     )
     assert (launch.group, launch.grid) == ((4,), (8,))

@@ -20,7 +20,7 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Input, Outcome, Value
 from harness.recordings.recording import RecordedTable, Recording
 from harness.recordings.space import ListedSpace
-from harness.space import Places, Space
+from harness.space import ConstrainedSpace, Places, Space
 from harness.space_file import Parameter
 
 DOMAINS: tuple[Sequence[Value], ...] = (
@@ -53,7 +53,7 @@ def parameter(name: str, values: Sequence[Value]) -> Parameter:
 
 def space(domains: dict[str, Sequence[Value]], *constraints: str, **values: Value) -> Space:
     parameters = [parameter(name, listed) for name, listed in domains.items()]
-    return Space(parameters, [Expression(text) for text in constraints], values)
+    return ConstrainedSpace(parameters, [Expression(text) for text in constraints], values)
 
 
 @st.composite
@@ -192,7 +192,7 @@ def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch: pytest.Monke
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 18) for i in range(6)}
     checked = space(domains, " * ".join(domains) + " == 1")
     monkeypatch.setattr("harness.constraints.solver.diagram.MAX_EDGES", 10)
-    monkeypatch.setattr("harness.space.space._MAX_DRAWS", 2000)
+    monkeypatch.setattr("harness.space.draws._MAX_DRAWS", 2000)
     assert checked.sample_places(np.random.default_rng(0), 5).shape == (0, 6)
 
 

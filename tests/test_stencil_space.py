@@ -19,7 +19,7 @@ from harness.core.errors import HostModuleError
 from harness.measure.backends.choose import Backend
 from harness.measure.kernel_data import make_kernel_data
 from harness.results.view import read_results
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stencil import explore
 from harness.stencil.definition import program_names
@@ -104,7 +104,7 @@ def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_pat
     folder = tmp_path / "ring"
     assert main(["explore", str(own), "--size", "1024", "--count", "50", "-o", str(folder)]) == 0
     spec = load_spec(folder / "ring.yaml")
-    space = Space.of(spec, spec.inputs[0], None)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     assert space.count == 50
     with (folder / "ring.features.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -295,7 +295,7 @@ def test_a_space_has_more_variants_than_constraints(
     assert "60 points of 3" in capsys.readouterr().out
     spec = load_spec(folder / "srad1.yaml")
     assert len(spec.constraints) < 30 / 3
-    space = Space.of(spec, spec.inputs[0], None)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     with (folder / "srad1.features.csv").open() as file:
         rows = list(csv.DictReader(file))
     tuned = [parameter.name for parameter in spec.parameters]

@@ -24,7 +24,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.kernels import KernelMeasurer
 from harness.results import campaigns, read_measurements, reading
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space.program import make_program
 from harness.space_file import Spec, load_spec
 
@@ -82,7 +82,7 @@ def measured(
     """These corners on these inputs, one by one."""
     with closing(KernelMeasurer(spec, backend)) as measurer:
         for given, number in points:
-            space = Space.of(spec, given, measurer.limits, measurer.compiler)
+            space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
             config = case.config(space, number)
             assert space.why_illegal(config) is None, f"{config} on ({given})"
             yield measurer.measure(space, given, config, None)

@@ -22,7 +22,7 @@ from harness.search import (
     techniques,
 )
 from harness.search.drivers import UNMEASURED
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from tests.replays import SPACE, FormulaMeasurer, Tests, Times, formula_s, make_spec
 
@@ -120,7 +120,7 @@ class Searches:
 
     def space(self, name: str) -> Space:
         """The legal configurations of a space's only, or first, input."""
-        return Space.of(self._specs[name], self._specs[name].inputs[0], None)
+        return ConstrainedSpace.of(self._specs[name], self._specs[name].inputs[0], None)
 
     def search(self, name: str, limit: int, times: Times = formula_s, seed: int = 0) -> Found:
         """Search a space from its default, unless the technique starts where it says."""

@@ -18,7 +18,7 @@ from harness.search.interface import MAX_FREE_IN_A_ROW
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import UniformRandom, own_techniques
 from harness.search.techniques.hill_climb import steps_up
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 # G-ADAPT's table of programs: the configurations that hill climbing tried per input.
@@ -129,7 +129,7 @@ def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path: Path
 def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path) -> None:
     """B = 3 divides no A, and B = 2, 4 only some."""
     spec = grid(tmp_path, "A % B == 0")
-    space = Space.of(spec, spec.inputs[0], None)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
 
     def steps(a: int, b: int) -> list[Point]:
         found = steps_up(space, Config({"A": a, "B": b}))
@@ -148,7 +148,7 @@ def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path: Path)
         tests,
     ):
         campaign.run()
-    space = Space.of(spec, spec.inputs[0], None)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     nearest = space.nearest_legal(Config({"A": 1, "B": 1}), random.Random(0))
     assert tests[0].measurement.config == nearest
     assert points(tests)[0] in [(2, 1), (1, 2)]
@@ -215,7 +215,7 @@ def test_a_seed_of_a_person_is_refused_by_a_technique_that_tests_only_its_own(
     name: str, tmp_path: Path
 ) -> None:
     spec = make_spec(tmp_path)
-    seeds = (Space.of(spec, spec.inputs[0], None).default,)
+    seeds = (ConstrainedSpace.of(spec, spec.inputs[0], None).default,)
     with (
         opened(spec, tmp_path / "r.db", FormulaMeasurer(), technique=[name], seeds=seeds) as (
             campaign,
@@ -287,7 +287,7 @@ def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_pat
     """Each of 12 points is the first of 200 in 2,400 samples: chi-squared with 11 degrees of
     freedom stays under 31.3 in 999 of 1,000 cases."""
     spec = grid(tmp_path)
-    space = Space.of(spec, spec.inputs[0], None)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     first = Counter(first_draw(space, seed) for seed in range(2400))
     assert len(first) == 12
     assert sum((count - 200) ** 2 / 200 for count in first.values()) < 31.3

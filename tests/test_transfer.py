@@ -17,7 +17,7 @@ from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
 from harness.search.transfer.sources import TransferSources, first_legal, stored_technique
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 
 HERE = Input({"n": 1024})
@@ -29,7 +29,7 @@ Row = tuple[tuple[Value, ...], float | Outcome]
 
 
 def space(*parameters: Parameter) -> Space:
-    return Space(parameters or (BX, TILE))
+    return ConstrainedSpace(parameters or (BX, TILE))
 
 
 def recorded(
@@ -74,7 +74,7 @@ def seconds(target: Space, task: SourceTask) -> dict[tuple[Value, ...], float]:
 
 
 def test_a_recording_is_described_in_a_line() -> None:
-    target = Space((BX, TILE), [Expression("BX * TILE <= 32")])
+    target = ConstrainedSpace((BX, TILE), [Expression("BX * TILE <= 32")])
     rows: list[Row] = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
     recording = recorded("BX TILE KIND WARP", {(7, 1): rows, (9, 1): rows}, "n m")
     assert list(TransferSources([recording]).describe(target, HERE)) == [
@@ -148,7 +148,7 @@ def test_failures_are_source_rows_and_illegal_configurations_are_not() -> None:
 
 
 def test_configurations_that_are_illegal_here_are_source_rows() -> None:
-    target = Space((BX, TILE), [Expression("BX * TILE <= 32")])
+    target = ConstrainedSpace((BX, TILE), [Expression("BX * TILE <= 32")])
     recording = recorded("BX TILE", {(7,): [((64, 4), 1.0)]})
     assert seconds(target, one_task(target, recording)) == {(64, 4): 2.0}
 
@@ -261,7 +261,7 @@ def test_measurements_of_another_input_are_a_source_task() -> None:
 
 def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_apart() -> None:
     pad = Parameter("PAD", "ordered", (0, 1, 2), "source", 0, when=Expression("n > 4096"))
-    target = Space((BX, pad), given={"n": 1024})
+    target = ConstrainedSpace((BX, pad), given={"n": 1024})
     rows = [measured(OTHER, {"BX": 16, "PAD": place}, 1.0 + place) for place in range(3)]
     found = data_for(target, HERE, [], {OTHER: rows})
     assert found is not None
@@ -308,7 +308,7 @@ def test_where_one_task_has_other_features_all_features_are_dropped(
 
 def test_of_the_winners_of_other_inputs_the_first_that_is_legal_here_is_a_start() -> None:
     best = [measured(OTHER, {"BX": bx, "TILE": 1}, 1.0) for bx in (16, 64, 32)]
-    narrow = Space([BX, TILE], [Expression("BX >= 32")])
+    narrow = ConstrainedSpace([BX, TILE], [Expression("BX >= 32")])
     assert list(first_legal(narrow, [None, *best])) == [Config({"BX": 64, "TILE": 1})]
     assert list(first_legal(narrow, [None, best[0]])) == []
 

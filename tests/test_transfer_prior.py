@@ -13,7 +13,7 @@ from harness.core.records import Input
 from harness.models import transfer_prior
 from harness.models.encoding.configs import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
-from harness.space import Places, Space
+from harness.space import ConstrainedSpace, Places, Space
 from harness.space_file import Parameter
 
 Array = npt.NDArray[np.float64]
@@ -23,7 +23,7 @@ PARAMETERS = (
     Parameter("B", "integer", range(1, 6), "source", 1),
     Parameter("C", "enum", ("x", "y", "z"), "choice", "x"),
 )
-SPACE = Space(PARAMETERS)
+SPACE = ConstrainedSpace(PARAMETERS)
 ALL: Places = np.array(
     list(itertools.product(*(range(len(p.values)) for p in PARAMETERS))), dtype=np.int32
 )
@@ -74,14 +74,14 @@ def test_leaders_are_distinct_and_in_the_order_of_what_is_expected() -> None:
 
 
 def test_leaders_are_legal_where_the_search_is() -> None:
-    space = Space(PARAMETERS, [Expression("A * B <= 4"), Expression("C != 'y'")])
+    space = ConstrainedSpace(PARAMETERS, [Expression("A * B <= 4"), Expression("C != 'y'")])
     leaders = learnt(SourceTask(ALL, times_s(ALL)), space=space).leaders
     assert len(leaders) == space.count
     assert space.are_legal(leaders).all()
 
 
 def test_where_no_source_row_is_legal_there_are_no_leaders() -> None:
-    space = Space(PARAMETERS, [Expression("A == 8")])
+    space = ConstrainedSpace(PARAMETERS, [Expression("A == 8")])
     known = ALL[ALL[:, 0] == 0]
     assert learnt(SourceTask(known, times_s(known)), space=space).leaders.shape == (0, 3)
 

@@ -22,7 +22,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign
 from harness.search import techniques
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.inputs import select_inputs
 from tests.replays import formula_s, write_space
@@ -68,7 +68,7 @@ def replayed(tmp_path: Path) -> list[str]:
     spec = load_spec(space)
     lines = ["m,n,BLOCK,TILE,CACHE,outcome,time_s,message"]
     for given in spec.inputs:
-        for config in Space.of(spec, given, None):
+        for config in ConstrainedSpace.of(spec, given, None):
             time_s = formula_s(given, config)
             point = [given["m"], given["n"], config["BLOCK"], config["TILE"]]
             point.append("true" if config["CACHE"] else "false")

@@ -8,7 +8,7 @@ from harness.core.program import Binary, Program
 from harness.dispatch.dispatcher import KernelFile
 from harness.dispatch.program import DispatchProgram
 from harness.source.inlining import inlined
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space.program import make_program
 from harness.space_file import Spec
 
@@ -38,6 +38,6 @@ def cuda_kernels(
 def _programs(
     spec: Spec, program: DispatchProgram, language: str, compiler: str
 ) -> Iterator[Program]:
-    space = Space(spec.tuned_for(compiler))
+    space = ConstrainedSpace(spec.tuned_for(compiler))
     for config in program.portfolio:
         yield make_program(spec, space, config, language)

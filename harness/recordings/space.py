@@ -6,21 +6,22 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.constraints.solver import Solutions
 from harness.core.errors import UsageError
+from harness.core.program import Launch
 from harness.core.records import Config, Input, Outcome, Value, shown
 from harness.recordings.recording import Recording
 from harness.recordings.row_index import RowIndex
-from harness.space import Places, Space
+from harness.space import Places, Points, Space
+from harness.space.draws import Draws
+from harness.space.points import is_scale
 from harness.space_file import Spec
 from harness.space_file.model import Measure, Search, Verify
 
-_ALL_VALUES = 1024  # of one parameter that are looked up; a look-up is cheap
+_ALL_VALUES = 1024  # values of one parameter that are looked up, which is cheap
 _ROUNDING = 1e-5  # of float32 sums: distances closer than that are equal
 
 
@@ -46,59 +47,64 @@ def recording_spec(recording: Recording) -> Spec:
 
 
 class ListedSpace(Space):
-    """Exactly the configurations that were recorded for an input and were not illegal there.
+    """The configurations that were recorded for an input and were not illegal there.
 
-    Parameters with one value only are part of every configuration, but nothing to search: the
-    space's `parameters` leave them out.
+    `parameters` are those with several recorded values. The others have their only value in every
+    configuration, and are not searched.
     """
 
     def __init__(self, recording: Recording, problem: Input) -> None:
-        table = recording.tables[problem]
+        self._recording, self._problem = recording, problem
+        self._fixed = {p.name: p.values[0] for p in recording.parameters if len(p.values) == 1}
         varying = [k for k, p in enumerate(recording.parameters) if len(p.values) > 1]
-        self._all = recording.parameters
-        self._fixed = {p.name: p.values[0] for p in self._all if len(p.values) == 1}
-        super().__init__([recording.parameters[k] for k in varying], given=problem)
-        self._recording, self._table = recording, table
+        self.parameters = tuple(recording.parameters[k] for k in varying)
+        self.points = Points(self.parameters)
+        table = recording.tables[problem]
         self._places: Places = np.ascontiguousarray(table.positions[:, varying][table.legal])
 
     @cached_property
     def _rows(self) -> RowIndex:
-        return RowIndex(self._places, self._points.extents)
+        return RowIndex(self._places, self.points.extents)
 
     @cached_property
-    def _solutions(self) -> Solutions:
-        return _Listed(self, len(self._places))
-
-    def configuration(self, row: int) -> Config:
-        """The legal configuration of a row."""
-        return self.decode(self._places[row].tolist())
-
-    def rows_at(self, rows: npt.NDArray[np.intp]) -> Places:
-        """The places of legal configurations, by their rows."""
-        return self._places[rows]
+    def draws(self) -> Draws:
+        """The recorded configurations, which are all legal."""
+        return Draws(self.points, _Rows(self._places), self.decode)
 
     # ---------------------------------------------------------------- judging
 
+    def why_illegal(self, config: Mapping[str, Value]) -> str | None:
+        """Return why a configuration is not recorded, or recorded as illegal."""
+        return self._why_no_point(config) or self._why_unrecorded(config)
+
+    def is_point(self, config: Mapping[str, Value]) -> bool:
+        """Whether the configuration has recorded values, though perhaps not together."""
+        return self._why_no_point(config) is None
+
     def are_legal(self, places: Places) -> npt.NDArray[np.bool_]:
-        """Whether each of many points is recorded, shape (points,)."""
+        """Say of many points whether they are recorded, shape (points,)."""
         return self._rows.contain(places)
 
-    def _why_not_a_point(self, config: Mapping[str, Value]) -> str | None:
+    def canonical(self, config: Config) -> Config:
+        """Return the configuration: every recorded parameter matters."""
+        return config
+
+    def _why_no_point(self, config: Mapping[str, Value]) -> str | None:
         for name, value in self._fixed.items():
             if name not in config:
                 return f"it has no value for {name}"
             if type(config[name]) is not type(value) or config[name] != value:
                 return f"{name} is {shown(value)} throughout the recording"
         varying = {name: value for name, value in config.items() if name not in self._fixed}
-        return super()._why_not_a_point(varying)
+        return self.points.why_no_point(varying)
 
-    def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
+    def _why_unrecorded(self, config: Mapping[str, Value]) -> str | None:
         if self._is_row(np.array(self.encode(config), dtype=np.int32)):
             return None
-        held = self._recording.measurements.get((Input(self._given), Config(config)))
+        held = self._recording.measurements.get((self._problem, Config(config)))
         if held is not None and held.outcome is Outcome.ILLEGAL:
             return f"the recording has it as illegal: {held.message}"
-        return "the recording does not hold it"
+        return "it is not in the recording"
 
     def _is_row(self, places: Places) -> bool:
         return bool(self._rows.contain(places[None, :])[0])
@@ -106,7 +112,7 @@ class ListedSpace(Space):
     # ------------------------------------------------------------- neighbours
 
     def neighbours(self, config: Config, reach: int | None = 1) -> Iterator[Config]:
-        """Recorded configurations that differ in one parameter; see Space.neighbours."""
+        """Yield the recorded configurations that differ in one parameter; see Space.neighbours."""
         here = np.array(self.encode(config), dtype=np.int32)
         near, which = self._near(here, sys.maxsize)
         if reach is not None:
@@ -115,20 +121,20 @@ class ListedSpace(Space):
         return map(self.decode, near.tolist())
 
     def neighbour_places(self, places: Places) -> Places:
-        """Recorded points that differ from one in one parameter; see Space.neighbour_places."""
+        """Return the recorded points that differ in one parameter; see Space.neighbour_places."""
         near, _ = self._near(places, _ALL_VALUES)
         return near
 
     def _near(self, here: Places, most: int) -> tuple[Places, npt.NDArray[np.intp]]:
-        """The recorded ones of Points.changes, and in which parameter each differs."""
-        changed, which = self._points.changes(here, most)
+        """Return the recorded points among Points.changes, and the changed parameter of each."""
+        changed, which = self.points.changes(here, most)
         recorded = self._rows.contain(changed)
         return changed[recorded], which[recorded]
 
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
-        """The nearest recorded configuration, by `Space.distance`, of those that differ in one
-        parameter; where there are none, the nearest of all. One of the nearest by chance.
+        """Return the nearest recorded configuration, by `distance`, at random among equals.
 
+        Configurations that differ in one parameter come first, all others only if there is none.
         Raises UsageError where nothing is legal.
         """
         here = np.array(self.encode(config), dtype=np.int32)
@@ -146,7 +152,7 @@ class ListedSpace(Space):
         return self.decode(near[rng.choice(nearest)].tolist())
 
     def _away(self, here: Places) -> npt.NDArray[np.float64]:
-        """The distance of every row: relative steps on scales, 1 for any change else."""
+        """Return the distance of every row; see Space.distance."""
         others = ~self._scales
         changed = np.count_nonzero(self._places[:, others] != here[others], axis=1)
         steps = np.abs(self._relative - (here / self._widths)[self._scales].astype(np.float32))
@@ -155,7 +161,7 @@ class ListedSpace(Space):
 
     @cached_property
     def _scales(self) -> npt.NDArray[np.bool_]:
-        return np.array([p.kind not in ("boolean", "enum") for p in self.parameters], dtype=bool)
+        return np.array([is_scale(p) for p in self.parameters], dtype=bool)
 
     @cached_property
     def _widths(self) -> npt.NDArray[np.float64]:
@@ -163,33 +169,35 @@ class ListedSpace(Space):
 
     @cached_property
     def _relative(self) -> npt.NDArray[np.float32]:
-        """Where each row stands on each scale, from 0 to 1."""
+        """The position of each row on each scale, from 0 to 1."""
         return (self._places / self._widths)[:, self._scales].astype(np.float32)
 
     # --------------------------------------------------------------- encoding
 
     def decode(self, positions: Sequence[int]) -> Config:
-        """The configuration at these positions of the varying parameters, whole."""
-        varying = zip(self.parameters, positions, strict=True)
-        found = self._fixed | {p.name: p.values[place] for p, place in varying}
-        return Config({parameter.name: found[parameter.name] for parameter in self._all})
+        """Return the whole configuration with these indices of the varying parameters."""
+        found = self._fixed | self.points.decode(positions)
+        return Config({p.name: found[p.name] for p in self._recording.parameters})
 
     @cached_property
     def default(self) -> Config:
         """The first configuration of the recording that worked."""
-        return Config({parameter.name: parameter.default for parameter in self._all})
+        return Config({p.name: p.default for p in self._recording.parameters})
+
+    def launch(self, config: Config, function: str, arguments: Sequence[str]) -> Launch:
+        """Raise UsageError: a recording has nothing to launch."""
+        raise UsageError(f"{self._recording.path}: a recording cannot be launched")
 
 
-class _Listed(Solutions):
-    """The rows of a ListedSpace, as what Space draws from."""
+class _Rows:
+    """The rows of a ListedSpace as candidates to draw from."""
 
-    def __init__(self, space: ListedSpace, count: int) -> None:
-        self._space = space
-        self.count = count
-        self.left_out = ()
+    def __init__(self, rows: Places) -> None:
+        self._rows = rows
+        self.count = len(rows)
 
-    def places(self, indices: Sequence[int]) -> npt.NDArray[Any]:
-        return self._space.rows_at(np.array(indices, dtype=np.intp))
+    def places(self, indices: Sequence[int]) -> Places:
+        return self._rows[np.array(indices, dtype=np.intp)]
 
-    def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[Any]:
-        return self._space.rows_at(rng.integers(self.count, size=count))
+    def draw(self, rng: np.random.Generator, count: int) -> Places:
+        return self._rows[rng.integers(self.count, size=count)]

@@ -35,6 +35,18 @@ class Points:
         self.axis = {p.name: axis for axis, p in enumerate(self.parameters)}
         self.dtype = np.int32 if max(self.extents, default=0) < 2**31 else np.int64
 
+    def why_no_point(self, config: Mapping[str, Value]) -> str | None:
+        """Return why a configuration is no point of the product; None if it is one."""
+        for name in config:
+            if name not in self.by_name:
+                return f"`{name}` is not a parameter; there are {', '.join(self.by_name)}"
+        for name in self.by_name:
+            if name not in config:
+                return f"it has no value for {name}"
+            if self.place_of(name, config[name]) is None:
+                return f"{name}={shown(config[name])} is not one of its values"
+        return None
+
     # --------------------------------------------------------------- encoding
 
     def encode(self, config: Mapping[str, Value]) -> tuple[int, ...]:

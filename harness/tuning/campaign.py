@@ -11,7 +11,7 @@ from harness.measure.measurer import Measurer
 from harness.results import LIMITS, RunPlan, Store
 from harness.results.ablation import Ablation
 from harness.search import EndReason, Searched
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.crossing import cross_measure, measure_candidates
 from harness.tuning.finals import final_reports
@@ -39,7 +39,9 @@ class Campaign:
 
     def space(self, problem: Input) -> Space:
         """Return the legal configurations of an input on the measurer's device."""
-        return Space.of(self.spec, problem, self._measurer.limits, self._measurer.compiler)
+        return ConstrainedSpace.of(
+            self.spec, problem, self._measurer.limits, self._measurer.compiler
+        )
 
     def searching(self, state: State) -> Searching:
         """Make the object that searches the inputs."""

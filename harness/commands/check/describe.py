@@ -15,7 +15,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted
 from harness.display import format_time, print_line, print_lines
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec
 
 _LISTED_VALUES = 10
@@ -37,7 +37,7 @@ def describe_space(console: Console, spec: Spec) -> None:
     title = f": {spec.title}" if spec.title else ""
     print_line(console, f"{spec.name}{title} ({spec.path})")
     for heading, compiler in _flag_sets(spec):
-        spaces = [Space.of(spec, problem, None, compiler) for problem in spec.inputs]
+        spaces = [ConstrainedSpace.of(spec, problem, None, compiler) for problem in spec.inputs]
         print_line(console, f"  {heading}{format_size(size_of(spec, spaces))}")
     print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs(spec)}")
     console.print(Padding(_parameters_table(spec), (0, 0, 0, 2), expand=False))

@@ -15,7 +15,7 @@ from harness.core.records import Build, Config, Input, Value
 from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.build_queue import BuildQueue
 from harness.measure.occupancy import Occupancy, occupancy
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space.program import make_program
 from harness.space_file import Spec
 
@@ -42,7 +42,7 @@ class SpaceSize:
     estimate: CountEstimate | None = None
 
 
-def size_of(spec: Spec, spaces: Sequence[Space]) -> SpaceSize:
+def size_of(spec: Spec, spaces: Sequence[ConstrainedSpace]) -> SpaceSize:
     """Count points and legal configurations; `spaces` has one entry for each input, in order."""
     points = spaces[0].raw_count
     names = {name for space in spaces for c in space.constraints for name in c.names}

@@ -16,7 +16,7 @@ from harness.core.text import counted
 from harness.display import format_time, print_line
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.programs import ProgramMeasurer
-from harness.space import Space
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 
 _RUNS = 2
@@ -35,7 +35,7 @@ def try_program(console: Console, spec: Spec, sample: int, seed: int) -> bool:
         spec = fitted_to_program(spec)
         print_notices(console, spec)
         problem = min(spec.inputs, key=_size)
-        space = Space.of(spec, problem, measurer.limits, measurer.compiler)
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
         print_line(console, f"  built with {measurer.environment.compiler}{_version_hint(spec)}")
         works = _try_default(console, measurer, space, problem)
         if sample:

@@ -15,7 +15,7 @@ from harness.measure.backends.nvcc import Nvcc
 from harness.measure.build_queue import BuildQueue
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.occupancy import multiprocessor
-from harness.space import Space
+from harness.space import ConstrainedSpace
 from harness.space_file import LaunchPlan, Spec
 
 ARCHITECTURE_LIMITS = DeviceLimits(
@@ -118,7 +118,7 @@ def fitted_spec(spec: Spec, target: CompileTarget, builds: BuildQueue[Program]) 
     return fitted_to_backend(spec, compiler, arch, target.identity, builds.finish)
 
 
-def target_space(spec: Spec, target: CompileTarget, problem: Input) -> Space:
+def target_space(spec: Spec, target: CompileTarget, problem: Input) -> ConstrainedSpace:
     """Make the space of an input within a target's limits, without what `unchecked` lists.
 
     Raises UsageError where the group size depends on DEVICE_ONLY_LIMIT.
@@ -127,7 +127,7 @@ def target_space(spec: Spec, target: CompileTarget, problem: Input) -> Space:
         kept = tuple(c for c in spec.constraints if not _needs_device(c.expression))
         launch = spec.launch and _without_device(spec.launch, spec.path)
         spec = dataclasses.replace(spec, constraints=kept, launch=launch)
-    return Space.of(spec, problem, target.limits, target.backend.compiler)
+    return ConstrainedSpace.of(spec, problem, target.limits, target.backend.compiler)
 
 
 def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:
