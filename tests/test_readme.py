@@ -136,10 +136,10 @@ def test_the_query_answers_with_the_best_configuration_and_its_samples(tmp_path:
         times = campaign.times()
     rows = _answers(tmp_path / "r.db")
     assert len(rows) == len(spec.inputs)
-    for row, given in zip(rows, spec.inputs, strict=True):
+    for row, problem in zip(rows, spec.inputs, strict=True):
         best = Config(json.loads(row["best"]))
-        assert Input(json.loads(row["input"])) == given
-        assert row["median_s"] == times[given][best] == min(times[given].values())
+        assert Input(json.loads(row["input"])) == problem
+        assert row["median_s"] == times[problem][best] == min(times[problem].values())
         samples_s = [float(sample) for sample in row["samples_s"].split(",")]
         assert statistics.median(samples_s) == pytest.approx(row["median_s"])
         assert len(samples_s) == 3
@@ -150,12 +150,12 @@ def test_the_query_answers_for_the_kernel_as_it_now_is(tmp_path: Path) -> None:
     with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
         campaign.run()
     edited = dataclasses.replace(spec, functions=("edited",))
-    slower = FormulaMeasurer(lambda given, config: 10 * formula_s(given, config))
+    slower = FormulaMeasurer(lambda problem, config: 10 * formula_s(problem, config))
     with opened(edited, tmp_path / "r.db", slower) as (campaign, _):
         campaign.run()
         times = campaign.times()
     found = [row["median_s"] for row in _answers(tmp_path / "r.db")]
-    assert found == [min(times[given].values()) for given in spec.inputs]
+    assert found == [min(times[problem].values()) for problem in spec.inputs]
 
 
 def test_the_ci_script_runs_the_readmes_own_test_command() -> None:

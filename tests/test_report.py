@@ -41,9 +41,9 @@ inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n
 """
 
 
-def time_s(given: Input, config: Config) -> float:
+def time_s(problem: Input, config: Config) -> float:
     """Small inputs want BLOCK=16, large ones 64; 256 with TILE=2 does not work."""
-    n, block = given["n"], config["BLOCK"]
+    n, block = problem["n"], config["BLOCK"]
     assert isinstance(n, int)
     if block == 256 and config["TILE"] == 2:
         return float("inf")
@@ -51,7 +51,7 @@ def time_s(given: Input, config: Config) -> float:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
         run.run()
@@ -59,8 +59,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(place: Path) -> Results:
-    return the_one(read_results([str(place)]))
+def results(database: Path) -> Results:
+    return the_one(read_results([str(database)]))
 
 
 def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results: Results) -> None:
@@ -171,9 +171,9 @@ def test_the_commands_are_those_of_the_runs(results: Results) -> None:
     line = next(commands(found, origin))
     assert shlex.split(line)[3] == "my/base.yaml"
     assert "--inputs 'n > 7'" in line
-    assert [given for given in results.measured if Expression(args.inputs).holds(given)] == list(
-        results.measured
-    )
+    assert [
+        problem for problem in results.measured if Expression(args.inputs).holds(problem)
+    ] == list(results.measured)
     sampled, first = (
         dataclasses.replace(found.runs[0], technique=name, seed=7)
         for name in ("UniformRandom (training)", "A,B (taught by 0a1b2c3d)")
@@ -225,9 +225,9 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def report(place: Path) -> Path:
-    path = place.with_name("small.html")
-    assert main([str(place), "-o", str(path)]) == 0
+def report(database: Path) -> Path:
+    path = database.with_name("small.html")
+    assert main([str(database), "-o", str(path)]) == 0
     return path
 
 

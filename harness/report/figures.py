@@ -73,7 +73,7 @@ def search_curves(results: Results) -> list[SearchCurve]:
             m = row.measurement
             searched.setdefault(m.input, {})[m.config] = m.time_s
     found = []
-    for given, known in searched.items():
+    for problem, known in searched.items():
         times = list(known.values())
         least = min(times, default=math.inf)
         if least < math.inf:
@@ -83,7 +83,7 @@ def search_curves(results: Results) -> list[SearchCurve]:
             ends = [*steps, len(best) - 1]
             found.append(
                 SearchCurve(
-                    str(given),
+                    str(problem),
                     tuple(k + 1 for k in ends),
                     tuple(least / best[k] for k in ends),
                 )
@@ -221,7 +221,7 @@ def heat_map(
     inputs = [matrix.features.iloc[row] for row in rows]
     candidates = tuple(matrix.candidates[column] for column in columns)
     return HeatMap(
-        tuple(", ".join(f"{name}={value}" for name, value in given.items()) for given in inputs),
+        tuple(", ".join(f"{name}={value}" for name, value in row.items()) for row in inputs),
         candidates,
         tuple(_labels([difference(config, default or {}) for config in candidates])),
         slowdowns[:, columns],

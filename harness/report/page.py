@@ -80,7 +80,9 @@ def warnings_of(findings: Findings) -> Iterator[str]:
     missing = not_measured(findings.results)
     if missing:
         named = list(missing.items())[:_MOST_NAMED]
-        reasons = "; ".join(f"({given}): {why.removeprefix(NOT_MEASURED)}" for given, why in named)
+        reasons = "; ".join(
+            f"({problem}): {why.removeprefix(NOT_MEASURED)}" for problem, why in named
+        )
         more = f"; and {len(missing) - len(named)} more" if len(missing) > len(named) else ""
         count = f"{len(missing)} of {len(findings.reports)} inputs"
         yield f"{count} were not measured: {reasons}{more}."

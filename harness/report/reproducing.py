@@ -87,8 +87,8 @@ def _options(run: Run) -> Iterator[str]:
 def _condition(inputs: Iterable[Input]) -> str:
     """Write the condition for --inputs that selects exactly these inputs."""
     return " or ".join(
-        " and ".join(f"{name} == {json.dumps(value)}" for name, value in given.items())
-        for given in inputs
+        " and ".join(f"{name} == {json.dumps(value)}" for name, value in problem.items())
+        for problem in inputs
     )
 
 

@@ -85,7 +85,7 @@ def _winners(findings: Findings) -> PageSection:
         (times_note(default),),
         plots.gains(gains) if gains else "",
         PageTable(_WINNERS_HEAD, [_winner(report, default) for report in findings.reports]),
-        in_full=(f"default: {default}", *(f"({given}): {m.config}" for given, m in winners)),
+        in_full=(f"default: {default}", *(f"({problem}): {m.config}" for problem, m in winners)),
     )
 
 
