@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from harness.core.errors import BackendUnavailable, SpecError, UsageError
 from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.compiler_warnings import conflicts
-from harness.measure.flags.probe import AskedCommand, answers
+from harness.measure.flags.probe import ProbedCommand, answers
 from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
 from harness.space_file.flags.model import Setting, Switch
 from harness.space_file.flags.resolve import resolve
@@ -226,7 +226,7 @@ def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags() -> None
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
 def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
-    gcc = AskedCommand("gcc", Path(shutil.which("gcc") or ""))
+    gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
     words = ("-funroll-loops", "-fno-such-option", "-fassociative-math")
     said = answers(gcc, [Setting((word,)) for word in words])
     assert said[Setting(("-funroll-loops",))] is None
@@ -245,7 +245,7 @@ def _nvcc() -> Path | None:
 def test_nvcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     executable = _nvcc()
     assert executable is not None
-    nvcc = AskedCommand("nvcc", executable, "sm_90")
+    nvcc = ProbedCommand("nvcc", executable, "sm_90")
     known, driver, ptxas, adjusted = (
         Setting(("--ftz=true",)),
         Setting(("--no-such-option",)),

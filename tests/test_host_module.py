@@ -64,7 +64,7 @@ def test_outputs_are_right_nowhere_before_the_first_launch(write: Write) -> None
     case = make_kernel_data(write(GOOD), GIVEN)
     before = case.before_verified_run({})
     assert list(before) == ["y"]
-    worst = verify(before, case.expected, Tolerance()).worst
+    worst = verify(before, case.expected, Tolerance())
     assert worst is not None
     assert worst.wrong_count == 4
 
@@ -96,13 +96,13 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
         (replaced('return {"y": 2', 'exit(); return {"y": 2'), r"raised SystemExit"),
         (replaced('{"y": 2 * arguments["x"]}', "None"), r"must return a dict.*got NoneType"),
         (replaced('{"y": 2 * arguments["x"]}', "{}"), r"must return a dict"),
-        (replaced("np.int32(n)", "n"), r"`n` the type int; use numpy"),
+        (replaced("np.int32(n)", "n"), r"`n` with the type int; use numpy"),
         (replaced("rng.random(n)", "rng.random(n).astype('>f8')"), r"the dtype >f8.*byte order"),
-        (replaced("rng.random(n)", "np.array([None])"), r"`x` the dtype object"),
+        (replaced("rng.random(n)", "np.array([None])"), r"`x` with the dtype object"),
         (replaced("rng.random(n)", "rng.random(2 * n)[::2]"), r"`x`.* is empty or not contiguous"),
         (replaced("rng.random(n)", "np.zeros(0)"), r"`x`.* is empty or not contiguous"),
-        (replaced('{"y":', '{"n":'), r"gives `n`, which is no array argument; there are x, y"),
-        (replaced('{"y": 2', '{"z": 2'), r"gives `z`, which is no array argument; there are x, y"),
+        (replaced('{"y":', '{"n":'), r"returns `n`, which is no array argument; there are x, y"),
+        (replaced('{"y": 2', '{"z": 2'), r"returns `z`, which is no array argument; there"),
         (replaced('arguments["x"]}', 'arguments["x"][:3]}'), r"shape \(3,\).*has \(4,\)"),
         (replaced('2 * arguments["x"]', '["a"] * 4'), r"output `y` has the dtype <U1"),
         (GOOD + 'INOUT = ("n",)\n', r"INOUT names `n`, which is no array argument"),

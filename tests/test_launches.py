@@ -175,7 +175,7 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
         ('("x", "y"))', '("x", "z"))', "names `z`"),
         ('yield Launch("copy"', 'yield ("copy"', "must yield Launch and Read objects, but got"),
         ("reached = 0\n", "reached = 1 / 0\n", r"ZeroDivisionError.* \(line 14\) with \(STEPS=1\)"),
-        ("while reached < 16:", "return\n    while True:", "gave nothing to launch"),
+        ("while reached < 16:", "return\n    while True:", "yielded no Launch"),
         ("def launches", "def lunches", "must define the function `launches`"),
         ('yield Launch("copy"', 'yield Launch("coyp"', "launches `coyp`, but kernel.function of"),
         ('("x", "y"))', '("x", 3))', r"such as np.int32\(3\), but got 3"),
@@ -284,8 +284,8 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("{} if", "{'y': arguments['y']} if", "gives `y`, which is verified"),
-        ("{} if", "{'z': arguments['y']} if", "gives `z`, which is no array argument"),
+        ("{} if", "{'y': arguments['y']} if", "returns `y`, which is verified"),
+        ("{} if", "{'z': arguments['y']} if", "returns `z`, which is no array argument"),
         ("{} if", "{'pairs': arguments['y']} if", "another size or dtype"),
         ("{} if", "None if", "must return a dict, but got NoneType"),
         ("{} if", "{'pairs': arguments['pairs'].T} if", "not contiguous"),

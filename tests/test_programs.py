@@ -232,9 +232,9 @@ def test_memory_beyond_the_limit_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_program_cannot_start(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match="there is no program `no-such-program`"):
+    with pytest.raises(CannotStart, match="`no-such-program` not found"):
         run_command(["no-such-program"], tmp_path, tmp_path, BOUNDS)
-    with pytest.raises(CannotStart, match=r"there is no program `.*/none`"):
+    with pytest.raises(CannotStart, match=r"`.*/none` not found"):
         run_command([str(tmp_path / "none")], tmp_path, tmp_path, BOUNDS)
 
 
@@ -265,11 +265,11 @@ def test_time_is_read_in_its_unit(
     [
         ("t 1 t 2", TimePattern(pattern=r"t (\d)", unit="s"), "matches 2 times in stdout"),
         ("nothing", TimePattern(pattern=r"t (\d)", unit="s"), "matches nowhere in stdout"),
-        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "must be above 0"),
-        ("t x", TimePattern(pattern=r"t (.)", unit="s"), "is no number, but 'x'"),
+        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "expected more than 0"),
+        ("t x", TimePattern(pattern=r"t (.)", unit="s"), "finds is 'x', expected a number"),
         ("1", TimeField(json_field="t", unit="s"), "neither the whole nor the last line"),
-        ('{"u": 1}', TimeField(json_field="t", unit="s"), "has no `t`; there are u"),
-        ('{"t": true}', TimeField(json_field="t", unit="s"), "is no number, but True"),
+        ('{"u": 1}', TimeField(json_field="t", unit="s"), "has no `t`; there is u"),
+        ('{"t": true}', TimeField(json_field="t", unit="s"), "finds is True, expected a number"),
         ("", TimePattern(pattern="(1)", unit="s", read="f"), "did not write the file `f`"),
     ],
 )
@@ -744,7 +744,7 @@ def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path:
 def test_compiler_that_is_not_here_is_named(here: None, tmp_path: Path) -> None:
     (tmp_path / "c.c").write_text("int main(void) { return A; }")
     (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
-    with pytest.raises(BackendUnavailable, match="`no-such-gcc`, which is no program here"):
+    with pytest.raises(BackendUnavailable, match="`no-such-gcc`, which is not found"):
         ProgramMeasurer(load_spec(tmp_path / "c.yaml"))
 
 

@@ -19,7 +19,7 @@ EXACT = Tolerance(0.0, 0.0)
 
 def compare(found, expected, tolerance: Tolerance | None = None):
     """The worst element of one output, None if all are right."""
-    return verify({"y": found}, {"y": expected}, tolerance or Tolerance()).worst
+    return verify({"y": found}, {"y": expected}, tolerance or Tolerance())
 
 
 def array(dtype: str) -> np.ndarray:
@@ -108,7 +108,7 @@ def test_worst_is_the_farthest_outside_its_own_tolerance() -> None:
 def test_worst_is_the_worst_of_all_outputs() -> None:
     right, off, far = np.zeros(2), np.array([0.0, 1.0]), np.array([5.0, 0.0])
     found = {"a": off, "b": far, "c": right}
-    worst = verify(found, {"a": right, "b": right, "c": right}, Tolerance()).worst
+    worst = verify(found, {"a": right, "b": right, "c": right}, Tolerance())
     assert worst is not None
     assert (worst.argument, worst.index) == ("b", (0,))
 
@@ -181,7 +181,7 @@ def test_overflowing_difference_is_wrong_and_not_an_error() -> None:
 
 
 def test_shape_that_differs_is_the_host_modules_mistake() -> None:
-    with pytest.raises(ValueError, match=r"`y` the shape \(3,\).*has \(2,\)"):
+    with pytest.raises(ValueError, match=r"`y` with the shape \(3,\).*has \(2,\)"):
         compare(np.zeros(2), np.zeros(3))
 
 

@@ -174,13 +174,6 @@ def _exactly(number: int | float) -> str:
     return str(number) if isinstance(number, int) else f"{number:.9g}"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The answer of verification; `worst` is there exactly when the result is wrong."""
-
-    worst: WorstElement | None = None
-
-
 class StopReason(str, Enum):
     """Why sampling ended."""
 

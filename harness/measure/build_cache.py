@@ -1,8 +1,8 @@
-"""Builds on disk: what was compiled once is never compiled again.
+"""Keep builds on disk, so that nothing is compiled twice.
 
-A build's key covers source, includes, options, compiler version and device, so that an entry
-is never stale. Entries are written aside and renamed, and begin with a digest of themselves:
-what was cut short, changed or misplaced is no entry.
+A build's key covers source, includes, options, compiler version and device, so that an entry is
+never stale. An entry begins with a digest of itself: one that is truncated, changed or under
+another key is ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.program import Binary
 from harness.core.records import Build
 
-_FORMAT = b"harness-build-4"  # 3 kept builds that had not obeyed their flags
+_FORMAT = b"harness-build-4"  # format 3 kept builds that had not obeyed their flags
 
 
 class BuildCache:
@@ -26,7 +26,7 @@ class BuildCache:
         self._folder = folder or cache_folder("builds")
 
     def get(self, key: str) -> Binary | None:
-        """The binary of this key, marked as cached; None where there is none that is whole."""
+        """Return the binary of this key, marked as cached; None without a valid entry."""
         try:
             content = self._file(key).read_bytes()
         except OSError:
@@ -34,17 +34,17 @@ class BuildCache:
         head, _, rest = content.partition(b"\n")
         if head != _head(rest):
             return None
-        told, _, data = rest.partition(b"\n")
+        record, _, data = rest.partition(b"\n")
         try:
-            build = Build(**json.loads(told))
-        except TypeError:  # another version of the harness wrote it
+            build = Build(**json.loads(record))
+        except TypeError:  # another version of harness wrote it
             return None
         return Binary(dataclasses.replace(build, cached=True), data) if build.key == key else None
 
     def put(self, binary: Binary) -> None:
-        """Keep a binary under its build's key; raises UsageError where the disk refuses."""
-        told = json.dumps(dataclasses.asdict(binary.build)).encode()
-        rest = told + b"\n" + binary.data
+        """Keep a binary under its build's key; raises UsageError where it cannot be written."""
+        record = json.dumps(dataclasses.asdict(binary.build)).encode()
+        rest = record + b"\n" + binary.data
         target = self._file(binary.build.key)
         content = _head(rest) + b"\n" + rest
         write_file(target, content, advice=CACHE_ADVICE, parents=True)

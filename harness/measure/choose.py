@@ -1,4 +1,4 @@
-"""Which measurer a space needs: of kernels on a device, or of a program."""
+"""Choose the measurer of a space: of kernels on a device, or of a program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMAND = "command"
 
 
 def open_measurer(spec: Spec, requested: str) -> tuple[Measurer, str]:
-    """The measurer of a space with the backend that was asked for, and why that one was chosen.
+    """Open the measurer of a space with the requested backend; return it and why it was chosen.
 
     Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
     cannot run here.
@@ -36,10 +36,10 @@ def open_measurer(spec: Spec, requested: str) -> tuple[Measurer, str]:
 
 
 def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
-    """The space without those flags, of the ones that it names from a catalogue, that the
-    measurer's compiler does not know; its notices say which.
+    """Return the space without the catalogue's flags that the measurer's compiler does not know.
 
-    Raises BackendUnavailable where the compiler refuses even an empty program.
+    The notices of the space name them. Raises BackendUnavailable where the compiler refuses even an
+    empty program.
     """
     if isinstance(measurer, KernelMeasurer):
         return measurer.fitted(spec)

@@ -1,9 +1,8 @@
-"""Which warnings of a compiler say that a build is not what its flags say.
+"""Find the warnings which say that a compiler did not obey its flags.
 
-Compilers warn of flags that exclude one another, that they adjust or that they ignore, and end
-with status 0. A time measured then stands beside flags that were not obeyed, so such a warning is
-an outcome. Warnings about the source, and those of flags that will go away in a later version but
-are obeyed today, are not.
+Compilers warn about flags that exclude one another, that they adjust or ignore, and exit with
+status 0. The measured time would be filed under flags that had no effect, so such a build has
+failed. Warnings about the source do not count, nor those about deprecated flags that still work.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import re
 from harness.core.errors import BuildFailed
 from harness.core.program import family
 
-# nvcc's tools warn of the source in the same voice, so what counts is listed. The words are those
-# of nvcc, ptxas and nvlink 13.0; `harness/flags/nvcc.yaml` has the settings that bring them about.
+# nvcc's tools warn about the source in the same format, so the messages that count are listed. They
+# are those of nvcc, ptxas and nvlink 13.0; `harness/space_file/flags/nvcc.yaml` has the settings.
 _NVCC_TOOL = r"^(?:nvcc|ptxas|nvlink|cicc)\s+(?:warning|info)\s*:\s*"
 _NVCC_CONFLICT = "|".join(
     (
@@ -38,7 +37,7 @@ _NVCC_CONFLICT = "|".join(
     )
 )
 
-# The C compilers tell of the source with file and line: what the driver or the front end says
+# The C compilers report the file and line of the source: a message of the driver or the front end
 # without them is about the command line.
 _C_TOOL = r"^(?:\S*/)?(?:cc1|cc1plus|gcc|g\+\+|lto1|lto-wrapper|clang|clang\+\+)(?:-\d+)?"
 _C_CONFLICT = _C_TOOL + r": (?:warning|sorry, unimplemented): (?!.*\bdeprecated\b)"
@@ -66,18 +65,17 @@ _COMPILED = {compiler: re.compile(pattern) for compiler, pattern in _PATTERNS.it
 
 
 def require_obeyed(compiler: str, log: str) -> None:
-    """Raise BuildFailed with the lines of a compiler's output that say that it did not obey its
-    flags: the build is not what it would be filed under."""
-    told = conflicts(compiler, log)
-    if told:
-        raise BuildFailed("the compiler did not obey its flags\n" + "\n".join(told))
+    """Raise BuildFailed with the lines which say that the compiler did not obey its flags."""
+    lines = conflicts(compiler, log)
+    if lines:
+        raise BuildFailed("the compiler did not obey its flags\n" + "\n".join(lines))
 
 
 def conflicts(compiler: str, log: str) -> tuple[str, ...]:
-    """The lines of a compiler's output that say that it did not obey its flags, each once.
+    """Return the lines of a log which say that the compiler did not obey its flags, each once.
 
-    `compiler` is a key of `harness.space_file.flags.COMPILERS`, with or without a version. Of any
-    other nothing is known, and no line counts.
+    `compiler` is a key of `harness.space_file.flags.COMPILERS`, with or without a version. For
+    another compiler there are none.
     """
     pattern = _COMPILED.get(family(compiler))
     if pattern is None:

@@ -1,7 +1,7 @@
-"""Configurations of equal machine code that are launched alike are one measurement.
+"""Measure configurations of equal machine code and equal launches only once.
 
-Many settings of compiler flags and macros change nothing. What was measured of one configuration
-then holds for the others, on the same input: times, verdict and what was observed.
+Many values of compiler flags and macros change nothing. The measurement of one configuration then
+holds for the others on the same input.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from harness.core.records import Build, Config, Measurement
 
 @dataclass(frozen=True)
 class _Code:
-    """Machine code and how it is launched; no launches where the host module tells them. Of a
-    program they are its words."""
+    """Machine code and its launches: none where the host module yields them; for a program, its
+    words and environment variables."""
 
     sha256: str
     launches: tuple[Hashable, ...]
@@ -24,34 +24,33 @@ class _Code:
 
 @dataclass
 class EqualCode:
-    """The measurements of one input, found by what was launched.
+    """The measurements of one input, by machine code and launches.
 
-    The host module is given the configuration, and may lay out the data or launch as that says.
-    What it does is only known to be the same where all that it asked for is the same, so that is
-    compared as well. A measurement of which it is not known what was asked for is never shared.
+    The host module reads the configuration, and may arrange the data and launch accordingly. It is
+    known to do the same only where all parameters that it read are equal, so those are compared
+    as well. A measurement without a record of what was read is never shared.
     """
 
     _found: dict[tuple[_Code | None, Config], Measurement] = field(default_factory=dict)
-    _asked: dict[_Code | None, list[tuple[str, ...]]] = field(default_factory=dict)
+    _read: dict[_Code | None, list[tuple[str, ...]]] = field(default_factory=dict)
 
     def add(self, measured: Measurement, launches: tuple[Hashable, ...]) -> None:
-        """What was measured, or shared, joins; the first of equals stays."""
+        """Add a measurement, which may itself be shared; of equal ones the first stays."""
         code, names = _code(measured.build, launches), measured.host_read
         if code is not None and names is not None and measured.outcome.repeats:
-            asked = self._asked.setdefault(code, [])
-            if names not in asked:
-                asked.append(names)
+            read = self._read.setdefault(code, [])
+            if names not in read:
+                read.append(names)
             self._found.setdefault((code, _part(measured.config, names)), measured)
 
     def find(
         self, config: Config, build: Build, launches: tuple[Hashable, ...]
     ) -> Measurement | None:
-        """The measurement that another configuration has in common with this one, as this
-        one's; None where this one must be measured."""
+        """Return the measurement of an equal configuration as this one's; None without one."""
         code = _code(build, launches)
-        for names in self._asked.get(code, ()):
+        for names in self._read.get(code, ()):
             found = self._found.get((code, _part(config, names)))
-            # Who asks for the same configuration again wants it measured again.
+            # The same configuration is measured again when it is requested again.
             if found is not None and found.config != config:
                 return _shared(found, config, build)
         return None
@@ -68,6 +67,6 @@ def _part(config: Config, names: Iterable[str]) -> Config:
 
 
 def _shared(found: Measurement, config: Config, build: Build) -> Measurement:
-    """Another's measurement as this configuration's, which cost no time."""
+    """Return another's measurement as this configuration's, which took no time."""
     origin = found.shared_with or found.config.digest
     return dataclasses.replace(found, config=config, build=build, wall_s=0.0, shared_with=origin)

@@ -1,25 +1,25 @@
-"""The Python file beside a kernel: its arguments for an input, and what they must give.
+"""The Python file beside a kernel, which makes its arguments and the expected outputs.
 
 A host module defines
 
     arguments(features, rng) -> dict of numpy arrays and numpy scalars, in the kernel's order
-    reference(arguments) -> dict of the expected arrays, by argument name: the outputs
+    reference(arguments) -> dict of the expected output arrays, by argument name
 
 and, where a kernel reads and overwrites the same array, INOUT = ("name", ...): such arrays
 are restored before every run. Where a run takes several launches (`launch: host` in the space),
 
     launches(arguments, config) -> Launch and Read objects, one after the other
 
-and, where the configuration chooses how the data lie in memory,
+and, where the layout of the data depends on the configuration,
 
-    arrange(arguments, config) -> dict of the arrays that lie otherwise than in arguments()
+    arrange(arguments, config) -> dict of the arrays with another layout than in arguments()
 
 and, where more is known of a configuration than its time,
 
     observe(config) -> dict of numbers by name, kept with every measurement of it
 
-It is a person's own code and runs as such; what it is given is read-only, and which parameters
-it asks for is noted.
+It is the user's own code, and runs without a sandbox. Its arguments are read-only, and harness
+records which parameters it reads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from harness.core.modules import load_module
 from harness.core.program import Argument, Read
 from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input
-from harness.measure.tracked_config import WatchedConfig
+from harness.measure.tracked_config import TrackedConfig
 from harness.measure.verify import COMPARABLE
 
 Array = npt.NDArray[Any]
@@ -48,31 +48,31 @@ Steps = Generator[Launch | Read, Array | None, None]
 
 
 class HostModule:
-    """A person's module, loaded; whatever goes wrong in it is told as a HostModuleError."""
+    """A loaded host module; every mistake in it is raised as a HostModuleError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._module = self._loaded()
 
-    def arguments(self, given: Input, rng: np.random.Generator) -> dict[str, Argument]:
-        """What arguments() gives for an input, checked and read-only."""
-        arguments = self._dict("arguments", given, dict(given), rng)
+    def arguments(self, problem: Input, rng: np.random.Generator) -> dict[str, Argument]:
+        """Return the checked, read-only arguments of an input."""
+        arguments = self._dict("arguments", problem, dict(problem), rng)
         for name, value in arguments.items():
             self._check_argument("arguments", name, value)
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
         return arguments
 
-    def reference(self, given: Input, arguments: Mapping[str, Argument]) -> dict[str, Array]:
-        """The outputs that reference() expects of the arguments of an input, checked."""
-        expected = self._dict("reference", given, dict(arguments))
+    def reference(self, problem: Input, arguments: Mapping[str, Argument]) -> dict[str, Array]:
+        """Return the checked expected outputs of an input with these arguments."""
+        expected = self._dict("reference", problem, dict(arguments))
         arrays = {name: np.asarray(value) for name, value in expected.items()}
         for name, array in arrays.items():
             self._check_expected(name, array, arguments)
         return arrays
 
     def inout(self, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
-        """The arguments that a run reads and overwrites, checked."""
+        """Return the checked names of the arguments that a run reads and overwrites."""
         names = getattr(self._module, "INOUT", ())
         if not isinstance(names, (tuple, list)):
             raise self._fault(f'INOUT must be a tuple such as ("y",), but got {names!r}')
@@ -86,11 +86,11 @@ class HostModule:
         arguments: Mapping[str, Argument],
         config: Config,
         functions: Sequence[str],
-        asked: set[str] | None = None,
+        read: set[str] | None = None,
     ) -> Steps:
-        """What launches() gives, step by step, each checked before it is taken."""
+        """Yield the checked steps of launches(); add the parameters that it reads to `read`."""
         where = f"with ({config})"
-        steps = self._called("launches", where, dict(arguments), WatchedConfig(config, asked))
+        steps = self._called("launches", where, dict(arguments), TrackedConfig(config, read))
         if not isinstance(steps, Iterable):
             kind = type(steps).__name__
             raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
@@ -103,25 +103,25 @@ class HostModule:
             except StopIteration:
                 break
             except (Exception, SystemExit) as error:
-                raise self._fault(f"launches() raised {self._told(error)} {where}") from error
+                raise self._fault(f"launches() raised {self._describe(error)} {where}") from error
             self._check_step(step, arguments, functions)
             launched = launched or isinstance(step, Launch)
             answer = yield step
         if not launched:
-            raise self._fault(f"launches() gave nothing to launch {where}")
+            raise self._fault(f"launches() yielded no Launch {where}")
 
     def arrange(
         self,
         arguments: Mapping[str, Argument],
         config: Config,
         outputs: frozenset[str],
-        asked: set[str] | None = None,
+        read: set[str] | None = None,
     ) -> dict[str, Array]:
-        """What arrange() gives, checked; nothing where the module has no such function."""
+        """Return the checked arrays of arrange(), none without it; add what it reads to `read`."""
         if not callable(getattr(self._module, "arrange", None)):
             return {}
         where = f"with ({config})"
-        found = self._called("arrange", where, dict(arguments), WatchedConfig(config, asked))
+        found = self._called("arrange", where, dict(arguments), TrackedConfig(config, read))
         if not isinstance(found, dict):
             raise self._fault(f"arrange() must return a dict, but got {type(found).__name__}")
         return {
@@ -130,15 +130,15 @@ class HostModule:
         }
 
     def observe(self, config: Config) -> dict[str, float]:
-        """What observe() tells, checked; nothing where the module has no such function."""
+        """Return the checked numbers of observe(); none without it."""
         if not callable(getattr(self._module, "observe", None)):
             return {}
-        found = self._called("observe", f"with ({config})", WatchedConfig(config))
+        found = self._called("observe", f"with ({config})", TrackedConfig(config))
         if not isinstance(found, dict):
             raise self._fault(f"observe() must return a dict, but got {type(found).__name__}")
         for name, value in found.items():
             if type(value) not in (int, float) or not math.isfinite(value):
-                raise self._fault(f"observe() gives `{name}` as {value!r}; use finite numbers")
+                raise self._fault(f"observe() returns `{name}` as {value!r}; use finite numbers")
         return {str(name): float(value) for name, value in found.items()}
 
     # ------------------------------------------------------------- calling the module
@@ -147,7 +147,7 @@ class HostModule:
         try:
             module = load_module(self._path, "harness_host")
         except (Exception, SystemExit) as error:
-            raise self._fault(self._told(error)) from error
+            raise self._fault(self._describe(error)) from error
         if module is None:
             raise self._fault("is not a Python file")
         for name in ("arguments", "reference"):
@@ -162,10 +162,10 @@ class HostModule:
         try:
             return function(*values)
         except (Exception, SystemExit) as error:
-            raise self._fault(f"{name}() raised {self._told(error)} {where}") from error
+            raise self._fault(f"{name}() raised {self._describe(error)} {where}") from error
 
-    def _dict(self, name: str, given: Input, *values: object) -> dict[str, Any]:
-        result = self._called(name, f"on the input ({given})", *values)
+    def _dict(self, name: str, problem: Input, *values: object) -> dict[str, Any]:
+        result = self._called(name, f"on the input ({problem})", *values)
         if not isinstance(result, dict) or not result:
             kind = type(result).__name__
             raise self._fault(f"{name}() must return a dict of arrays, but got {kind}")
@@ -174,8 +174,8 @@ class HostModule:
     def _fault(self, text: str) -> HostModuleError:
         return HostModuleError(f"{self._path}: {text}")
 
-    def _told(self, error: BaseException) -> str:
-        """The error, and the line of the host module where it came up."""
+    def _describe(self, error: BaseException) -> str:
+        """Return the error, and the line of the host module that raised it."""
         line, trace, own = 0, error.__traceback__, self._path.resolve()
         while trace is not None:
             if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
@@ -188,18 +188,18 @@ class HostModule:
     def _check_argument(self, function: str, name: str, value: object) -> None:
         if not isinstance(value, (np.ndarray, np.generic)):
             raise self._fault(
-                f"{function}() gives `{name}` the type {type(value).__name__}; use numpy "
+                f"{function}() returns `{name}` with the type {type(value).__name__}; use numpy "
                 "arrays, and numpy scalars such as np.int32(n), whose width the kernel expects"
             )
         if value.dtype.kind not in COMPARABLE + "V" or not value.dtype.isnative:
             raise self._fault(
-                f"{function}() gives `{name}` the dtype {value.dtype}, which no kernel reads; "
-                "use numbers, or structures of numbers, in the machine's byte order"
+                f"{function}() returns `{name}` with the dtype {value.dtype}, which no kernel "
+                "reads; use numbers, or structures of numbers, in the machine's byte order"
             )
         if isinstance(value, np.ndarray) and (value.size == 0 or not value.flags.c_contiguous):
             raise self._fault(
-                f"{function}() gives `{name}` as an array that is empty or not contiguous; pass a "
-                "C-contiguous copy (np.ascontiguousarray)"
+                f"{function}() returns `{name}` as an array that is empty or not contiguous; pass "
+                "a C-contiguous copy (np.ascontiguousarray)"
             )
 
     def _check_expected(self, name: str, expected: Array, arguments: Mapping[str, Any]) -> None:
@@ -207,11 +207,11 @@ class HostModule:
         if not isinstance(argument, np.ndarray):
             there = ", ".join(k for k, v in arguments.items() if isinstance(v, np.ndarray))
             raise self._fault(
-                f"reference() gives `{name}`, which is no array argument; there are {there}"
+                f"reference() returns `{name}`, which is no array argument; there are {there}"
             )
         if expected.shape != argument.shape:
             raise self._fault(
-                f"reference() gives `{name}` the shape {expected.shape}, but the "
+                f"reference() returns `{name}` with the shape {expected.shape}, but the "
                 f"argument has {argument.shape}"
             )
         for array in (expected, argument):
@@ -223,12 +223,12 @@ class HostModule:
     def _check_step(
         self, step: object, arguments: Mapping[str, Argument], functions: Sequence[str]
     ) -> None:
-        """A step of launches() is a Launch or a Read, and names what there is."""
+        """Raise unless a step is a Launch or a Read of known functions and arguments."""
         if isinstance(step, Launch):
             if step.function not in functions:
                 there = f"kernel.function of the space lists {', '.join(functions)}"
                 raise self._fault(f"launches() launches `{step.function}`, but {there}")
-            named = [given for given in step.arguments if not isinstance(given, np.generic)]
+            named = [each for each in step.arguments if not isinstance(each, np.generic)]
         elif isinstance(step, Read):
             named = [step.name]
             if not isinstance(arguments.get(step.name, np.empty(0)), np.ndarray):
@@ -249,11 +249,11 @@ class HostModule:
         outputs: frozenset[str],
     ) -> Array:
         if not isinstance(argument, np.ndarray):
-            raise self._fault(f"arrange() gives `{name}`, which is no array argument")
+            raise self._fault(f"arrange() returns `{name}`, which is no array argument")
         if name in outputs:
             raise self._fault(
-                f"arrange() gives `{name}`, which is verified: an output lies as reference() "
-                "gives it"
+                f"arrange() returns `{name}`, which is verified: an output has the layout that "
+                "reference() returns"
             )
         self._check_argument("arrange", name, array)
         if not isinstance(array, np.ndarray) or (array.size, array.dtype) != (
@@ -261,8 +261,8 @@ class HostModule:
             argument.dtype,
         ):
             raise self._fault(
-                f"arrange() gives `{name}` another size or dtype than arguments() does, "
+                f"arrange() returns `{name}` with another size or dtype than arguments(), "
                 f"{argument.dtype}{list(argument.shape)}; make it there as large as it may get"
             )
-        # The same bytes in the shape that the device knows it by.
+        # The same bytes in the shape that the device has bound.
         return array.reshape(argument.shape)

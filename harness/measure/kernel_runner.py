@@ -158,7 +158,7 @@ class KernelRunner:
         tolerance: Tolerance,
         when: str,
     ) -> None:
-        worst = verify(found, expected, tolerance).worst
+        worst = verify(found, expected, tolerance)
         if worst is not None:
             raise RunFailed(Outcome.WRONG_RESULT, f"wrong result {when}: {worst}", worst)
 
@@ -195,7 +195,7 @@ class KernelRunner:
             raise LaunchFailed(
                 f"the configuration without flags, to compare with, fails: {error}"
             ) from None
-        return first if verify(runner._outputs(), first, _EXACT).worst is None else None
+        return first if verify(runner._outputs(), first, _EXACT) is None else None
 
     # ---------------------------------------------------------------------------- launching
 

@@ -1,4 +1,4 @@
-"""What a search needs of a machine, or of what stands in for one."""
+"""The interface that a search measures through."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from harness.space import Space
 
 
 class Measurer(Protocol):
-    """What the search needs of a machine; a replay of recorded measurements is one too."""
+    """Measure configurations, on this machine or from a recording."""
 
     @property
     def environment(self) -> Environment:
-        """What the measurements may be compared with."""
+        """The device and its software: times of one environment can be compared."""
 
     @property
     def limits(self) -> DeviceLimits | None:
-        """What bounds legal configurations; None where that is not known."""
+        """The device's limits on legal configurations; None where they are not known."""
 
     @property
     def compiler(self) -> str | None:
@@ -26,25 +26,23 @@ class Measurer(Protocol):
 
     @property
     def is_replay(self) -> bool:
-        """Whether measurements are read from a file, and can be again."""
+        """Whether measurements are read from a file, and can be read again."""
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
-        """Tell what will be measured next, so that it can be compiled meanwhile."""
+        """Announce what will be measured next, so that it can be compiled meanwhile."""
 
-    def recall(self, given: Input, measured: Iterable[Measurement]) -> None:
-        """Tell what was measured of an input's legal configurations before, so that equal code
-        can share it."""
+    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
+        """Announce earlier measurements of an input, which configurations of equal code share."""
 
     def measure(
-        self, space: Space, given: Input, config: Config, best_s: float | None
+        self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:
-        """Measure one legal configuration on one input, unless another one's measurement holds
-        for it."""
+        """Measure one legal configuration on one input, unless an equal one was measured."""
 
     def measure_interleaved(
-        self, space: Space, given: Input, configs: Sequence[Config], rounds: int
+        self, space: Space, problem: Input, configs: Sequence[Config], rounds: int
     ) -> list[Measurement]:
-        """Measure several in turn, one sample of each a round; each of them is launched."""
+        """Measure several, one sample of each per round; each of them is launched."""
 
     def close(self) -> None:
         """End the worker processes."""

@@ -1,9 +1,9 @@
-"""How many blocks of a kernel an NVIDIA multiprocessor holds at once, and what stops more.
+"""Compute how many blocks of a kernel an NVIDIA multiprocessor holds, and what limits them.
 
-The calculation is the one of `cuda_occupancy.h`, which NVIDIA ships with the CUDA toolkit
-(cudaOccMaxActiveBlocksPerMultiprocessor), with the largest shared-memory carve-out, which is
-what the driver chooses for a kernel that needs it. Barriers, clusters and the caching modes
-of compute capabilities below 7 are left out.
+The calculation is that of `cuda_occupancy.h`, which NVIDIA ships with the CUDA toolkit
+(cudaOccMaxActiveBlocksPerMultiprocessor), with the largest shared-memory carve-out, which the
+driver chooses for a kernel that needs it. Barriers, clusters and the caching modes of compute
+capabilities below 7 are left out.
 
 A multiprocessor has four partitions with a quarter of the registers each, and a warp lives
 in one of them. So with w = ceil(group_size / 32) warps a block and r = 32 * registers rounded
@@ -37,10 +37,10 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What one multiprocessor has; sizes in bytes.
+    """The resources of one multiprocessor; sizes in bytes.
 
-    `reserved_bytes` of shared memory go to the driver in every block, and a block's share is
-    rounded up to `shared_step_bytes`.
+    The driver reserves `reserved_bytes` of shared memory in every block, and a block's shared
+    memory is rounded up to a multiple of `shared_step_bytes`.
     """
 
     max_threads: int
@@ -51,12 +51,12 @@ class Multiprocessor:
 
     @property
     def max_warps(self) -> int:
-        """How many warps can be resident at once."""
+        """The most resident warps."""
         return self.max_threads // WARP_SIZE
 
 
 def _before_8(max_threads: int, max_groups: int, shared_bytes: int) -> Multiprocessor:
-    """A multiprocessor below compute capability 8: nothing reserved, and steps of 256 bytes."""
+    """Return a multiprocessor below compute capability 8: none reserved, steps of 256 bytes."""
     return Multiprocessor(
         max_threads, max_groups, shared_bytes, reserved_bytes=0, shared_step_bytes=256
     )
@@ -83,7 +83,7 @@ MULTIPROCESSORS = {
 
 
 class Limiter(str, Enum):
-    """What keeps another block out."""
+    """A resource that limits the resident blocks."""
 
     WARPS = "warps"
     GROUPS = "groups"
@@ -108,12 +108,12 @@ class Occupancy:
 
     @property
     def fraction(self) -> float:
-        """Active warps over the most there could be, from 0 to 1."""
+        """Active warps over the most possible ones, from 0 to 1."""
         return self.active_warps / self.max_warps
 
     @property
     def limiter(self) -> str:
-        """The limiters in words, such as `registers and shared memory`."""
+        """The names of the limiters, such as `registers and shared memory`."""
         return " and ".join(map(str, self.limiters))
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ class Occupancy:
 
 
 def multiprocessor(arch: str) -> Multiprocessor:
-    """The multiprocessor of an architecture such as `sm_90` or `sm_90a`.
+    """Return the multiprocessor of an architecture such as `sm_90` or `sm_90a`.
 
     Raises ValueError, with the nearest known name, for one that is not in the table.
     """
@@ -140,7 +140,7 @@ def multiprocessor(arch: str) -> Multiprocessor:
 
 
 def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> Occupancy:
-    """The occupancy of a kernel that uses `registers` per thread and `shared_bytes` per block.
+    """Compute the occupancy of a kernel with `registers` per thread, `shared_bytes` per block.
 
     `shared_bytes` is static plus dynamic shared memory. Raises ValueError for an unknown
     architecture, a group size below 1, or a negative resource.
@@ -166,11 +166,11 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
 def observe_occupancy(
     arch: str | None, build: Build, group_sizes: Iterable[int]
 ) -> dict[str, float]:
-    """What is recorded of a build's occupancy: the least of its launches, whose blocks have
-    `group_sizes` threads, as `occupancy` (0 to 1) and `active_warps` a multiprocessor.
+    """Return a build's lowest occupancy over blocks of `group_sizes` threads, to be recorded.
 
-    Registers and shared memory are the most of any function of the source. Nothing is observed
-    where they, or the multiprocessor, are not known: of OpenCL, and of other architectures.
+    That is `occupancy` (0 to 1) and `active_warps` per multiprocessor. Registers and shared memory
+    are the most of any function of the source. Where they or the multiprocessor are not known,
+    as for OpenCL and for other architectures, the result is empty.
     """
     if arch is None or build.registers is None:
         return {}
@@ -187,18 +187,18 @@ def observe_occupancy(
 
 
 def _groups_by_registers(warps: int, registers: int) -> int | None:
-    """How many blocks the registers allow; None where no register is used."""
+    """Return how many blocks the registers allow; None where no register is used."""
     if registers == 0:
         return None
     per_warp = _round_up(registers * WARP_SIZE, REGISTER_STEP)
-    # The hardware's check takes it that all four partitions get the same number of warps.
+    # The hardware assumes that all four partitions get the same number of warps.
     if registers > MAX_REGISTERS or per_warp * _round_up(warps, PARTITIONS) > REGISTERS_PER_SM:
         return 0
     return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
 
 
 def _groups_by_shared(sm: Multiprocessor, shared_bytes: int) -> int | None:
-    """How many blocks the shared memory allows; None where none is used."""
+    """Return how many blocks the shared memory allows; None where none is used."""
     per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
     return sm.shared_bytes // per_group if per_group else None
 

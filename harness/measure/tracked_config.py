@@ -1,4 +1,4 @@
-"""A configuration that notes what is asked of it: what it was not asked for cannot matter."""
+"""A configuration that records which parameters are read: the others cannot matter."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 from harness.core.records import Config, Value
 
 
-class WatchedConfig(Mapping[str, Value]):
-    """A configuration as host modules get it, which adds what they ask for to `asked`.
+class TrackedConfig(Mapping[str, Value]):
+    """A configuration for host modules, which adds the names of the parameters they read to `read`.
 
-    Two configurations that agree in all that was asked for are one to the module. No subclass of
-    dict: what reads a dict past its methods, as eval() does, would not be noted.
+    Two configurations that agree in all of these are the same to the module. It is no subclass of
+    dict, since eval() and others read a dict without its methods.
     """
 
-    def __init__(self, config: Config, asked: set[str] | None = None) -> None:
+    def __init__(self, config: Config, read: set[str] | None = None) -> None:
         self._config = config
-        self._asked = set() if asked is None else asked
+        self._read = set() if read is None else read
 
     def __getitem__(self, name: str) -> Value:
-        self._asked.add(str(name))  # also where there is none: another configuration may have one
+        self._read.add(str(name))  # even if missing here: another configuration may have it
         return self._config[name]
 
     def __iter__(self) -> Iterator[str]:
-        self._asked.update(self._config)
+        self._read.update(self._config)
         return iter(self._config)
 
     def __len__(self) -> int:
-        self._asked.update(self._config)
+        self._read.update(self._config)
         return len(self._config)
 
     def __repr__(self) -> str:
@@ -41,5 +41,5 @@ class WatchedConfig(Mapping[str, Value]):
         return dict(other) | dict(self)
 
     def copy(self) -> dict[str, Value]:
-        """A dict to change."""
+        """Return a dict to change."""
         return dict(self)

@@ -1,4 +1,4 @@
-"""Is a result right? Compared element by element with the reference, by tolerances of its dtype."""
+"""Compare results with the reference, element by element, within tolerances by dtype."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.records import Verdict, WorstElement
+from harness.core.records import WorstElement
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
@@ -27,22 +27,22 @@ COMPARABLE = "biufc"
 """The kinds of numpy dtypes that can be verified."""
 
 _CHUNK = 1 << 16
-"""Elements compared at a time: what is made on the way stays in the processor's cache."""
+"""Elements compared at a time: temporary arrays of this size stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
     """An element is right when |found - expected| <= atol + rtol * |expected|.
 
-    None means the default of the output's dtype. A relative tolerance is one of rounding:
-    integers know only `atol` (by default 0), and booleans must be equal.
+    None means the default of the output's dtype. A relative tolerance is for rounding errors:
+    integers have only `atol` (by default 0), and booleans must be equal.
     """
 
     rtol: float | None = None
     atol: float | None = None
 
     def of(self, dtype: np.dtype[Any]) -> tuple[float, float]:
-        """rtol and atol for an output of this dtype."""
+        """Return rtol and atol for an output of this dtype."""
         rtol, atol = _BY_DTYPE.get(dtype.name, (0.0, 0.0))
         if dtype.kind == "b":
             return 0.0, 0.0
@@ -56,24 +56,24 @@ class Tolerance:
 
 def verify(
     found: Mapping[str, Array], expected: Mapping[str, Array], tolerance: Tolerance
-) -> Verdict:
-    """Compare every expected output; the verdict holds the worst element of all, if one is wrong.
+) -> WorstElement | None:
+    """Compare every expected output; return the worst element of all, None if all are right.
 
-    NaN equals only NaN, infinities only themselves. An output's shape must be the expected
-    one; ValueError otherwise, since that is the host module's mistake.
+    NaN equals only NaN, an infinity only itself. Raises ValueError for an output of another shape
+    than the expected one, which is a mistake of the host module.
     """
     worst: _Worst | None = None
     for name, want in expected.items():
         other = _compare(name, found[name], want, *tolerance.of(found[name].dtype))
         if other is not None and (worst is None or other.excess > worst.excess):
             worst = other
-    return Verdict(worst.element if worst is not None else None)
+    return worst.element if worst is not None else None
 
 
 def never_right(expected: Array, dtype: np.dtype[Any]) -> Array:
-    """An array of the same shape of which no element would be verified as right.
+    """Return an array of the same shape in which no element is right.
 
-    What an output holds before its launch, so that an element that is never written shows:
+    An output holds it before a verified launch, so that an element that is never written is found:
     NaN (a number where NaN is expected), and integers with their highest bit flipped.
     """
     if dtype.kind in "fc":
@@ -92,7 +92,7 @@ class _Worst(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """What is wrong in a part of an output: its flags, and how far beyond the tolerance."""
+    """Which elements of a part of an output are wrong, and how far beyond the tolerance."""
 
     start: int
     wrong: Flags
@@ -102,25 +102,25 @@ class _Chunk(NamedTuple):
 def _compare(name: str, found: Array, expected: Array, rtol: float, atol: float) -> _Worst | None:
     if found.shape != expected.shape:
         raise ValueError(
-            f"reference() gives `{name}` the shape {expected.shape}, but the argument "
+            f"reference() returns `{name}` with the shape {expected.shape}, but the argument "
             f"has {found.shape}"
         )
     if found.dtype == expected.dtype == np.bool_:
-        # By their bytes: a kernel may have written one that is neither 0 nor 1.
+        # Compare bytes: a kernel may have written one that is neither 0 nor 1.
         found, expected = found.view(np.uint8), expected.view(np.uint8)
     count, index, excess = 0, 0, -np.inf
     for chunk in _wrong_chunks(found.reshape(-1), expected.reshape(-1), rtol, atol):
         count += int(np.count_nonzero(chunk.wrong))
-        place = int(np.argmax(chunk.excess))
-        if chunk.excess[place] > excess:
-            index, excess = chunk.start + place, float(chunk.excess[place])
+        position = int(np.argmax(chunk.excess))
+        if chunk.excess[position] > excess:
+            index, excess = chunk.start + position, float(chunk.excess[position])
     if count == 0:
         return None
     return _Worst(excess, _element(name, found, expected, index, count, rtol, atol))
 
 
 def _wrong_chunks(found: Array, expected: Array, rtol: float, atol: float) -> Iterator[_Chunk]:
-    """Of two flat arrays, the chunks in which anything is wrong."""
+    """Yield the chunks of two flat arrays that have a wrong element."""
     exact = found.dtype.kind in "iub" and expected.dtype.kind in "iub" and atol < 1
     for start in range(0, found.size, _CHUNK):
         got, want = found[start : start + _CHUNK], expected[start : start + _CHUNK]
@@ -146,7 +146,7 @@ def _wide(array: Array) -> Array:
 
 
 def _same(found: Array, expected: Array) -> Flags:
-    """Equal, with NaN equal to NaN."""
+    """Compare for equality, with NaN equal to NaN."""
     same: Flags = (found == expected) | (np.isnan(found) & np.isnan(expected))
     return same
 
@@ -154,9 +154,9 @@ def _same(found: Array, expected: Array) -> Flags:
 def _excess(
     found: Array, expected: Array, wrong: Flags, rtol: float, atol: float
 ) -> npt.NDArray[np.float64]:
-    """How far each wrong element is outside its tolerance; -inf for the right ones.
+    """Return how far each wrong element is outside its tolerance; -inf for the right ones.
 
-    NaN where a number belongs, or an infinity, is farther off than any finite number.
+    NaN in place of a number, or an infinity, is farther off than any finite number.
     """
     got, want = _wide(found), _wide(expected)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -167,12 +167,12 @@ def _excess(
 
 
 def _element(
-    name: str, found: Array, expected: Array, place: int, count: int, rtol: float, atol: float
+    name: str, found: Array, expected: Array, position: int, count: int, rtol: float, atol: float
 ) -> WorstElement:
-    index = tuple(int(i) for i in np.unravel_index(place, found.shape))
+    index = tuple(int(i) for i in np.unravel_index(position, found.shape))
     got, want = found[index].item(), expected[index].item()
     size = float(abs(want))
-    # What is not finite must be met exactly.
+    # NaN and infinities must be equal.
     allowed = atol + rtol * size if math.isfinite(size) else 0.0
     if isinstance(got, complex) or isinstance(want, complex):
         part, got, want = _farther_part(complex(got), complex(want))
@@ -189,7 +189,7 @@ def _element(
 
 
 def _farther_part(found: complex, expected: complex) -> tuple[str, float, float]:
-    """The real or the imaginary part, whichever is farther off; NaN is farthest."""
+    """Return the real or the imaginary part, whichever is farther off; NaN is farthest."""
     real, imag = abs(found.real - expected.real), abs(found.imag - expected.imag)
     if np.nan_to_num(imag, nan=np.inf) > np.nan_to_num(real, nan=np.inf):
         return "imag", found.imag, expected.imag

@@ -1,1 +1,1 @@
-"""Ask compilers which flags they know, and leave out of a space those that they refuse."""
+"""Probe compilers for their flags, and remove from a space those that they refuse."""

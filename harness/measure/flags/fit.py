@@ -1,7 +1,7 @@
-"""A space and a compiler that is here -> the space without the flags that the compiler refuses.
+"""Remove from a space the flags that an installed compiler refuses.
 
-A flag that is left out stays in the space with `absent` as its only value, and so is not tuned:
-constraints may go on to name it, and what is measured is filed as before.
+Such a flag stays in the space with `absent` as its only value, so that it is not tuned: constraints
+may still name it, and measurements are filed as before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value
 from harness.measure.backends.nvcc import find_nvcc, supported_archs
-from harness.measure.flags.probe import Asked, AskedBackend, AskedCommand, answers
+from harness.measure.flags.probe import ProbedBackend, ProbedCommand, ProbedCompiler, answers
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flag_expansion import NamedFlags
 from harness.space_file.flags.catalogue import catalogue_of
@@ -27,29 +27,32 @@ from harness.space_file.flags.resolve import Declaration, resolve
 def fitted_to_backend(
     spec: Spec, compiler: str, arch: str | None, identity: str, build: Callable[[Program], Binary]
 ) -> Spec:
-    """The space with the flags that a backend's compiler takes.
+    """Return the space with the flags that a backend's compiler accepts.
 
-    `arch` is what nvcc compiles for, None for OpenCL, whose `identity` and `build` are asked.
+    `arch` is the architecture that nvcc compiles for; None for OpenCL, where `build` compiles.
     Raises BackendUnavailable where the compiler refuses even an empty program.
     """
     named = _named(spec, compiler)
     if named is None:
         return spec
     if arch is not None:
-        return _fitted(spec, named, AskedCommand(compiler, find_nvcc(), arch))
-    return _fitted(spec, named, AskedBackend(compiler, identity, build))
+        return _fitted(spec, named, ProbedCommand(compiler, find_nvcc(), arch))
+    return _fitted(spec, named, ProbedBackend(compiler, identity, build))
 
 
 def fitted_to_program(spec: Spec) -> Spec:
-    """The space with the flags that the compiler of its program takes; all of them, with a
-    notice, where the build is not begun by that compiler, so that it cannot be asked."""
+    """Return the space with the flags that the compiler of its program accepts.
+
+    Keeps all flags, with a notice, where the build does not begin with that compiler, so that it
+    cannot be probed.
+    """
     named = _named(spec, spec.program_compiler)
     if named is None or spec.program is None:
         return spec
-    return _fitted(spec, named, _asked_of(spec.program, named.compiler))
+    return _fitted(spec, named, _probed(spec.program, named.compiler))
 
 
-def _asked_of(plan: ProgramPlan, compiler: str) -> Asked | None:
+def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
     if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
@@ -59,23 +62,23 @@ def _asked_of(plan: ProgramPlan, compiler: str) -> Asked | None:
         return None
     executable = Path(found)
     arch = _arch(words, executable) if family(compiler) == "nvcc" else None
-    return AskedCommand(compiler, executable, arch)
+    return ProbedCommand(compiler, executable, arch)
 
 
 def _arch(words: list[str], nvcc: Path) -> str:
-    """The architecture that a build names; else the newest that nvcc compiles for."""
-    told = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
-    return f"sm_{told[1]}" if told else supported_archs(nvcc)[-1]
+    """Return the architecture that a build names; else the newest that nvcc compiles for."""
+    found = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
+    return f"sm_{found[1]}" if found else supported_archs(nvcc)[-1]
 
 
 def _named(spec: Spec, compiler: str | None) -> NamedFlags | None:
     return next((n for n in spec.named_flags if n.compiler == compiler), None)
 
 
-def _fitted(spec: Spec, named: NamedFlags, asked: Asked | None) -> Spec:
-    """The narrowed space; its notices say what was left out, and why."""
+def _fitted(spec: Spec, named: NamedFlags, probed: ProbedCompiler | None) -> Spec:
+    """Return the narrowed space; its notices say which flags were removed, and why."""
     catalogue = catalogue_of(named.compiler)
-    ask = None if asked is None else partial(answers, asked)
+    ask = None if probed is None else partial(answers, probed)
     known = resolve(catalogue, named.selection, ask, linked=named.linked)
     parameters = tuple(
         _narrowed(p, known.declarations.get(p.name))
@@ -97,7 +100,7 @@ def _fitted(spec: Spec, named: NamedFlags, asked: Asked | None) -> Spec:
 
 
 def _narrowed(parameter: Parameter, known: Declaration | None) -> Parameter:
-    """The flag with the values that are known; without a declaration none is."""
+    """Return the flag with only the accepted values; without a declaration only the default."""
     values: tuple[Value, ...] = (parameter.default,)
     if known is not None:
         left = known.get("values", parameter.values)

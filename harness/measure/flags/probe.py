@@ -1,7 +1,7 @@
-"""Asking a compiler that is here whether it knows a setting: an empty program is built with it.
+"""Probe an installed compiler for a setting: build an empty program with it.
 
-What it says is kept in the cache folder, by the compiler's own digest, so that each compiler is
-asked once.
+The answers are kept in the cache folder by the compiler's digest, so that each compiler is probed
+once.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from harness.space_file.flags.model import Setting
 TIMEOUT_S = 60.0
 
 
-# What each language's empty program is. PTX lets nvcc's driver and ptxas judge a setting without
-# the front end, which costs twenty times as much.
+# The empty program of each language. With PTX, nvcc's driver and ptxas check a setting without the
+# front end, which takes twenty times as long.
 _PTX = ".version {version}\n.target {target}\n.address_size 64\n.visible .entry f() {{ ret; }}\n"
 _CUDA = "__global__ void f(int *x) { *x = 1; }\n"
 _MAIN = "int main(void) { return 0; }\n"
@@ -36,30 +36,30 @@ _C = "int f(int *x, int n) { int s = 0; for (int i = 0; i < n; i++) s += x[i]; r
 _OPENCL = "__kernel void f(__global int *x) { x[get_global_id(0)] = 1; }\n"
 
 
-class Asked(Protocol):
-    """A compiler that can be asked."""
+class ProbedCompiler(Protocol):
+    """A compiler that can be probed."""
 
     @property
     def identity(self) -> str:
-        """What its answers are kept by: two that differ never share one."""
+        """The key of its answers: compilers with different identities share none."""
 
     @property
     def at_once(self) -> int:
-        """How many settings may be tried side by side."""
+        """How many settings may be tried at once."""
 
     def try_out(self, setting: Setting) -> str | None:
-        """None where it takes the setting and obeys it; else what it says."""
+        """Return why the compiler refuses or ignores the setting; None where it obeys it."""
 
 
-# nvcc obeys these as if they stood on its command line.
+# nvcc obeys these like flags on its command line.
 _ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 
-class AskedCommand:
-    """gcc, clang or nvcc, as a program on this machine; `compiler` is its catalogue's name.
+class ProbedCommand:
+    """gcc, clang or nvcc as a program on this machine; `compiler` is the name in its catalogue.
 
-    `arch` is what nvcc compiles for, such as `sm_90`: ValueError without it. Raises
-    BackendUnavailable where the program cannot be run.
+    `arch` is the architecture that nvcc compiles for, such as `sm_90`: ValueError without it.
+    Raises BackendUnavailable where the program cannot be run.
     """
 
     at_once = os.cpu_count() or 1
@@ -67,7 +67,7 @@ class AskedCommand:
     def __init__(self, compiler: str, executable: Path, arch: str | None = None) -> None:
         self._compiler = family(compiler)
         if (self._compiler == "nvcc") != (arch is not None):
-            raise ValueError(f"nvcc, and no other, is asked for an architecture; got {arch}")
+            raise ValueError(f"nvcc, and no other compiler, needs an architecture; got {arch}")
         self._executable = executable.absolute()  # it runs in another folder
         self._arch = arch
         _, version = _output([str(self._executable), "--version"])
@@ -76,16 +76,16 @@ class AskedCommand:
         self.identity = f"{compiler} {arch} {digest} {obeyed} {version}"
 
     def try_out(self, setting: Setting) -> str | None:
-        """None where the compiler takes the setting and obeys it; else what it says."""
+        """Return why the compiler refuses or ignores the setting; None where it obeys it."""
         with tempfile.TemporaryDirectory(prefix="harness-flags-") as folder:
-            status, said = _output(self._command(setting, Path(folder)), folder)
-        told = conflicts(self._compiler, said)
-        if status == 0 and not told:
+            status, output = _output(self._command(setting, Path(folder)), folder)
+        lines = conflicts(self._compiler, output)
+        if status == 0 and not lines:
             return None
-        return _first_line(told[0] if told else said)
+        return _first_line(lines[0] if lines else output)
 
     def _command(self, setting: Setting, folder: Path) -> list[str]:
-        """The command line that builds an empty program, whose source it writes."""
+        """Write the source of an empty program; return the command line that builds it."""
         if self._compiler == "nvcc":
             return self._nvcc(setting, folder)
         language = "c++" if self._compiler.endswith("++") else "c"
@@ -104,19 +104,19 @@ class AskedCommand:
 
 def _empty_ptx(arch: str) -> str:
     number = int(re.sub(r"\D", "", arch) or 0)
-    # Every ptxas since 10.0 reads the first; older architectures know no later one than the second.
+    # Every ptxas since 10.0 reads version 6.3; older architectures need 6.0.
     version, target = ("6.3", "sm_75") if number >= 75 else ("6.0", arch)
     return _PTX.format(version=version, target=target)
 
 
-class AskedBackend:
+class ProbedBackend:
     """The compiler of a backend, such as OpenCL's for one device.
 
-    `build` builds a program, in a process of its own where a driver's compiler may crash;
-    `identity` is what the compiler says of itself.
+    `build` builds a program, in another process where a driver's compiler may crash; `identity`
+    is the compiler's own.
     """
 
-    at_once = 1  # drivers need not bear several builds at a time
+    at_once = 1  # a driver may not support several builds at a time
 
     def __init__(self, name: str, identity: str, build: Callable[[Program], Binary]) -> None:
         self._name = name
@@ -124,36 +124,36 @@ class AskedBackend:
         self.identity = f"{name} {identity}"
 
     def try_out(self, setting: Setting) -> str | None:
-        """None where the compiler takes the setting and obeys it; else what it says."""
+        """Return why the compiler refuses or ignores the setting; None where it obeys it."""
         try:
             self._build(Program(_OPENCL, setting.words, ()))
         except BuildFailed as error:
-            told = conflicts(self._name, str(error))
-            return _first_line(told[0] if told else str(error))
+            lines = conflicts(self._name, str(error))
+            return _first_line(lines[0] if lines else str(error))
         return None
 
 
-def answers(asked: Asked, settings: Sequence[Setting]) -> dict[Setting, str | None]:
-    """Of each setting what the compiler says against it, None where it is known and obeyed.
+def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
+    """Return for each setting why the compiler refuses or ignores it; None where it obeys it.
 
     Raises BackendUnavailable where the compiler refuses even a program without any flag.
     """
-    kept = _Kept(asked.identity)
+    kept = _Kept(compiler.identity)
     new = [setting for setting in dict.fromkeys(settings) if setting not in kept.answers]
     if new:
-        said = asked.try_out(Setting(()))
-        if said is not None:
+        reason = compiler.try_out(Setting(()))
+        if reason is not None:
             raise BackendUnavailable(
-                f"the compiler refuses an empty program, so that it cannot be asked for its flags: "
-                f"{said}. Mend it, or declare the flags one by one"
+                f"the compiler refuses an empty program, so its flags cannot be probed: {reason}. "
+                "Repair it, or declare the flags one by one"
             )
-        with ThreadPoolExecutor(asked.at_once) as pool:
-            kept.add(dict(zip(new, pool.map(asked.try_out, new), strict=True)))
+        with ThreadPoolExecutor(compiler.at_once) as pool:
+            kept.add(dict(zip(new, pool.map(compiler.try_out, new), strict=True)))
     return {setting: kept.answers[setting] for setting in settings}
 
 
 _FORMAT = 1
-"""Raise this where what is asked, or what counts as an answer, changes: kept answers lapse."""
+"""Increase this when the probes or their answers change: kept answers then expire."""
 
 
 class _Kept:
@@ -163,21 +163,21 @@ class _Kept:
         digest = hashlib.sha256(f"{_FORMAT} {identity}".encode()).hexdigest()
         self._file = cache_folder("flags") / f"{digest}.json"
         self.answers: dict[Setting, str | None] = {}
-        # Anything but a whole file of ours counts as nothing kept.
+        # A file that is missing or damaged counts as no answers.
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             found = json.loads(self._file.read_text(encoding="utf-8"))
-            for key, said in found.items():
+            for key, reason in found.items():
                 words, linked = json.loads(key)
-                self.answers[Setting(tuple(words), linked)] = said
+                self.answers[Setting(tuple(words), linked)] = reason
 
     def add(self, new: dict[Setting, str | None]) -> None:
         self.answers |= new
-        content = json.dumps({json.dumps(key): said for key, said in self.answers.items()})
+        content = json.dumps({json.dumps(key): reason for key, reason in self.answers.items()})
         write_file(self._file, content, advice=CACHE_ADVICE)
 
 
 def _output(command: Sequence[str], folder: str | None = None) -> tuple[int, str]:
-    """Exit status and all output of a command; raises BackendUnavailable where it cannot run."""
+    """Run a command; return its exit status and output. Raises BackendUnavailable."""
     try:
         done = subprocess.run(
             command,
@@ -192,10 +192,10 @@ def _output(command: Sequence[str], folder: str | None = None) -> tuple[int, str
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BackendUnavailable(f"{command[0]} cannot be asked for its flags: {error}") from None
+        raise BackendUnavailable(f"{command[0]} cannot be probed for its flags: {error}") from None
     return done.returncode, done.stdout
 
 
-def _first_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[0] if lines else "refused without a word"
+def _first_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[0] if lines else "refused without a message"

@@ -1,4 +1,4 @@
-"""Programs in place of kernels: any compiler, any program, run as processes of their own."""
+"""Measure programs in place of kernels: any compiler, any program, in its own process."""
 
 from harness.measure.programs.building import CommandBackend
 from harness.measure.programs.measurer import ProgramMeasurer

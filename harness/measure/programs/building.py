@@ -1,4 +1,4 @@
-"""Programs built by the command that a space gives: any compiler, or none at all."""
+"""Build programs with the command of a space: any compiler, or none at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ASK_TIMEOUT_S = 30.0
 _MOST_LOG = 10_000
 _SHELL = "/bin/sh"
 
-# Compilers and build tools obey these: builds under different values must not be mixed up.
+# Compilers obey these variables: builds under different values must not be mixed up.
 _VARIABLES = (
     "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
     "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS",
@@ -48,8 +48,11 @@ _VARIABLES = (
 
 @dataclass(frozen=True)
 class CommandBuild:
-    """Everything that decides what a build makes: its words, where OUTPUT_MARK is the path of
-    what it makes, and the text of its sources and of what they include."""
+    """Everything that decides what is built.
+
+    `words` are the command, with OUTPUT_MARK in place of the program's path; `texts` are the
+    sources and the files that they include.
+    """
 
     words: tuple[str, ...]
     options: tuple[str, ...]
@@ -59,7 +62,7 @@ class CommandBuild:
     file_bytes: int
 
     def key(self, compiler: str) -> str:
-        """The build cache's key under a compiler."""
+        """Return the build cache's key under a compiler."""
         digest = hashlib.sha256()
         for part in ("command", compiler, str(self.shell), *self.words, "\x1e", *self.texts):
             digest.update(part.encode() + b"\x1f")
@@ -68,8 +71,10 @@ class CommandBuild:
 
 @dataclass(frozen=True)
 class CommandBackend:
-    """The command of a space as a backend: it travels to worker processes. `compiler` is the name
-    of the compiler whose flags are tuned, None where none are."""
+    """The command of a space as a backend, as it is sent to worker processes.
+
+    `compiler` is the name of the compiler whose flags are tuned, None where none are.
+    """
 
     plan: ProgramPlan
     compiler: str | None
@@ -80,12 +85,11 @@ class CommandBackend:
         return "command"
 
     def open_compiler(self) -> CommandCompiler:
-        """The compiler, in this process; raises BackendUnavailable where it is not here."""
+        """Open the compiler in this process; raises BackendUnavailable where it is missing."""
         return CommandCompiler(self.plan, self.compiler)
 
     def environment(self, identity: str) -> Environment:
-        """What times may be compared with. Raises BackendUnavailable where the command that is
-        to name the device fails."""
+        """Return the environment; raises BackendUnavailable where program.device fails."""
         device = f"{processor() or platform.machine()}, {cores()} cores"
         if self.plan.device is not None:
             device = _answer(self.plan.device, "program.device").splitlines()[0]
@@ -94,33 +98,33 @@ class CommandBackend:
 
     @property
     def limits(self) -> DeviceLimits:
-        """Of these, only the number of cores means something to a program."""
+        """The limits, of which only the number of cores concerns a program."""
         return DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, cores(), 1)
 
 
 def cores() -> int:
-    """The cores that we may use."""
+    """Return the number of usable cores."""
     return len(os.sched_getaffinity(0))
 
 
 class CommandCompiler:
-    """Builds programs with the plan's command.
-
-    Raises BackendUnavailable where the first word of the command is no program here.
-    """
+    """Build programs with the plan's command; raises BackendUnavailable outside Linux."""
 
     arch: str | None = None
 
     def __init__(self, plan: ProgramPlan, compiler: str | None) -> None:
         if not hasattr(resource, "prlimit"):
-            raise BackendUnavailable("the command backend bounds programs as only Linux can")
+            raise BackendUnavailable("the command backend needs Linux, to limit programs")
         self._plan = plan
         self._compiler = compiler
 
     @cached_property
     def identity(self) -> str:
-        """The compiler: its name, what it says of its version, a digest of its file, and what the
-        environment adds; on this kind of processor, since it may build for that alone."""
+        """The compiler's name, version and digest, the environment's flags, and the processor.
+
+        The processor counts since the compiler may build for it alone. Raises BackendUnavailable
+        where the first word of the command is no program.
+        """
         extra = "".join(f" {name}={os.environ[name]}" for name in _VARIABLES if name in os.environ)
         return f"{self._named()} on {processor() or platform.machine()}{extra}"
 
@@ -130,25 +134,25 @@ class CommandCompiler:
         first = self._plan.build[0].text
         words = shlex.split(first) if self._plan.shell else [first]
         path = self._found(words[0] if words else "")
-        told = f"{Path(path).name} {digest_of(Path(path))[:12]}"
+        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
         if self._plan.version is not None:
-            return f"{_answer(self._plan.version, 'program.version').splitlines()[0]} {told}"
-        if words[0] == Path(words[0]).name:  # a person's own script might do anything
-            return f"{_version([path, '--version'])} {told}".strip()
-        return told
+            return f"{_answer(self._plan.version, 'program.version').splitlines()[0]} {named}"
+        if words[0] == Path(words[0]).name:  # a script might do anything with --version
+            return f"{_version([path, '--version'])} {named}".strip()
+        return named
 
     def _found(self, name: str) -> str:
-        """The path of a program; one with a slash is looked for from the space's folder."""
+        """Return the path of a program; one with a slash is relative to the space's folder."""
         found = shutil.which(name if name == Path(name).name else str(self._plan.folder / name))
         if found is None:
             raise BackendUnavailable(
-                f"program.build begins with `{name}`, which is no program here; install it, or "
-                "write another compiler"
+                f"program.build begins with `{name}`, which is not found; install it, or name "
+                "another compiler"
             )
         return found
 
     def compile(self, build: CommandBuild) -> Binary:
-        """Build; raises BuildFailed with the compiler's log, or where it exceeds its time."""
+        """Build; raises BuildFailed with the compiler's log, or after a timeout."""
         if not build.words:
             return self._binary(build, b"", 0.0, "")
         with tempfile.TemporaryDirectory(prefix="harness-build-") as folder:
@@ -164,20 +168,20 @@ class CommandCompiler:
         words = command_words(build.words, build.shell, output, self._plan.folder)
         bounds = Bounds(build.memory_bytes, build.file_bytes, BUILD_TIMEOUT_S)
         try:
-            ended = run_command(words, made, logs, bounds)
+            result = run_command(words, made, logs, bounds)
         except CannotStart as error:
             raise BuildFailed(str(error)) from None
         log = _log(logs, made)
-        if ended.status != 0:
-            raise BuildFailed(f"the build {ended.description}\n{log}".strip())
+        if result.status != 0:
+            raise BuildFailed(f"the build {result.description}\n{log}".strip())
         if not output.is_file():
-            raise BuildFailed(f"the build ended well, but did not write {{output}}\n{log}".strip())
+            raise BuildFailed(f"the build succeeded, but did not write {{output}}\n{log}".strip())
         if self._compiler is not None:
             require_obeyed(self._compiler, log)
         return output.read_bytes(), log
 
     def _binary(self, build: CommandBuild, data: bytes, compile_s: float, log: str) -> Binary:
-        # Nothing is built: the sources themselves are what runs.
+        # Without a build, the sources themselves run.
         texts = "\x1f".join(build.texts).encode()
         return Binary(
             Build(
@@ -193,8 +197,10 @@ class CommandCompiler:
 
 
 def command_words(words: Sequence[str], shell: bool, output: Path, folder: Path) -> list[str]:
-    """The words that are run: with the output's path in place, through a shell where the space
-    asks for one; a program named with a slash is looked for from the space's folder."""
+    """Return the words of a command, with the output's path, and a shell where the space wants one.
+
+    A program with a slash is relative to the space's folder.
+    """
     if shell:
         return [_SHELL, "-c", words[0].replace(OUTPUT_MARK, shlex.quote(str(output)))]
     first, *rest = (word.replace(OUTPUT_MARK, str(output)) for word in words)
@@ -204,7 +210,7 @@ def command_words(words: Sequence[str], shell: bool, output: Path, folder: Path)
 
 
 def _log(logs: Path, made: Path) -> str:
-    """What a command wrote, errors first, without the temporary folder."""
+    """Return the streams of a command, errors first, without the temporary folder."""
     written = (read_text(logs / name) for name in (STDERR, STDOUT))
     log = "\n".join(text.strip() for text in written if text.strip())
     log = log.replace(f"{made}/", "").replace(str(made), ".")
@@ -212,32 +218,34 @@ def _log(logs: Path, made: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """A file's text, whatever bytes it holds."""
+    """Return a file's text, whatever bytes it holds."""
     return path.read_bytes().decode(errors="replace")
 
 
 def _version(words: Sequence[str]) -> str:
-    """The line in which a program tells its version; empty where there is none."""
-    ended, said = _asked(words)
-    lines = said.splitlines() if ended.status == 0 else []
+    """Return the line with the version of a program; empty without one."""
+    result, output = _run_quickly(words)
+    lines = output.splitlines() if result.status == 0 else []
     return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
 
 
 def _answer(words: Sequence[str], key: str) -> str:
-    """What a command says that must say something; raises BackendUnavailable."""
+    """Return the output of a command, which must print something; raises BackendUnavailable."""
     try:
-        ended, said = _asked(words)
+        result, output = _run_quickly(words)
     except CannotStart as error:
         raise BackendUnavailable(f"{key}: {error}") from None
-    if ended.status != 0 or not said.strip():
-        told = f" and said: {said.strip()[:300]}" if said.strip() else " and said nothing"
-        raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {ended.description}{told}")
-    return said.strip()
+    printed = output.strip()
+    if result.status != 0 or not printed:
+        reason = f" and printed: {printed[:300]}" if printed else " and printed nothing"
+        raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {result.description}{reason}")
+    return printed
 
 
-def _asked(words: Sequence[str]) -> tuple[CommandResult, str]:
+def _run_quickly(words: Sequence[str]) -> tuple[CommandResult, str]:
+    """Run a command; return its result and its output, with its errors where it failed."""
     with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
         path = Path(folder)
-        ended = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
-        said = read_text(path / STDOUT)
-        return ended, said if ended.status == 0 else said + read_text(path / STDERR)
+        result = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
+        output = read_text(path / STDOUT)
+        return result, output if result.status == 0 else output + read_text(path / STDERR)

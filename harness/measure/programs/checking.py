@@ -1,4 +1,4 @@
-"""A person's function that says whether a run is right."""
+"""Verify runs with check(), a function of the user."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from harness.measure.programs.outputs import WrongOutput
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """A run as check() gets it: the input's features, the configuration, the folder with the
-    files that it wrote, and what it wrote to its streams."""
+    """A run, for check(): the input's features, the configuration, the folder with the files that
+    the run wrote, and its streams."""
 
     features: Mapping[str, Value]
     config: Mapping[str, Value]
@@ -38,8 +38,11 @@ class _TimeUp(BaseException):
 
 
 class _Deadline:
-    """Raises _TimeUp, again and again, in what runs longer; between two steps of Python, so not
-    within one long call of a library. In a process's main thread alone."""
+    """Raise _TimeUp in a function that runs too long, repeatedly, in case it is caught.
+
+    Works between two steps of Python, so not within one long call of a library, and only in a
+    process's main thread.
+    """
 
     def __init__(self, timeout_s: float) -> None:
         self.is_up = False
@@ -62,10 +65,10 @@ class _Deadline:
 
 
 class Checker:
-    """A host module with check(run), which returns None where the run is right, and else says
-    what is wrong; what it raises is a wrong result as well.
+    """A module with check(run), which returns None for a right run, and else says what is wrong.
 
-    Raises HostModuleError for a module that cannot be loaded.
+    An exception in it is a wrong result as well. Raises HostModuleError for a module that cannot be
+    loaded.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,29 +76,28 @@ class Checker:
         self._module = self._loaded()
 
     def check(self, run: ProgramRun, timeout_s: float) -> None:
-        """Raises WrongOutput, CheckTimeout, and HostModuleError where check() returns something
-        else."""
-        told, raised, deadline = None, None, _Deadline(timeout_s)
+        """Call check(); raises WrongOutput, CheckTimeout, or HostModuleError for another result."""
+        reason, raised, deadline = None, None, _Deadline(timeout_s)
         try:
             with deadline:
-                told = self._module.check(run)
+                reason = self._module.check(run)
         except (_TimeUp, Exception, SystemExit) as error:
             raised = error
-        if deadline.is_up:  # check() may have swallowed what told it so
+        if deadline.is_up:  # check() may have caught _TimeUp
             raise CheckTimeout(
-                f"check() of {self._path.name} did not end within {timeout_s:.3g} s, what was left "
-                "of measure.timeout_s"
+                f"check() of {self._path.name} did not end within {timeout_s:.3g} s, the rest of "
+                "measure.timeout_s"
             )
         if raised is not None:
             raise WrongOutput(
                 f"check() of {self._path.name} raised {type(raised).__name__}: {raised}"
             )
-        if isinstance(told, str):
-            raise WrongOutput(told or "check() gave an empty text")
-        if told is not None:
+        if isinstance(reason, str):
+            raise WrongOutput(reason or "check() returned an empty text")
+        if reason is not None:
             raise HostModuleError(
                 f"{self._path}: check() must return None where the run is right, or a text that "
-                f"says what is wrong, but got {told!r}"
+                f"says what is wrong, but got {reason!r}"
             )
 
     def _loaded(self) -> ModuleType:

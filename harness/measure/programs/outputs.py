@@ -1,4 +1,4 @@
-"""What a run has written: its time, and its output beside the one that is expected."""
+"""Read the time that a run reports, and compare its output with the expected one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from harness.core.errors import LaunchFailed
 from harness.core.records import WorstElement
+from harness.core.text import suggestion
 from harness.measure.programs.sandbox import STDERR, STDOUT
 from harness.measure.verify import Tolerance, verify
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
@@ -32,8 +33,8 @@ TimeFrom = TimePattern | TimeField | None
 
 
 class WrongOutput(Exception):
-    """The output is not what is expected; `worst` is the number that is farthest off, where it is
-    one."""
+    """The output differs from the expected one; `worst` is the number that is farthest off, if
+    numbers differ."""
 
     def __init__(self, message: str, worst: WorstElement | None = None) -> None:
         super().__init__(message)
@@ -42,20 +43,20 @@ class WrongOutput(Exception):
 
 @dataclass(frozen=True)
 class Written:
-    """The folder that a run worked in, and the one with what it wrote to its streams."""
+    """The folder that a run worked in, and the folder with its standard output and error."""
 
     folder: Path
     streams: Path
 
     def content(self, name: str) -> bytes:
-        """What it wrote to a stream or a file; raises WrongOutput where it did not."""
+        """Return the content of a stream or a file; raises WrongOutput without that file."""
         path = (self.streams if name in (STDOUT, STDERR) else self.folder) / name
         if path.is_symlink() or not path.is_file():
             raise WrongOutput(f"the run did not write the file `{name}`")
         return path.read_bytes()
 
     def text(self, name: str) -> str:
-        """The same as text, whatever bytes it holds."""
+        """Return the same as text, whatever bytes it holds."""
         return self.content(name).decode(errors="replace")
 
 
@@ -63,23 +64,24 @@ class Written:
 
 
 def reported_s(time: TimePattern | TimeField, written: Written) -> float:
-    """The seconds that the program tells; raises LaunchFailed where it tells none."""
+    """Return the seconds that the program reports; raises LaunchFailed without a time."""
     try:
         text = written.text(time.read)
     except WrongOutput as error:
         raise LaunchFailed(f"no time can be read: {error}") from None
-    return _told_s(time, text)
+    return _time_in(time, text)
 
 
-def _told_s(time: TimePattern | TimeField, text: str) -> float:
+def _time_in(time: TimePattern | TimeField, text: str) -> float:
+    """Return the seconds in an output; raises LaunchFailed."""
     if isinstance(time, TimeField):
         return _number(_field(text, time.json_field), time.json_field) * SECONDS[time.unit]
     found = list(re.finditer(time.pattern, text, re.MULTILINE))
     if len(found) != 1:
         often = f"{len(found)} times" if found else "nowhere"
         raise LaunchFailed(
-            f"the time's pattern `{time.pattern}` matches {often} in {time.read}, and must match "
-            f"once; that is {_shortened(text) or 'empty'}"
+            f"the time's pattern `{time.pattern}` matches {often} in {time.read}, expected once; "
+            f"the text is {_shortened(text) or 'empty'}"
         )
     return _number(found[0][1], time.pattern) * SECONDS[time.unit]
 
@@ -88,20 +90,20 @@ def _field(text: str, field: str) -> Any:
     found = _json(text)
     if found is None:
         raise LaunchFailed(
-            "no time can be read: neither the whole nor the last line is a JSON object, but "
-            f"{_shortened(text) or 'nothing was written'}"
+            "no time can be read: neither the whole nor the last line is a JSON object, in "
+            f"{_shortened(text) or 'an empty text'}"
         )
     value: Any = found[1]
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
-            there = f"; there are {', '.join(value)}" if isinstance(value, dict) else ""
+            there = f"; {suggestion(name, value)}" if isinstance(value, dict) and value else ""
             raise LaunchFailed(f"no time can be read: the JSON has no `{field}`{there}")
         value = value[name]
     return value
 
 
 def _json(text: str) -> tuple[str, dict[str, Any]] | None:
-    """The object that a text is, or that is its last line, behind what stands before it."""
+    """Find a JSON object that is the whole text or its last line; return the text before it too."""
     whole = text.rstrip()
     last = (whole.splitlines() or [""])[-1]
     for part in (whole, last):
@@ -120,14 +122,16 @@ def _number(found: Any, where: str) -> float:
             raise ValueError
         number = float(found)
     except (TypeError, ValueError):
-        raise LaunchFailed(f"the time that `{where}` finds is no number, but {found!r}") from None
+        raise LaunchFailed(
+            f"the time that `{where}` finds is {found!r}, expected a number"
+        ) from None
     if not 0 < number < math.inf:
-        raise LaunchFailed(f"the time that `{where}` finds is {number}; it must be above 0")
+        raise LaunchFailed(f"the time that `{where}` finds is {number}, expected more than 0")
     return number
 
 
 def without_time(text: str, time: TimeFrom, name: str) -> str:
-    """The text without the time that is read from it, which differs in every run."""
+    """Remove the time that is read from a text, which differs in every run."""
     if time is None or time.read != name:
         return text
     if isinstance(time, TimePattern):
@@ -136,12 +140,12 @@ def without_time(text: str, time: TimeFrom, name: str) -> str:
     if found is None:
         return text
     before, value = found
-    # A line for each field, so that one to be ignored does not take all others along.
+    # One line per field, so that verify.ignore can drop a single field.
     return before + json.dumps(_without_field(value, time.json_field.split(".")), indent=1)
 
 
 def _without_group(found: re.Match[str]) -> str:
-    begin, end = (place - found.start() for place in found.span(1))
+    begin, end = (index - found.start() for index in found.span(1))
     return found[0] if found[1] is None else found[0][:begin] + found[0][end:]
 
 
@@ -158,10 +162,10 @@ def _without_field(value: Any, names: Sequence[str]) -> Any:
 
 @dataclass(frozen=True)
 class Expected:
-    """The output that is expected of every run of an input.
+    """The expected output of every run of an input.
 
-    Texts are compared word by word: numbers by the tolerances, which are 0 where none is given,
-    all else exactly; how many spaces there are does not matter.
+    Texts are compared word by word: numbers within the tolerances, which are 0 by default, all
+    other words exactly. The number of spaces does not matter.
     """
 
     content: bytes
@@ -169,8 +173,10 @@ class Expected:
     time: TimeFrom
 
     def check(self, found: bytes) -> None:
-        """Raises WrongOutput; and LaunchFailed where the output differs and tells no time, though
-        the one that is expected does."""
+        """Compare an output; raises WrongOutput where it differs.
+
+        Raises LaunchFailed where it differs and reports no time, though the expected one does.
+        """
         if self.verify.dtype is None:
             here, there = self._plain(found), self._plain(self.content)
             if _words(here) != _words(there):
@@ -180,8 +186,7 @@ class Expected:
             self._check_numbers(found, np.dtype(self.verify.dtype))
 
     def has_shape_of(self, found: bytes) -> bool:
-        """Whether an output has the same words, and as many numbers; as many bytes, of one that
-        is no text."""
+        """Say whether an output has the same words, numbers apart; if binary, as many bytes."""
         if self.verify.dtype is not None:
             return len(found) == len(self.content)
         here, there = self._plain(found), self._plain(self.content)
@@ -196,18 +201,18 @@ class Expected:
         if self.time is None or self.time.read != self.verify.output:
             return
         try:
-            _told_s(self.time, self.content.decode(errors="replace"))
+            _time_in(self.time, self.content.decode(errors="replace"))
         except LaunchFailed:
-            return  # a file that a person wrote, without times
-        _told_s(self.time, found.decode(errors="replace"))
+            return  # a file by hand, without times
+        _time_in(self.time, found.decode(errors="replace"))
 
     def _plain(self, content: bytes) -> str:
-        """The text without its time and without the lines to be ignored."""
+        """Return the text without its time and without the ignored lines."""
         text = without_time(content.decode(errors="replace"), self.time, self.verify.output)
         if self.verify.ignore is None:
             return text
         ignored = re.compile(self.verify.ignore)
-        # Blank, so that the others keep their numbers.
+        # Blank lines in their place, so that the others keep their line numbers.
         return "\n".join("" if ignored.search(line) else line for line in text.splitlines())
 
     def _check_text(self, found: str, expected: str) -> None:
@@ -222,11 +227,12 @@ class Expected:
             allowing = (Decimal(rtol), Decimal(atol))
             wrong = [w for k, pair in enumerate(pairs) for w in _wrong(k, *pair, *allowing)]
         if wrong:
-            _, place, got, want, allowed = max(wrong)
+            _, index, got, want, allowed = max(wrong)
             name, count = self.verify.output, len(pairs)
-            worst = WorstElement(name, (place,), got, want, allowed, len(wrong), count)
-            told = str(worst).removeprefix(f"{name}[{place}] ")
-            raise WrongOutput(f"{_place(found, numbers[place].end())} of {name} {told}", worst)
+            worst = WorstElement(name, (index,), got, want, allowed, len(wrong), count)
+            position = _position(found, numbers[index].end())
+            difference = str(worst).removeprefix(f"{name}[{index}] ")
+            raise WrongOutput(f"{position} of {name} {difference}", worst)
 
     def _check_numbers(self, found: bytes, dtype: np.dtype[Any]) -> None:
         name = self.verify.output
@@ -237,21 +243,21 @@ class Expected:
             )
         got, want = np.frombuffer(found, dtype), np.frombuffer(self.content, dtype)
         tolerance = Tolerance(self.verify.rtol, self.verify.atol)
-        verdict = verify({name: got}, {name: want}, tolerance)
-        if verdict.worst is not None:
-            raise WrongOutput(str(verdict.worst), verdict.worst)
+        worst = verify({name: got}, {name: want}, tolerance)
+        if worst is not None:
+            raise WrongOutput(str(worst), worst)
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, with the same sign for every number."""
+    """Return the words of a text, with 0 in place of every number."""
     return _NUMBER.sub("0", text).split()
 
 
 def _wrong(
-    place: int, found: str, expected: str, rtol: Decimal, atol: Decimal
+    index: int, found: str, expected: str, rtol: Decimal, atol: Decimal
 ) -> Iterator[tuple[Decimal, int, float, float, float]]:
-    """How far a number is outside its tolerance, with all that is to be told; nothing for one
-    that is right."""
+    """Yield how far a number is outside its tolerance, its index, itself, the expected number and
+    the tolerance; nothing for a right one."""
     if found == expected:
         return
     got, want = _parsed(found), _parsed(expected)
@@ -262,7 +268,7 @@ def _wrong(
         allowed = atol + rtol * abs(want) if want.is_finite() else allowed
         excess = abs(got - want) - allowed
     if excess > 0:
-        yield excess, place, _told(found), _told(expected), float(allowed)
+        yield excess, index, _printed(found), _printed(expected), float(allowed)
 
 
 def _parsed(text: str) -> Decimal:
@@ -272,8 +278,8 @@ def _parsed(text: str) -> Decimal:
         return Decimal(float(text))
 
 
-def _told(text: str) -> float:
-    """A number; a whole one stays whole, so that two above 2^53 that differ do not look alike."""
+def _printed(text: str) -> float:
+    """Return a number for a message; integers above 2^53 that differ still look different."""
     try:
         return int(text)
     except ValueError:
@@ -285,14 +291,14 @@ def _first_difference(name: str, found: str, expected: str) -> str:
     for got, want in zip(re.finditer(r"\S+", found), there, strict=False):
         if _words(got[0]) != _words(want):
             return (
-                f"{_place(found, got.end())} of {name} is `{_shortened(got[0])}`, "
+                f"{_position(found, got.end())} of {name} is `{_shortened(got[0])}`, "
                 f"expected `{_shortened(want)}`"
             )
     return f"{name} has {len(here):,} words, expected {len(there):,}"
 
 
-def _place(text: str, end: int) -> str:
-    """Where the word stands that ends there, or has something in it that does."""
+def _position(text: str, end: int) -> str:
+    """Return the line and the word that contain the character before `end`."""
     line = text.rfind("\n", 0, end) + 1
     return f"line {text.count(chr(10), 0, end) + 1:,}, word {len(text[line:end].split()):,}"
 

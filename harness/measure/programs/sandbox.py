@@ -1,11 +1,11 @@
-"""A command as a process group of its own, with a deadline and limits, timed from exec to exit.
+"""Run a command in a process group of its own, with a deadline and limits, timed from exec to exit.
 
-What it leaves running is killed with it: its process group, and what has left the group but was
-begun by it, which is found by a mark in its environment (Linux).
+Processes that it leaves behind are killed: its process group, and those that have left the group,
+which are found by a mark in their environment (Linux).
 
-A shell begins, stops itself, is limited from outside, and goes on as the command; only then the
-clock starts. To limit it in between fork and exec, Python would have to copy this whole process,
-which costs milliseconds, of which the clock would see a part.
+A shell starts, stops itself, gets its limits from outside, and continues as the command; only then
+the clock starts. To set limits between fork and exec, Python would have to copy this whole
+process, which takes milliseconds, and the clock would count a part of them.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 STDOUT, STDERR = "stdout", "stderr"
 
 _running: set[int] = set()
-"""The process groups of the commands that run now."""
+"""The process groups of running commands; a signal handler reads it."""
 
 
 class CannotStart(Exception):
-    """The operating system did not begin the command."""
+    """The operating system did not start the command."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a command may use: bytes of memory of its own in each process, bytes of each file
-    that it writes, and seconds."""
+    """The limits of a command: bytes of writable memory per process, bytes per written file, and
+    seconds."""
 
     memory_bytes: int
     file_bytes: int
@@ -54,8 +54,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended: its exit status, a signal as a negative number, or None where it was
-    killed at its deadline; its seconds on the clock, and on processors."""
+    """How a command ended, and its seconds on the clock and on processors.
+
+    `status` is the exit status, a signal as a negative number, or None after the deadline.
+    """
 
     status: int | None
     wall_s: float
@@ -63,7 +65,7 @@ class CommandResult:
 
     @property
     def description(self) -> str:
-        """The end in words."""
+        """The end in words, after `the program`."""
         if self.status is None:
             return f"was killed after {self.wall_s:.3g} s"
         if self.status >= 0:
@@ -87,10 +89,10 @@ def run_command(
     bounds: Bounds,
     variables: Mapping[str, str] | None = None,
 ) -> CommandResult:
-    """Run a command in a folder, wait for its end, and kill what it leaves behind.
+    """Run a command in a folder to its end, and kill the processes that it leaves behind.
 
-    What it writes goes into the files STDOUT and STDERR of the folder `outputs`. `variables` are
-    added to the environment. Raises CannotStart.
+    The folder `outputs` gets its streams as the files STDOUT and STDERR. `variables` are added to
+    the environment. Raises CannotStart.
     """
     _adopt_orphans()
     mark = os.urandom(8).hex()
@@ -108,26 +110,26 @@ def run_command(
             start_new_session=True,
         )
     try:
-        return _watched(process, bounds)
+        return _wait(process, bounds)
     finally:
         _end_orphans(process.pid, mark)
 
 
 def _found(name: str, folder: Path, environment: Mapping[str, str]) -> str:
-    """The path of a program; raises CannotStart where there is none."""
+    """Return the path of a program; raises CannotStart without one."""
     path = name if "/" not in name else str(folder / name)
     found = shutil.which(path, path=environment.get("PATH"))
     if found is None:
-        raise CannotStart(f"there is no program `{name}`; install it, or give its path")
+        raise CannotStart(f"`{name}` not found; install it, or set its path")
     return found
 
 
 def _limit(pid: int, bounds: Bounds) -> None:
-    """Bound what a process may use.
+    """Set the limits of a process.
 
     RLIMIT_DATA, not RLIMIT_AS: CUDA's driver and sanitizers reserve far more addresses than they
-    ever use, and only what may be written to counts here. RLIMIT_CPU ends what still runs when
-    this process itself was killed.
+    use, and RLIMIT_DATA counts only writable memory. RLIMIT_CPU ends a command whose parent was
+    killed.
     """
     seconds = math.ceil(bounds.deadline_s * (os.cpu_count() or 1)) + 1
     _lower(pid, resource.RLIMIT_DATA, bounds.memory_bytes)
@@ -143,15 +145,15 @@ def _lower(pid: int, what: int, most: int) -> None:
         resource.prlimit(pid, what, (bound, bound))
 
 
-def _watched(process: subprocess.Popen[bytes], bounds: Bounds) -> CommandResult:
-    """Limit it, let it go on, and wait for its end, or kill it at the deadline."""
+def _wait(process: subprocess.Popen[bytes], bounds: Bounds) -> CommandResult:
+    """Set the limits, continue the command, and wait for its end or kill it at the deadline."""
     late = threading.Event()
 
     def kill() -> None:
         late.set()
         _kill_group(process.pid)
 
-    # A timer, not Popen.wait(timeout), which looks only now and then and so blurs the time.
+    # A timer, not Popen.wait(timeout), which polls and so blurs the time.
     timer = threading.Timer(bounds.deadline_s, kill)
     _running.add(process.pid)
     try:
@@ -160,7 +162,7 @@ def _watched(process: subprocess.Popen[bytes], bounds: Bounds) -> CommandResult:
         timer.start()
         begin_s = time.perf_counter()
         os.kill(process.pid, signal.SIGCONT)
-        # It is not reaped yet: until then nothing else can have its number.
+        # It is not reaped yet: until then no other process can get its number.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         wall_s = time.perf_counter() - begin_s
     finally:
@@ -169,12 +171,12 @@ def _watched(process: subprocess.Popen[bytes], bounds: Bounds) -> CommandResult:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         _running.discard(process.pid)
-    ended = None if late.is_set() else process.returncode
-    return CommandResult(ended, wall_s, used.ru_utime + used.ru_stime)
+    status_or_late = None if late.is_set() else process.returncode
+    return CommandResult(status_or_late, wall_s, used.ru_utime + used.ru_stime)
 
 
 def end_programs_when_terminated() -> None:
-    """Let SIGTERM, which ends a worker process, end the command that it runs as well."""
+    """Make SIGTERM, which ends a worker process, also end the command that it runs."""
 
     def end(*_: object) -> None:
         for group in _running:
@@ -189,18 +191,17 @@ def _kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-# ------------------------------------------------------------- what has left the process group
+# -------------------------------------------------- processes that have left the process group
 
 
 def _adopt_orphans() -> None:
-    """Processes whose parent ends become children of this process, where they can be found."""
+    """Make orphaned processes children of this process, where they can be found."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _end_orphans(group: int, mark: str) -> None:
-    """Kill and reap the children of this group or with this mark; those of one that is killed
-    become ours in turn."""
+    """Kill and reap the children of this group or with this mark, and then their children."""
     ending: set[int] = set()
     for _ in range(_LOOKS):
         ending |= {pid for pid in _children() if _group(pid) == group or _is_marked(pid, mark)}
@@ -226,13 +227,13 @@ def _children() -> Iterator[int]:
 
 
 def _group(pid: int) -> int | None:
-    """The process group, which a dead process has until it is reaped."""
+    """Return the process group, which a dead process has until it is reaped."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # Its name, in brackets, may contain anything: state, parent and group follow the last one.
-    return int(told.rpartition(")")[2].split()[2])
+    # The name, in brackets, may contain anything: state, parent and group follow the last bracket.
+    return int(stat.rpartition(")")[2].split()[2])
 
 
 def _is_marked(pid: int, mark: str) -> bool:
