@@ -801,7 +801,7 @@ def test_exhausted_recording_has_reached_its_optimum(
     assert " 1.000 " in row
     assert "best on (problem_size_x=64, problem_size_y=32): BX=16, TILE=1\n" in message
     assert "6 launch_failed: " in message
-    assert "nothing is left to search" in message
+    assert "The search is complete." in message
 
 
 def test_recording_of_one_configuration_is_done_after_one_test(
@@ -899,7 +899,7 @@ def test_inputs_choose_among_those_recorded(
             "takes the place of a device; leave out --backend",
         ),
         (["--replay", "q.json"], "--replay q.json does not exist; did you mean `r.json`?"),
-        (["--replay", "."], "--replay . is no file; name a file"),
+        (["--replay", "."], "--replay . is not a file; name a file"),
         (
             ["r.json"],
             "r.json is a recording in JSON, not a space; to search recorded mea",

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from harness.commands import tune
-from harness.commands.tune.summary import dispatch_command
+from harness.commands.tune.next_step import dispatch_command
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign
@@ -148,7 +148,7 @@ def test_what_had_no_time_to_measure_anything_ends_in_time_and_is_no_success(
     told = capsys.readouterr().out
     assert "Nothing was measured: the time was up" in told
     assert told.rstrip().endswith("--test-limit 20 --max-time 60")
-    assert "Mend" not in told
+    assert "Fix what" not in told
     assert _rows(replayed, "select distinct state from runs") == [("interrupted",)]
 
 
@@ -252,7 +252,7 @@ def test_the_next_command_keeps_what_made_this_run(
 ) -> None:
     options = ["--seed", "5", "-t", "PureRandom", "--label", "my run", "--fresh", "--test-limit=9"]
     assert tune.main([*replayed, *options]) == 0
-    told = capsys.readouterr().out.rsplit("To search on: python -m harness.tune ", 1)[1]
+    told = capsys.readouterr().out.rsplit("To continue the search: python -m harness.tune ", 1)[1]
     again = shlex.split(told)
     assert again == [*replayed, *options[:6], "--test-limit", "18"]
     assert tune.main(again) == 0
@@ -283,7 +283,7 @@ def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
     assert tune.main([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
     told = capsys.readouterr().out
     assert "HillClimb tested " in told
-    again = told.rsplit("To search on: python -m harness.tune ", 1)[1]
+    again = told.rsplit("To continue with another: python -m harness.tune ", 1)[1]
     assert shlex.split(again) == [*replayed, "--seed", "2", "--technique", "auto"]
     assert {row[0] for row in _rows(replayed, "select requestor from tests")} == {"HillClimb"}
 
@@ -304,7 +304,7 @@ def test_a_validation_tells_its_curve_and_why_it_ended(
     assert "on 96 reserved samples" in told
     assert "9 in 10 below" in told
     assert "The limit of 40 samples was spent before the target was reached." in told
-    again = shlex.split(told.rsplit("To search on: python -m harness.tune ", 1)[1])
+    again = shlex.split(told.rsplit("To continue the search: python -m harness.tune ", 1)[1])
     assert again == [*replayed, option, "--test-limit", "20"]
 
 
@@ -316,7 +316,7 @@ def test_inputs_that_are_selected_are_tuned_and_no_others(
     told = capsys.readouterr().out
     features = [json.loads(str(row[0])) for row in _rows(replayed, "select features from inputs")]
     assert features == [{"m": 4096, "n": 64}, {"m": 1024, "n": 64}]
-    again = shlex.split(told.rsplit("To search on: python -m harness.tune ", 1)[1])
+    again = shlex.split(told.rsplit("To continue the search: python -m harness.tune ", 1)[1])
     assert again == [*replayed, *chosen, "--test-limit", "40"]
     assert tune.main(replayed) == 0
     assert "40 tests were answered from the database" in capsys.readouterr().out
@@ -476,7 +476,7 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file
     assert f"process {first.pid}" in refused
     assert "harness.merge" in refused
     assert first.returncode == 130
-    assert "what was measured is kept" in errors
+    assert "all measurements are kept" in errors
     assert "Traceback" not in errors + refused
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness.commands import export, tune
-from harness.commands.tune.options import make_parser
+from harness.commands.tune.options import TuneOptions, make_parser
 from harness.commands.tune.request import search_options
 from harness.space_file import load_spec
 from tests.replays import write_space
@@ -174,7 +174,7 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
 ) -> None:
     command = [*replaying, "--warm-start", str(cache)]
     assert tune.main(command) == 0
-    again = capsys.readouterr().out.rsplit("To search on: python -m harness.tune ", 1)[1]
+    again = capsys.readouterr().out.rsplit("To continue the search: python -m harness.tune ", 1)[1]
     assert shlex.split(again)[-4:] == ["--warm-start", str(cache), "--test-limit", "8"]
     first = configs_of(replaying)
     assert tune.main(shlex.split(again)) == 0
@@ -299,5 +299,5 @@ def test_where_nothing_is_built_each_proposal_knows_all_results(
 def test_builds_of_four_proposals_run_side_by_side(tmp_path: Path) -> None:
     spec = load_spec(write_space(tmp_path, SPACE))
     for options, expected in (([], 4), (["--parallelism", "2"], 2)):
-        args = make_parser().parse_args([str(spec.path), *options])
-        assert search_options(spec, args, ("auto",)).parallelism == expected
+        parsed = TuneOptions.of(make_parser().parse_args([str(spec.path), *options]))
+        assert search_options(spec, parsed, ("auto",)).parallelism == expected

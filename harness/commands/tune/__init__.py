@@ -1,4 +1,4 @@
-"""python -m harness.tune SPACE: tune a kernel over its inputs and say what came of it."""
+"""python -m harness.tune SPACE: find the fastest configuration of a kernel for each input."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import sys
 from collections.abc import Sequence
 
 from harness.commands.run import run_command
-from harness.commands.tune.checks import check_line, check_recordings
-from harness.commands.tune.options import make_parser
+from harness.commands.tune.checks import check_options, check_recordings
+from harness.commands.tune.options import TuneOptions, make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     parser = make_parser()
-    parser.set_defaults(given=list(sys.argv[1:] if arguments is None else arguments))
-    kept = ": what was measured is kept; the same command goes on from there"
+    parser.set_defaults(arguments=list(sys.argv[1:] if arguments is None else arguments))
+    kept = ": all measurements are kept; run the same command again to continue"
     return run_command(parser, arguments, _tune, kept)
 
 
 def _tune(args: argparse.Namespace) -> int:
-    if not args.list_techniques:
-        check_line(args)
-        check_recordings(args)
+    options = TuneOptions.of(args)
+    if not options.list_techniques:
+        check_options(options)
+        check_recordings(options)
     from harness.display import make_console
 
     with make_console().status("starting"):
-        from harness.commands.tune.running import (
-            tune,  # here: OpenTuner and others take seconds to load
-        )
-    return tune(args)
+        # Here, since OpenTuner and others take seconds to load.
+        from harness.commands.tune.running import print_techniques, tune
+    return print_techniques() if options.list_techniques else tune(options)

@@ -1,18 +1,20 @@
-"""The command carried out: what was asked for, measured and told."""
+"""The command's body: open a measurer and a database, run the campaign, print its results."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
+from harness.analysis.inputs import InputReport
 from harness.commands.run import format_error
-from harness.commands.tune.request import PREDICTED, Asked, read_asked
-from harness.commands.tune.summary import campaign_results, next_step, print_across, print_result
+from harness.commands.tune.next_step import next_step
+from harness.commands.tune.options import TuneOptions
+from harness.commands.tune.request import PREDICTED, TuneRequest, read_request
+from harness.commands.tune.summary import campaign_results, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
 from harness.core.records import Config
 from harness.display import ProgressDisplay, make_console
@@ -24,106 +26,126 @@ from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
 from harness.search import make_opentuner_tables, techniques
 from harness.space_file import Spec
-from harness.tuning import Campaign, CampaignPlan, Stages
+from harness.tuning import Campaign
+from harness.tuning.progress import Display
 from harness.tuning.replayed import RecordedCampaign, describe_recording
 
 FAILED = 1
 
 
-def tune(args: argparse.Namespace) -> int:
-    """Tune; returns the exit code: FAILED where nothing worked on an input whose turn came, or
-    nothing was measured at all."""
-    if args.list_techniques:
-        print("\n".join(sorted([*techniques(), "auto", PREDICTED])))
-        return 0
-    asked = read_asked(args)
-    console = make_console()
-    with writing(asked.place) as engine, _opened(asked, args, console) as measurer:
-        asked = dataclasses.replace(asked, spec=fitted_to(asked.spec, measurer))
-        for notice in () if args.quiet else asked.spec.notices:
-            print_line(console, f"note: {notice}")
+def print_techniques() -> int:
+    """Print the names that --technique takes; return the exit code."""
+    print("\n".join(sorted([*techniques(), "auto", PREDICTED])))
+    return 0
+
+
+def tune(options: TuneOptions) -> int:
+    """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
+    nothing worked on an input that was measured."""
+    request, console = read_request(options), make_console()
+    database = request.database
+    with writing(database) as engine, _opened(request, console) as measurer:
+        spec = fitted_to(request.spec, measurer)
+        if not options.quiet:
+            print_lines(console, (f"note: {notice}" for notice in spec.notices))
         store = Store(engine)
         make_opentuner_tables(store)
-        seeds = asked.seeds_for(measurer.compiler) + _predicted(asked, measurer, console)
-        options = dataclasses.replace(asked.options, seeds=seeds)
-        default = None if asked.recording else _default(asked.spec, measurer)
-        with ProgressDisplay(console, args.quiet, default) as display:
-            stages = Stages(not args.no_cross, not args.no_reduce, args.finalists)
-            plan = CampaignPlan(
-                asked.spec, options, stages, args.validate, asked.warm_start, args.fresh
-            )
-            campaign = (
-                RecordedCampaign(asked.recording, plan, measurer, store, display)
-                if asked.recording
-                else Campaign(plan, measurer, store, display)
-            )
-            campaign.check_seeds()
-            _print_warm_start(campaign, asked, args.quiet, console)
+        default = None if request.recording else _default(spec, measurer)
+        with ProgressDisplay(console, options.quiet, default) as display:
+            campaign = _campaign(request, spec, measurer, store, display, console)
             reports = campaign.run()
         print_result(console, campaign, reports, measurer)
         is_measured = any(report.measured for report in reports)
-        if is_measured and (len(asked.spec.inputs) > 1 or asked.recording is None):
-            print_across(console, campaign, store, asked.place, args.space)
-        failed = [r for r in reports if not r.best and (r.measured or r.given in campaign.left_out)]
-        status = FAILED if failed or not is_measured else 0
-        if args.report is not None:
-            _report(args, campaign, store, asked.place, console, status)
-        told = next_step(campaign, args, asked.place, reports)
-        print_line(console, told)
+        if is_measured and (len(spec.inputs) > 1 or request.recording is None):
+            print_choice_by_input(console, campaign, store, database, options.space)
+        status = _status(campaign, reports)
+        if options.report is not None:
+            _write_report(options.report, request, campaign, store, console, status)
+        print_line(console, next_step(options, campaign, reports, database))
         store.sessions.remove()
     return status
 
 
 def _default(spec: Spec, measurer: Measurer) -> Config:
-    """What configurations are told beside; a recording has none."""
+    """Return the configuration that others are shown as changes from."""
     return Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
 
 
-def _predicted(asked: Asked, measurer: Measurer, console: Console) -> tuple[Config, ...]:
-    """The points that a predictor expects to be fast, for half of the tests; none without it."""
-    if asked.predictor is None:
+def _campaign(
+    request: TuneRequest,
+    spec: Spec,
+    measurer: Measurer,
+    store: Store,
+    display: Display,
+    console: Console,
+) -> Campaign:
+    """Make the campaign, check its seeds, and print its warm start."""
+    request = dataclasses.replace(request, spec=spec)
+    seeds = request.seeds_for(measurer.compiler) + _predicted(request, measurer, console)
+    plan = request.plan(dataclasses.replace(request.search, seeds=seeds))
+    recording = request.recording
+    campaign = (
+        Campaign(plan, measurer, store, display)
+        if recording is None
+        else RecordedCampaign(recording, plan, measurer, store, display)
+    )
+    campaign.check_seeds()
+    _print_warm_start(campaign, request, console)
+    return campaign
+
+
+def _status(campaign: Campaign, reports: Sequence[InputReport]) -> int:
+    failed = [r for r in reports if not r.best and (r.measured or r.given in campaign.left_out)]
+    is_measured = any(report.measured for report in reports)
+    return FAILED if failed or not is_measured else 0
+
+
+def _predicted(request: TuneRequest, measurer: Measurer, console: Console) -> tuple[Config, ...]:
+    """Return the configurations predicted to be the fastest, for half of the tests."""
+    if request.predictor is None:
         return ()
-    order = asked.predictor.order(measurer.environment)
+    order = request.predictor.order(measurer.environment)
     if order is None:
-        told = f"no other stencil was tuned in {asked.place} on this device: auto instead"
-    else:
-        told = order.message
-    print_line(console, f"{PREDICTED}: {told}")
-    return () if order is None else order.configs[: max(1, asked.options.test_limit // 2)]
+        database = request.database
+        message = f"{database} has no other stencil tuned on this device; using auto instead"
+        print_line(console, f"{PREDICTED}: {message}")
+        return ()
+    print_line(console, f"{PREDICTED}: {order.message}")
+    return order.configs[: max(1, request.search.test_limit // 2)]
 
 
-def _report(
-    args: argparse.Namespace,
+def _write_report(
+    page: Path,
+    request: TuneRequest,
     campaign: Campaign,
     store: Store,
-    place: str,
     console: Console,
     status: int,
 ) -> None:
-    """The report of this campaign as a page. That it cannot be written is the worst that is to be
-    told only where the tuning itself went well."""
+    """Write the HTML report. If that fails, raise only where the tuning itself went well."""
     from harness.report import write_report  # here, since it loads what draws
     from harness.report.reproducing import Origin
 
-    results = campaign_results(campaign, store, place)
-    space = args.space and Origin(str(args.space), args.inputs, frozenset(campaign.spec.inputs))
+    results = campaign_results(campaign, store, request.database)
+    space, inputs = request.options.space, request.options.inputs
+    origin = None if space is None else Origin(str(space), inputs, frozenset(campaign.spec.inputs))
     try:
-        write_report(args.report, [] if results is None else [results], space)
+        write_report(page, [] if results is None else [results], origin)
     except HarnessError as error:
         if not status:
             raise
         print_line(console, format_error(error))
         return
-    print_line(console, f"{args.report}: the report")
+    print_line(console, f"The report is in {page}.")
 
 
-def _print_warm_start(campaign: Campaign, asked: Asked, quiet: bool, console: Console) -> None:
-    """Print a line a file of the warm start; one of which nothing can be used ends the command."""
+def _print_warm_start(campaign: Campaign, request: TuneRequest, console: Console) -> None:
+    """Print a line for each file of --warm-start. Raises UsageError for one without use."""
     lines = list(campaign.describe_warm_start())
-    for recording, line in zip(asked.warm_start, lines, strict=True):
-        if not quiet:
+    for recording, line in zip(request.warm_start, lines, strict=True):
+        if not request.options.quiet:
             print_line(console, f"warm start from {line}")
-        _print_notes(recording, quiet, console)
+        _print_notes(recording, request.options.quiet, console)
 
 
 def _print_notes(recording: Recording, quiet: bool, console: Console) -> None:
@@ -134,22 +156,23 @@ def _print_notes(recording: Recording, quiet: bool, console: Console) -> None:
 
 
 @contextmanager
-def _opened(asked: Asked, args: argparse.Namespace, console: Console) -> Iterator[Measurer]:
-    """The measurer that was asked for, told, and closed at the end."""
-    if asked.recording is not None:
-        measurer: Measurer = ReplayMeasurer.of(asked.recording)
-        told = describe_recording(asked.recording)
-    elif args.replay is not None:
-        measurer, told = _replayed(asked.whole, args.replay, console)
+def _opened(request: TuneRequest, console: Console) -> Iterator[Measurer]:
+    """Open the measurer, print a line about it, and close it at the end."""
+    options, recording = request.options, request.recording
+    if recording is not None:
+        measurer: Measurer = ReplayMeasurer.of(recording)
+        line = describe_recording(recording)
+    elif options.replay is not None:
+        measurer, line = _replayed(request.whole, options.replay, console)
     else:
-        measurer, why = open_measurer(asked.whole, args.backend)
-        told = f"backend {measurer.environment.backend}: {measurer.environment}"
-        told += f"; {why}" if why else ""
+        measurer, why = open_measurer(request.whole, options.backend)
+        line = f"backend {measurer.environment.backend}: {measurer.environment}"
+        line += f"; {why}" if why else ""
     try:
-        if not args.quiet:
-            print_line(console, told)
-        if asked.recording is not None:
-            _print_notes(asked.recording, args.quiet, console)
+        if not options.quiet:
+            print_line(console, line)
+        if recording is not None:
+            _print_notes(recording, options.quiet, console)
         yield measurer
     finally:
         measurer.close()

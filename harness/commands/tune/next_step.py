@@ -1,0 +1,102 @@
+"""The command to run next: continue a search, see its results, or generate code."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from harness.analysis.inputs import InputReport
+from harness.commands.tune.options import TuneOptions
+from harness.results import StoredCampaign, sqlite_path, without_password
+from harness.search import EndReason
+from harness.tuning import Campaign
+
+_LEAST_TIME_S = 60
+_ONLY_ONCE = ("--fresh", "--test-limit", "--stop-after", "--max-time")
+_TECHNIQUE = ("--technique", "-t", "--validate")
+_FLAGS = ("--fresh",)
+
+
+def next_step(
+    options: TuneOptions, campaign: Campaign, reports: Sequence[InputReport], database: str
+) -> str:
+    """Say where the samples are, and which command to run next."""
+    shown = shown_database(database)
+    look = shlex.join(["python", "-m", "harness.analyse", shown])
+    stored = f"All samples are in {shown}. To see the results again: {look}"
+    limit = options.test_limit or campaign.spec.search.test_limit
+    if not any(report.measured for report in reports) and not campaign.left_out:
+        again = _again(options, "--test-limit", str(limit), "--max-time", _longer_s(options))
+        return f"Nothing was measured: the time was up. To allow more time: {again}"
+    if not any(report.best for report in reports):
+        return f"{stored}\nFix what the messages above name, then run the same command again."
+    if all(report.is_exhausted for report in reports):
+        return f"{stored}\n{_all_measured(reports)} The search is complete."
+    if campaign.has_ended:
+        again = _again(options, "--technique", "auto", with_technique=False)
+        return f"{stored}\nThis technique has ended. To continue with another: {again}"
+    if not _is_time_up(campaign, options):
+        limit *= 2  # the tests ran out
+    return f"{stored}\nTo continue the search: {_again(options, '--test-limit', str(limit))}"
+
+
+def _all_measured(reports: Sequence[InputReport]) -> str:
+    counts = {report.legal for report in reports}
+    all_ = f"All {counts.pop():,}" if len(counts) == 1 else "All"
+    where = " on each input" if len(reports) > 1 else ""
+    return f"{all_} legal configurations were measured{where}."
+
+
+def _is_time_up(campaign: Campaign, options: TuneOptions) -> bool:
+    """Whether the time ran out before the tests; for a validation, whether it was limited."""
+    ends = [found.ended for found in campaign.searched.values()]
+    return EndReason.TIME in ends if ends else options.stop_after is not None
+
+
+def _longer_s(options: TuneOptions) -> str:
+    """Return seconds in which something is measured."""
+    return f"{max(_LEAST_TIME_S, 10 * (options.stop_after or 0)):g}"
+
+
+def _again(options: TuneOptions, *added: str, with_technique: bool = True) -> str:
+    """Return the same command with other limits."""
+    kept = kept_arguments(options, with_technique)
+    return shlex.join(["python", "-m", "harness.tune", *kept, *added])
+
+
+def kept_arguments(options: TuneOptions, with_technique: bool = True) -> Iterator[str]:
+    """Yield the arguments of a command that continues this one; a password is not shown."""
+    dropped = _ONLY_ONCE if with_technique else _ONLY_ONCE + _TECHNIQUE
+    for word in _without(options.arguments, dropped):
+        if options.database and options.database in word:
+            yield word.replace(options.database, without_password(options.database))
+        else:
+            yield word
+
+
+def _without(words: Iterable[str], dropped: Collection[str]) -> Iterator[str]:
+    """Yield the words without these options and their values."""
+    is_value = False
+    for word in words:
+        option, assigned, _ = word.partition("=")
+        was_value, is_value = is_value and not word.startswith("-"), False
+        if option in dropped or (word.startswith("-t") and "-t" in dropped):
+            is_value = not assigned and option in dropped and option not in _FLAGS
+        elif not was_value:
+            yield word
+
+
+def shown_database(database: str) -> str:
+    """Return the path of a SQLite database, or a URL without its password."""
+    return f"{sqlite_path(database) or without_password(database)}"
+
+
+def dispatch_command(
+    tuned: StoredCampaign, stored: Iterable[StoredCampaign], database: str
+) -> list[str]:
+    """Return the command that generates code from a campaign, of all that a database stores."""
+    program = tuned.space_name, tuned.key.program_sha256
+    same = [other for other in stored if (other.space_name, other.key.program_sha256) == program]
+    is_alone = len({other.environment.device for other in same}) == 1
+    device = [] if is_alone else ["--device", tuned.environment.device]
+    return ["python", "-m", "harness.dispatch", shown_database(database), "-o", "out", *device]
