@@ -1,17 +1,16 @@
-"""What nvcc's flags do to machine code, alone and in pairs: the evidence of the catalogue.
+"""Find how nvcc's flags change machine code, alone and in pairs: evidence for the catalogue.
 
-Every value of every flag of harness/flags/nvcc.yaml that acts on a kernel alone is compiled by
-itself, then every pair of values of flags that speak of the same thing (GROUPS), and some pairs of
-the other flags, at one value each. The kernels are one that is written here, with something for
-each flag to act on, and those that are given, for which the last kind is left out. The machine code
-is hashed (harness/backends/cubin.py), and nvcc's words are read (harness/flags/conflicts.py).
-No GPU is needed.
+It compiles every value of every kernel flag of harness/space_file/flags/nvcc.yaml alone, then every
+pair of values of related flags (GROUPS), and some pairs of other flags with one value each. The
+kernels are the one below, with code for each flag to act on, and KERNEL ... (without the pairs of
+other flags). The machine code is hashed (harness.measure.backends.cubin), and nvcc's messages are
+read (harness.measure.compiler_warnings). It needs no GPU.
 
     python -m benchmarks.nvcc_flags [--arch sm_90] [--record FILE] [KERNEL ...]
 
-The record has one row for each kernel and setting: what came of it (ok, warned or refused), the
-first digits of the machine code's hash, and what nvcc said. `--told FILE` tells the findings of a
-record that is there, without compiling. The last line is one JSON object.
+The record has a row for each kernel and setting: the outcome (ok, warned or refused), the first
+digits of the machine code's hash, and nvcc's message. `--told FILE` prints the findings of an
+existing record without compiling. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ RECORD = Path(__file__).with_suffix(".csv")
 CATALOGUE = catalogue_of("nvcc")
 PROBE = "probe"
 
-# Flags that speak of the same thing: of these all pairs of values are compiled.
+# Related flags: all pairs of their values are compiled.
 GROUPS = (
     ("use_fast_math", "ftz", "prec_div", "prec_sqrt", "fmad", "ptxas_fmad"),
     ("def_load_cache", "force_load_cache"),
@@ -51,11 +50,11 @@ GROUPS = (
     ("opt_level", "ofast_compile", "register_usage_level", "allow_expensive_optimizations"),
     ("maxrregcount", "ptxas_maxrregcount", "maxntid", "minnctapersm", "override_directive_values"),
 )
-_MOST_VALUES = 4  # of a range, in pairs and alone: its ends, and values between
+_MOST_VALUES = 4  # of a range: its ends, and values in between
 
-# Divisions, roots and transcendental functions, products and sums that only ptxas can fuse, a
-# switch, a call, a local array that is indexed, atomics, doubles, many registers, and loads and
-# stores with and without a cache of their own.
+# It has divisions, roots and transcendental functions, products and sums that only ptxas can fuse,
+# a switch, a call, an indexed local array, atomics, doubles, many registers, and loads and stores
+# with and without their own cache modifiers.
 SOURCE = r"""
 __device__ __noinline__ float called(const float *x, int n) {
     float kept[16];
@@ -99,7 +98,7 @@ extern "C" __global__ void probe(float *out, const float *x, const float *y, dou
 
 
 @dataclass(frozen=True)
-class Row:
+class FlagRow:
     """One kernel compiled with one setting, which is empty for nvcc's defaults."""
 
     kernel: str
@@ -115,7 +114,7 @@ Setting = tuple[tuple[str, Value], ...]
 
 
 def settings(others: int) -> Iterator[Setting]:
-    """What is compiled: nothing, each value alone, the pairs of GROUPS, and so many others."""
+    """Yield the settings: the defaults, each value alone, the pairs of GROUPS, and other pairs."""
     flags = {name: flag for name, flag in CATALOGUE.flags.items() if flag.needs is None}
     values = {name: _some(flag) for name, flag in flags.items()}
     yield ()
@@ -139,10 +138,10 @@ def _some(flag: Flag) -> Sequence[Value]:
 
 
 class Kernels:
-    """Compiles kernels with settings, in a folder; each front-end setting makes its PTX once.
+    """Compile kernels with settings in a folder, with one PTX for each front-end setting.
 
-    `--cubin` of the PTX, with every option once more, is what nvcc does with the source itself, in
-    a twentieth of the time.
+    Compiling the PTX with all options gives the same cubin as compiling the source, in a twentieth
+    of the time.
     """
 
     def __init__(self, arch: str, folder: Path) -> None:
@@ -150,29 +149,30 @@ class Kernels:
         self._folder = folder
         self._ptx: dict[tuple[Path, tuple[str, ...]], tuple[Path | None, str]] = {}
 
-    def compiled(self, kernel: str, source: Path, setting: Setting) -> Row:
+    def compiled(self, kernel: str, source: Path, setting: Setting) -> FlagRow:
         """Compile a kernel with a setting."""
-        told = " ".join(f"{name}={value}" for name, value in setting)
+        label = " ".join(f"{name}={value}" for name, value in setting)
         flags = [(CATALOGUE.flags[name], value) for name, value in setting]
         words = [word for flag, value in flags for word in flag.words(value)]
         front = [w for flag, value in flags if _reaches_front(flag) for w in flag.words(value)]
         ptx, said = self._front(source, tuple(front))
         cubin = self._folder / "kernel.cubin"
         if ptx is not None:
-            # What was said of the options is said again.
+            # nvcc repeats its messages about the options.
             status, said = self._run(
                 [*words, "--resource-usage", "-cubin", str(ptx), "-o", str(cubin)]
             )
         if ptx is None or status != 0:
             fatal = [line for line in said.splitlines() if re.search(r"fatal|error", line)]
-            return Row(kernel, told, "refused", "", "", fatal[0] if fatal else said.strip())
+            return FlagRow(kernel, label, "refused", "", "", fatal[0] if fatal else said.strip())
         warned = conflicts("nvcc", said)
         code = machine_code_sha256(cubin.read_bytes())[:12]
         registers = str(worst_of(parse_resources(said).values()).registers)
-        return Row(kernel, told, "warned" if warned else "ok", code, registers, "; ".join(warned))
+        came = "warned" if warned else "ok"
+        return FlagRow(kernel, label, came, code, registers, "; ".join(warned))
 
     def _front(self, source: Path, words: tuple[str, ...]) -> tuple[Path | None, str]:
-        """The PTX, None where it is refused, and what nvcc said."""
+        """Return the PTX, or None if nvcc refuses the options, and nvcc's messages."""
         if (source, words) not in self._ptx:
             ptx = self._folder / f"{len(self._ptx)}.ptx"
             include = f"-I{source.parent.resolve()}"
@@ -193,28 +193,28 @@ def _reaches_front(flag: Flag) -> bool:
     return not flag.option.startswith("-Xptxas")
 
 
-def compile_all(arch: str, paths: Sequence[Path], others: int) -> Iterator[Row]:
-    """Every kernel with every setting."""
+def compile_all(arch: str, paths: Sequence[Path], others: int) -> Iterator[FlagRow]:
+    """Compile every kernel with every setting."""
     with tempfile.TemporaryDirectory(prefix="harness-nvcc-flags-") as folder:
         probe = Path(folder) / f"{PROBE}.cu"
         probe.write_text(SOURCE, encoding="utf-8")
         kernels = Kernels(arch, Path(folder))
         for path in (probe, *paths):
             if not path.is_file():
-                raise UsageError(f"{path} is no file; name CUDA sources")
+                raise UsageError(f"{path} is not a file; name CUDA sources")
             for setting in settings(others if path is probe else 0):
                 yield kernels.compiled(path.stem, path, setting)
 
 
-# -------------------------------------------------------------------------- what was found
+# -------------------------------------------------------------------------- findings
 
 
-def findings(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """By kind, what the rows of all kernels say.
+def findings(rows: Sequence[FlagRow]) -> dict[str, list[str]]:
+    """Collect the findings over all kernels by kind.
 
-    `changes` and `no change` are of settings alone; `same` are settings alone that gave equal code;
-    `refused` and `warned` are of what nvcc said; `no effect` are pairs of which one flag changes
-    the code alone but not beside the other, and that nvcc does not warn of.
+    `changes` and `no change` list single settings; `same` lists single settings with equal code;
+    `refused` and `warned` list nvcc's messages; `no effect` lists pairs without a warning in which
+    one flag changes the code alone but not together with the other.
     """
     code = {(row.kernel, row.setting): row.code for row in rows}
     kernels = list(dict.fromkeys(row.kernel for row in rows))
@@ -238,12 +238,11 @@ def _joined(one: str, other: str) -> str:
     return f"{one} {other}" if one else other
 
 
-def _said(rows: Sequence[Row], came: str) -> list[str]:
-    told = {f"{r.setting}: {r.said}": None for r in rows if r.came == came}
-    return list(told)
+def _said(rows: Sequence[FlagRow], came: str) -> list[str]:
+    return list(dict.fromkeys(f"{r.setting}: {r.said}" for r in rows if r.came == came))
 
 
-def _without_effect(rows: Sequence[Row], code: dict[tuple[str, str], str]) -> Iterator[str]:
+def _without_effect(rows: Sequence[FlagRow], code: dict[tuple[str, str], str]) -> Iterator[str]:
     silent: dict[str, set[bool]] = {}
     for row in rows:
         if " " not in row.setting or row.came != "ok":
@@ -254,13 +253,13 @@ def _without_effect(rows: Sequence[Row], code: dict[tuple[str, str], str]) -> It
             if code[row.kernel, one] not in (plain, code[row.kernel, other]):
                 effect = row.code != code[row.kernel, other]
                 silent.setdefault(f"{one} beside {other}", set()).add(effect)
-    yield from (told for told, effects in silent.items() if effects == {False})
+    yield from (pair for pair, effects in silent.items() if effects == {False})
 
 
 def _same(
     alone: Sequence[str], kernels: Sequence[str], code: dict[tuple[str, str], str]
 ) -> Iterator[str]:
-    """Settings that gave equal code on every kernel, and not that of the defaults."""
+    """Yield the settings that have equal code on every kernel, other than the defaults' code."""
     by_code: dict[tuple[str, ...], list[str]] = {}
     for setting in alone:
         by_code.setdefault(tuple(code[k, setting] for k in kernels), []).append(setting)
@@ -273,18 +272,18 @@ def _same(
 # -------------------------------------------------------------------------- the command
 
 
-def read(path: Path) -> list[Row]:
-    """The rows of a record."""
+def read(path: Path) -> list[FlagRow]:
+    """Read the rows of a record."""
     with path.open(newline="", encoding="utf-8") as file:
-        return [Row(**row) for row in csv.DictReader(file)]
+        return [FlagRow(**row) for row in csv.DictReader(file)]
 
 
-def write(path: Path, rows: Iterable[Row]) -> list[Row]:
-    """Record the rows as they come; all of them."""
+def write(path: Path, rows: Iterable[FlagRow]) -> list[FlagRow]:
+    """Write the rows as they come, and return them."""
     written = []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(field.name for field in fields(Row))
+        writer.writerow(field.name for field in fields(FlagRow))
         for row in rows:
             writer.writerow(astuple(row))
             file.flush()
@@ -293,29 +292,41 @@ def write(path: Path, rows: Iterable[Row]) -> list[Row]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile or read, then tell."""
+    """Compile, or read a record, and print the findings."""
     if args.told:
         rows = read(args.told)
     else:
         rows = write(args.record, compile_all(args.arch, args.kernels, args.pairs))
     found = findings(rows)
-    for kind, told in found.items():
-        print(f"\n{kind} ({len(told)})", *told, sep="\n  ")
+    for kind, lines in found.items():
+        print(f"\n{kind} ({len(lines)})", *lines, sep="\n  ")
     figures = {"settings": len({r.setting for r in rows}), "builds": len(rows)}
-    print(json.dumps({**figures, **{kind: len(told) for kind, told in found.items()}}))
+    print(json.dumps({**figures, **{kind: len(lines) for kind, lines in found.items()}}))
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.nvcc_flags")
-    parser.add_argument("kernels", nargs="*", type=Path, help="CUDA sources to compile as well")
-    parser.add_argument("--arch", default="sm_90", help="what to compile for (sm_90)")
-    parser.add_argument(
-        "--pairs", type=int, default=150, help="pairs of flags that do not belong together (150)"
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.nvcc_flags", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--record", type=Path, default=RECORD, help=f"default {RECORD.name}")
-    parser.add_argument("--told", type=Path, help="tell the findings of this record")
+    parser.add_argument(
+        "kernels", nargs="*", type=Path, metavar="KERNEL", help="CUDA sources to compile too"
+    )
+    parser.add_argument("--arch", default="sm_90", help="the architecture to compile for (sm_90)")
+    parser.add_argument(
+        "--pairs", type=int, default=150, metavar="N", help="pairs of unrelated flags (150)"
+    )
+    parser.add_argument(
+        "--record", type=Path, default=RECORD, metavar="FILE",
+        help=f"the record to write (default {RECORD.name})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--told",
+        type=Path,
+        metavar="FILE",
+        help="only print the findings of this record",
+    )
     return run_command(parser, arguments, run)
 
 

@@ -1,15 +1,15 @@
-"""How long until a space can be searched: ours beside Kernel Tuner's, on the same spaces.
+"""Compare how fast harness and Kernel Tuner make spaces ready for a search.
 
-Opens each space of benchmarks/space_cases.py, counts its legal configurations, draws one of them
-uniformly and judges 1,000 configurations that differ from a legal one in one parameter; the table
-has the time of all that together. Each tuner works in a process of its own, which ends at a limit
-of memory or time. The two must count the same. Needs Kernel Tuner beside harness:
+For each space of benchmarks/space_cases.py a tuner opens the space, counts its legal
+configurations, draws one of them uniformly and checks 1,000 configurations that differ from it in
+one parameter. The table has the total time. Each tuner runs in its own process with limits on
+memory and time, and both must count the same. Needs Kernel Tuner beside harness:
 
     pip install "harness[bench]"
     python -m benchmarks.space
 
-The last line is one JSON object: of each space and tuner the seconds and the megabytes, or why
-there are none.
+The last line is one JSON object. For each space and tuner it has the seconds and the megabytes, or
+the limit that was reached.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Figures:
-    """What one tuner needed; seconds for each step, and the most memory of its process."""
+    """The cost of one tuner: seconds for each step, and the peak memory of its process."""
 
     legal: int
     ready_s: float
@@ -56,7 +56,7 @@ class Figures:
 
     @property
     def total_s(self) -> float:
-        """All steps together."""
+        """Return the time of all steps."""
         return self.ready_s + self.draw_s + self.judge_s
 
 
@@ -64,7 +64,7 @@ class Figures:
 
 
 def _ours(case: Case) -> tuple[int, list[float]]:
-    """The number of legal configurations, and when each step had ended."""
+    """Return the number of legal configurations, and the time when each step ended."""
     rng = np.random.default_rng(0)
     ended = [time.perf_counter()]
     restrictions = list(case.restrictions)
@@ -82,8 +82,8 @@ def _ours(case: Case) -> tuple[int, list[float]]:
     (drawn,) = space.sample_places(rng, 1)
     ended.append(time.perf_counter())
     changed = np.repeat(drawn[None, :], NEIGHBOURS, axis=0)
-    for row, (axis, place) in enumerate(_changes(case, drawn.tolist())):
-        changed[row, axis] = place
+    for row, (axis, value) in enumerate(_changes(case, drawn.tolist())):
+        changed[row, axis] = value
     ended.append(time.perf_counter())
     space.are_legal(changed)
     ended.append(time.perf_counter())
@@ -92,7 +92,7 @@ def _ours(case: Case) -> tuple[int, list[float]]:
 
 
 def _kernel_tuner(case: Case) -> tuple[int, list[float]]:
-    """The same of Kernel Tuner."""
+    """Return the same for Kernel Tuner."""
     from kernel_tuner.searchspace import Searchspace
 
     values = {name: list(listed) for name, listed in case.parameters.items()}
@@ -103,10 +103,10 @@ def _kernel_tuner(case: Case) -> tuple[int, list[float]]:
     (drawn,) = space.get_random_sample(1)
     ended.append(time.perf_counter())
     names = list(values)
-    places = [values[name].index(value) for name, value in zip(names, drawn, strict=True)]
+    indices = [values[name].index(value) for name, value in zip(names, drawn, strict=True)]
     changed = [
-        (*drawn[:axis], values[names[axis]][place], *drawn[axis + 1 :])
-        for axis, place in _changes(case, places)
+        (*drawn[:axis], values[names[axis]][index], *drawn[axis + 1 :])
+        for axis, index in _changes(case, indices)
     ]
     ended.append(time.perf_counter())
     for config in changed:
@@ -116,7 +116,7 @@ def _kernel_tuner(case: Case) -> tuple[int, list[float]]:
 
 
 def _changes(case: Case, drawn: Sequence[int]) -> list[tuple[int, int]]:
-    """So many other values of one parameter, any of those that have several."""
+    """Draw (parameter, other value) pairs, among the parameters with several values."""
     rng = random.Random(0)
     extents = [len(values) for values in case.parameters.values()]
     free = [axis for axis, extent in enumerate(extents) if extent > 1]
@@ -127,7 +127,7 @@ def _changes(case: Case, drawn: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _measure(tuner: str, case: Case, memory_gb: float) -> None:
-    """Print the figures of this very process, as JSON."""
+    """Measure in this process, and print the figures as JSON."""
     limit = int(memory_gb * 1e9)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     count, ended = _ours(case) if tuner == "ours" else _kernel_tuner(case)
@@ -140,7 +140,7 @@ def _measure(tuner: str, case: Case, memory_gb: float) -> None:
 
 
 def _run(tuner: str, case: Case, args: argparse.Namespace) -> Figures | str:
-    """The figures of a process of its own; or the limit that it ran into."""
+    """Measure in a new process; return the figures, or the limit that it reached."""
     command = [sys.executable, "-m", "benchmarks.space", "--measure", tuner, case.name]
     command += ["--memory", str(args.memory)]
     try:
@@ -159,7 +159,7 @@ def _run(tuner: str, case: Case, args: argparse.Namespace) -> Figures | str:
 
 
 def _typical(tuner: str, case: Case, args: argparse.Namespace) -> Figures | str:
-    """The median of several runs, by their total; a long one is not repeated."""
+    """Return the median of several runs by total time; do not repeat a long run."""
     runs: list[Figures] = []
     for _ in range(args.repeats):
         found = _run(tuner, case, args)
@@ -197,22 +197,28 @@ def _short(points: int) -> str:
     return f"{points:,}" if points < 1e10 else f"{points:.1e}"
 
 
-def _told(figures: Figures | str) -> Any:
+def _as_json(figures: Figures | str) -> Any:
     return figures if isinstance(figures, str) else asdict(figures)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.space", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--memory", type=float, default=16, help="GB a process may have (16)")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds it may take (120)")
-    parser.add_argument("--repeats", type=int, default=3, help="runs, of which the median (3)")
+    parser.add_argument(
+        "--memory", type=float, default=16, metavar="GB", help="the most memory of a process (16)"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=120, metavar="S", help="the most seconds of a run (120)"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="runs to take the median of (3)"
+    )
     parser.add_argument("--measure", nargs=2, metavar=("TUNER", "SPACE"), help=argparse.SUPPRESS)
     return parser
 
 
 def main() -> None:
-    """Print the table, and the figures as one line."""
+    """Print the table and the JSON line."""
     args = _parser().parse_args()
     if args.measure:
         tuner, name = args.measure
@@ -222,12 +228,12 @@ def main() -> None:
         raise SystemExit('Kernel Tuner is not installed: pip install "harness[bench]"')
     print("| space | points | legal | ours | | Kernel Tuner | | ratio |")
     print("|---|---|---|---|---|---|---|---|")
-    told = {}
+    all_figures = {}
     for case in CASES:
         found = {tuner: _typical(tuner, case, args) for tuner in TUNERS}
         print(_row(case, found), flush=True)
-        told[case.name] = {tuner: _told(figures) for tuner, figures in found.items()}
-    print(json.dumps(told))
+        all_figures[case.name] = {tuner: _as_json(figures) for tuner, figures in found.items()}
+    print(json.dumps(all_figures))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The spaces that benchmarks/space.py opens: of published kernels, and made ones of a given size.
+"""The spaces that benchmarks/space.py opens: of published kernels, and synthetic ones.
 
-Published are the parameters and restrictions of the kernels in Willemsen, Van Nieuwpoort, Van
-Werkhoven, "Efficient Construction of Large Search Spaces for Auto-Tuning", ICPP 2025 (for an
-NVIDIA A4000), and of the cache blocks of ATF's kernels (Rasch, Schulze, Steuwer, Gorlatch, TACO
-2021): the 8x8 record linkage, and a 4096x4096 convolution.
+The published spaces are the kernels of Willemsen, Van Nieuwpoort, Van Werkhoven, "Efficient
+Construction of Large Search Spaces for Auto-Tuning", ICPP 2025 (for an NVIDIA A4000), and the cache
+blocks of ATF's kernels (Rasch, Schulze, Steuwer, Gorlatch, TACO 2021): the 8x8 record linkage, and
+a 4096x4096 convolution.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Case:
-    """Parameters with their values, and restrictions that both tuners understand."""
+    """A space: parameters with their values, and restrictions that both tuners understand."""
 
     name: str
     parameters: Mapping[str, Sequence[int]]
@@ -159,7 +159,7 @@ def _gemm() -> Case:
 
 
 def _cache_blocks(name: str, size: int) -> Case:
-    """Blocks of blocks in two dimensions of a size, as ATF's kernels have them."""
+    """Make ATF's nested cache blocks in two dimensions of a size."""
     parameters: dict[str, Sequence[int]] = {
         "CACHE_L_CB": (0, 1),
         "CACHE_P_CB": (0, 1),
@@ -192,7 +192,7 @@ def _cache_blocks(name: str, size: int) -> Case:
 
 
 def _made(name: str, parameters: int, values: int) -> Case:
-    """A chain of 5 restrictions over parameters with so many values each."""
+    """Make a chain of 5 restrictions over parameters with equally many values."""
     names = [f"p{number}" for number in range(parameters)]
     return Case(
         name,
@@ -208,7 +208,7 @@ def _made(name: str, parameters: int, values: int) -> Case:
 
 
 def _few(name: str, parameters: int, values: int) -> Case:
-    """One restriction over all parameters, which hardly any configuration satisfies."""
+    """Make one restriction over all parameters that hardly any configuration satisfies."""
     names = [f"p{number}" for number in range(parameters)]
     ranges = dict.fromkeys(names, range(1, values + 1))
     return Case(name, ranges, (f"{' * '.join(names)} == {values**3}",))

@@ -1,18 +1,18 @@
-"""How many runs does a predictor of stencils save? One campaign, measured, then judged.
+"""Measure how many runs the stencil predictors save.
 
-Each of the eight stencils is explored at each size with points of its own, and all of them are
-measured in random order into one database; then the fastest once more, in turn, since the least
-of 400 times is the luckiest. Every program is predicted by what the search's times of the others
-taught (leave one program out), and its points are taken the most promising first:
+Each of the eight stencils is explored at each size with different points, and all points are
+measured in random order into one database. The fastest are measured again, interleaved, since the
+least of 400 times is a lucky one. Each program is then predicted from the search times of the
+others (leave one program out), and its points are taken in predicted order:
 
-- runs: points until one has 90 % of the best throughput, both measured again in turn; at random,
-  in expectation;
-- correlation: Pearson's, of predicted and measured throughput;
-- time saved: over a random search, with building and verifying a run, and with making every point
-  and reading off its features.
+- runs: points until one has 90 % of the best throughput by the second measurement; for random
+  order, the expectation;
+- correlation: the rank correlation of predicted and measured throughput;
+- time saved: relative to a random search, including builds, verification, and making every point
+  with its features.
 
-Run it where harness is installed, with its extra `bench` for the pictures. It may be interrupted:
-the same command goes on. 400 points of the eight at one size take an hour or so of two cores.
+Run it where harness is installed, with its extra `bench` for the pictures. After an interruption
+the same command continues. 400 points of the eight at one size take about an hour of two cores.
 
     python benchmarks/stencil.py --sizes 1024 --count 400
 
@@ -57,8 +57,8 @@ _POINTS_TO_TIME = 50
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    kept = ": what was measured is kept; the same command goes on from there"
+    """Run the command; return its exit code."""
+    kept = ": all measurements are saved; the same command continues from there"
     return run_command(_parser(), arguments, _campaign, kept)
 
 
@@ -69,17 +69,31 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("results") / "benchmarks" / "stencil",
         metavar="FOLDER",
-        help="of the spaces, the database and the figures (default results/benchmarks/stencil)",
+        help="for the spaces, the database and the figures (default results/benchmarks/stencil)",
     )
-    parser.add_argument("--sizes", nargs="+", type=count, default=[1024], metavar="N")
-    parser.add_argument("--count", type=count, default=400, help="points a program; default 400")
-    parser.add_argument("--programs", nargs="+", choices=program_names(), default=program_names())
-    parser.add_argument("--backend", choices=("opencl", "cuda"), default="opencl")
     parser.add_argument(
-        "--finalists", type=count, default=100, help="points measured again in turn; default 100"
+        "--sizes", nargs="+", type=count, default=[1024], metavar="N", help="sides of grids (1024)"
     )
-    parser.add_argument("--repeats", type=count, default=10, help="timed launches; default 10")
-    parser.add_argument("--only-judge", action="store_true", help="measure nothing")
+    parser.add_argument(
+        "--count", type=count, default=400, metavar="N", help="points of each program (400)"
+    )
+    parser.add_argument(
+        "--programs", nargs="+", choices=program_names(), default=program_names(),
+        metavar="STENCIL", help="the stencils to measure (all eight)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--backend", choices=("opencl", "cuda"), default="opencl", help="(default opencl)"
+    )
+    parser.add_argument(
+        "--finalists", type=count, default=100, metavar="N",
+        help="points to measure again, interleaved (100)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--repeats", type=count, default=10, metavar="N", help="timed launches of a point (10)"
+    )
+    parser.add_argument(
+        "--only-judge", action="store_true", help="evaluate the existing database, measure nothing"
+    )
     return parser
 
 
@@ -94,7 +108,9 @@ def _campaign(args: argparse.Namespace) -> int:
     environment = _environment(found, database)
     table = training_table(found, environment)
     if table["program"].nunique() < 2:
-        raise UsageError(f"{database} has no two programs with features; leave out --only-judge")
+        raise UsageError(
+            f"{database} has fewer than two programs with features; leave out --only-judge"
+        )
     costs = _costs(table, found)
     try:
         judgements = {
@@ -107,7 +123,7 @@ def _campaign(args: argparse.Namespace) -> int:
     console = make_console()
     console.print(f"{environment}: {len(table):,} points that ran")
     for name, judgement in judgements.items():
-        console.print(_shown(name, judgement))
+        console.print(_judgement_table(name, judgement))
     _print_ranking(console, ranking)
     table.to_csv(args.output / "points.csv", index=False)
     pd.concat(judgements, names=["predictor", None]).droplevel(1).round(4).to_csv(
@@ -119,58 +135,60 @@ def _campaign(args: argparse.Namespace) -> int:
 
 
 def _check_backend(database: Path, backend: str) -> None:
-    """Before hours are spent on times that cannot be compared with those that are there."""
+    """Refuse to add times of another backend to a database, before hours are spent on them."""
     try:
         found = read_results([str(database)]) if database.exists() else []
     except UsageError:  # no results yet
         return
-    there = {results.campaign.environment.backend for results in found}
-    if there - {backend}:
-        raise UsageError(f"{database} has times of --backend {', '.join(sorted(there))}; "
+    backends = {results.campaign.environment.backend for results in found}
+    if backends - {backend}:
+        raise UsageError(f"{database} has times of --backend {', '.join(sorted(backends))}; "
                          "name another folder with --output")  # fmt: skip
 
 
 def _environment(found: Sequence[Results], database: Path) -> Environment:
-    """The one that all was measured in: times of two devices have no common best."""
+    """Return the only environment; times of two devices have no common best."""
     first, *others = dict.fromkeys(results.campaign.environment for results in found)
     if others:
         raise UsageError(f"{database} has times of {first} and of {others[0]}; measure each into "
-                         "a folder of its own with --output")  # fmt: skip
+                         "its own folder with --output")  # fmt: skip
     return first
 
 
 def _measure(program: str, size: int, database: Path, args: argparse.Namespace) -> None:
-    """All points of a program at a size; those that the database has are not run again."""
+    """Measure all points of a program at a size that the database does not have yet."""
     space = args.output / f"{program}_{size}" / f"{program}.yaml"
     if not space.exists():
-        told = ["--size", str(size), "--count", str(args.count), "-o", str(space.parent)]
-        code = explore_command(["explore", program, *told])
+        options = ["--size", str(size), "--count", str(args.count), "-o", str(space.parent)]
+        code = explore_command(["explore", program, *options])
         _check_ended(code, f"{program} cannot be explored at size {size}")
-    asked = re.search(r"--count (\d+)", space.read_text(encoding="utf-8"))
-    if asked and int(asked[1]) != args.count:
-        raise UsageError(f"{space.parent} was explored with --count {asked[1]}; ask for that, or "
+    explored = re.search(r"--count (\d+)", space.read_text(encoding="utf-8"))
+    if explored and int(explored[1]) != args.count:
+        raise UsageError(f"{space.parent} was explored with --count {explored[1]}; use that, or "
                          "name another folder with --output")  # fmt: skip
-    told = ["--technique", "UniformRandom", "--test-limit", str(args.count), "--quiet"]
-    told += ["--backend", args.backend, "--repeats", str(args.repeats)]
-    told += ["--finalists", str(args.finalists)]
-    code = tune_command([str(space), *told, "--database", str(database)])
+    options = ["--technique", "UniformRandom", "--test-limit", str(args.count), "--quiet"]
+    options += ["--backend", args.backend, "--repeats", str(args.repeats)]
+    options += ["--finalists", str(args.finalists)]
+    code = tune_command([str(space), *options, "--database", str(database)])
     _check_ended(code, f"{space} cannot be tuned; the database is {database}")
 
 
-def _check_ended(code: int, told: str) -> None:
-    """A command's exit code: 1 is that nothing worked, which is a result as well."""
+def _check_ended(code: int, message: str) -> None:
+    """Check a command's exit code; 1 says that no configuration worked, which is a result too."""
     if code == EXIT_INTERRUPTED:
         raise KeyboardInterrupt
     if code not in (0, 1):
-        raise UsageError(told)
+        raise UsageError(message)
 
 
 # -------------------------------------------------------------------------------------- judging
 
 
 def _costs(table: pd.DataFrame, found: Sequence[Results]) -> pd.DataFrame:
-    """Of each program and size the mean seconds of a run, building included, and of making a
-    point with its features, measured here."""
+    """Compute the mean seconds of a run with its build, and of making a point with its features.
+
+    There is a row for each program and size. The second cost is measured here.
+    """
     rows = []
     for group, points in table.groupby(GROUP):
         program, size = str(group[0]), int(str(group[1]))
@@ -178,8 +196,8 @@ def _costs(table: pd.DataFrame, found: Sequence[Results]) -> pd.DataFrame:
             m.wall_s + (m.build.compile_s if m.build else 0.0)
             for results in found
             if results.campaign.space_name == program
-            for given, measured in results.measured.items()
-            if given["size"] == size
+            for problem, measured in results.measured.items()
+            if problem["size"] == size
             for m in measured.values()
         ]
         rows.append(
@@ -196,7 +214,7 @@ def _costs(table: pd.DataFrame, found: Sequence[Results]) -> pd.DataFrame:
 
 
 def _time_to_make(program: str, size: int) -> float:
-    """Seconds to derive some points and read off their features."""
+    """Time the derivation of some points with their features, in seconds."""
     expression = load_definition(program).expression(size)
     begin_s = time.process_time()
     for variant in explore("k", expression, _POINTS_TO_TIME, random.Random(0)):
@@ -232,10 +250,10 @@ def _figures(judgements: dict[str, pd.DataFrame], ranking: Any) -> dict[str, obj
     }
 
 
-# -------------------------------------------------------------------------------------- telling
+# -------------------------------------------------------------------------------------- printing
 
 
-def _shown(name: str, rows: pd.DataFrame) -> Table:
+def _judgement_table(name: str, rows: pd.DataFrame) -> Table:
     title = f"{name}: leave one program out"
     table = Table("program", "size", "points", "correlation", "runs", "at random", "time saved",
                   "shared designs", title=title)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Predictions of stencils as pictures: correlation, runs, time saved; what features tell."""
+"""Draw the predictions of stencils: correlation, runs, time saved and informative features."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def draw(folder: Path, judged: Mapping[str, pd.DataFrame], ranking: Any, device:
 def _bars(panel: Any, names: list[str], values: Mapping[str, Any]) -> None:
     width = 0.8 / len(values)
     for number, (name, column) in enumerate(values.items()):
-        places = np.arange(len(names)) + (number - (len(values) - 1) / 2) * width
-        panel.bar(places, column, width, label=name, color=_COLOURS.get(name))
+        positions = np.arange(len(names)) + (number - (len(values) - 1) / 2) * width
+        panel.bar(positions, column, width, label=name, color=_COLOURS.get(name))
     panel.set_xticks(range(len(names)), labels=names, fontsize=7)
     panel.legend(fontsize=8)
     panel.grid(axis="y", alpha=0.3)

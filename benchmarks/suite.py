@@ -1,9 +1,9 @@
-"""What tuning brings to each kernel of the suite on this machine, all measured in one run.
+"""Measure how much tuning speeds up each kernel of the suite on this machine.
 
-Every space under spaces/ is tuned for a few of its inputs with a small budget, every result
-verified; the winner and the default are then measured in turn. Inputs are taken evenly, from the
-smallest up to the first on which the default runs for more than `--longest` seconds, so that a CPU
-can follow. Run it where harness is installed, on a machine that does nothing else:
+Each space under spaces/ is tuned for a few of its inputs with a small budget, and every result is
+verified. The winner and the default are then measured again, interleaved. Inputs are spread evenly
+from the smallest up to the first on which the default takes more than `--longest` seconds, so that
+a CPU is fast enough. Run it where harness is installed, on a machine that does nothing else:
 
     python benchmarks/suite.py
 
@@ -41,8 +41,8 @@ QUICK = {"repeats": 3, "min_repeats": 2}
 
 
 @dataclass(frozen=True)
-class Row:
-    """A kernel's line of the table; the speed-ups are those of the inputs that were tuned."""
+class KernelRow:
+    """A kernel's line of the table, with the speed-ups of the tuned inputs."""
 
     kernel: str
     legal: int | None
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def mean(self) -> float:
-        """The geometric mean of the speed-ups over the default."""
+        """Return the geometric mean of the speed-ups over the default."""
         return statistics.geometric_mean(self.speedups) if self.speedups else math.nan
 
     def markdown(self) -> str:
@@ -74,19 +74,19 @@ HEAD = """\
 
 
 def main() -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     return run_command(_parser(), None, _measure)
 
 
 def _measure(args: argparse.Namespace) -> int:
-    """Tune, print the table, and end with the JSON object."""
+    """Tune, print the table, and end with the JSON line."""
     paths = [ROOT / "spaces" / f"{name}.yaml" for name in args.kernel]
     found = map(load_spec, paths or sorted((ROOT / "spaces").glob("*.yaml")))
     specs = [spec for spec in found if paths or _is_of_suite(spec)]
     backend = choose(args.backend)
     with closing(KernelMeasurer(specs[0], backend)) as measurer:
-        where = str(measurer.environment)
-    rows: list[Row] = []
+        device = str(measurer.environment)
+    rows: list[KernelRow] = []
     with writing(str(args.database)) as engine:
         store = Store(engine)
         make_opentuner_tables(store)
@@ -94,31 +94,38 @@ def _measure(args: argparse.Namespace) -> int:
             rows.append(_row(spec, backend, store, args))
             print(rows[-1].markdown(), flush=True)
         store.sessions.remove()
-    print(f"\n{where}\n\n{HEAD}")
+    print(f"\n{device}\n\n{HEAD}")
     print("\n".join(row.markdown() for row in rows))
-    print(json.dumps({"device": where, "kernels": [_figures(row) for row in rows]}))
+    print(json.dumps({"device": device, "kernels": [_figures(row) for row in rows]}))
     return 0
 
 
 def _is_of_suite(spec: Spec) -> bool:
-    """Programs, and kernels that stand in `spaces` a second time with flags, are not."""
+    """Return whether a space is of a kernel without flags; others repeat a kernel or a program."""
     return spec.program is None and not spec.named_flags
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--backend", default="auto", help="auto, cuda or opencl")
-    parser.add_argument("--tests", type=int, default=12, help="per input (default 12)")
-    parser.add_argument("--inputs", type=int, default=3, help="per kernel (default 3)")
-    parser.add_argument("--longest", type=float, default=0.01, help="seconds (default 0.01)")
+    parser.add_argument("--backend", default="auto", help="auto, cuda or opencl (default auto)")
+    parser.add_argument("--tests", type=int, default=12, metavar="N", help="tests per input (12)")
+    parser.add_argument("--inputs", type=int, default=3, metavar="N", help="inputs per kernel (3)")
     parser.add_argument(
-        "--kernel", action="append", default=[], help="only this one; several times"
-    )
-    parser.add_argument("--database", type=Path, default=Path("results/suite.db"))
+        "--longest", type=float, default=0.01, metavar="S",
+        help="the longest time of the default, in seconds (0.01)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--kernel", action="append", default=[], metavar="NAME",
+        help="only this kernel; repeat it for several",
+    )  # fmt: skip
+    parser.add_argument(
+        "--database", type=Path, default=Path("results/suite.db"), metavar="FILE",
+        help="for the results (default results/suite.db)",
+    )  # fmt: skip
     return parser
 
 
-def _row(spec: Spec, backend: Backend, store: Store, args: argparse.Namespace) -> Row:
+def _row(spec: Spec, backend: Backend, store: Store, args: argparse.Namespace) -> KernelRow:
     chosen = _affordable(spec.with_measure(QUICK), backend, args.longest)
     tuned = dataclasses.replace(spec, inputs=tuple(_evenly(chosen, args.inputs)))
     options = SearchOptions(
@@ -139,38 +146,38 @@ def _row(spec: Spec, backend: Backend, store: Store, args: argparse.Namespace) -
 
 
 def _affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
-    """The inputs on which the default is fast enough, the smallest first; one at least."""
+    """List the inputs on which the default is fast enough, the smallest first; at least one."""
     found: list[Input] = []
     with closing(KernelMeasurer(spec, backend)) as measurer:
-        for given in sorted(spec.inputs, key=_size):
-            space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
-            measured = measurer.measure(space, given, space.default, None)
+        for problem in sorted(spec.inputs, key=_size):
+            space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+            measured = measurer.measure(space, problem, space.default, None)
             if found and not (measured.outcome is Outcome.OK and measured.time_s <= longest_s):
                 break
-            found.append(given)
+            found.append(problem)
     return found
 
 
-def _size(given: Input) -> float:
-    return math.prod(float(v) for v in given.values() if isinstance(v, (int, float)))
+def _size(problem: Input) -> float:
+    return math.prod(float(v) for v in problem.values() if isinstance(v, (int, float)))
 
 
 def _evenly(inputs: Sequence[Input], count: int) -> list[Input]:
-    """So many of them, the largest always and the rest evenly spread."""
+    """Choose inputs evenly, with the largest among them."""
     if len(inputs) <= count:
         return list(inputs)
-    places = {round((k + 1) * len(inputs) / count) - 1 for k in range(count)}
-    return [inputs[place] for place in sorted(places)]
+    indices = {round((k + 1) * len(inputs) / count) - 1 for k in range(count)}
+    return [inputs[index] for index in sorted(indices)]
 
 
-def _summed(spec: Spec, reports: Sequence[InputReport]) -> Row:
+def _summed(spec: Spec, reports: Sequence[InputReport]) -> KernelRow:
     outcomes: dict[str, int] = {}
     for report in reports:
         for outcome, count in report.outcomes.items():
             outcomes[outcome.value] = outcomes.get(outcome.value, 0) + count
     ratios = [report.speedup for report in reports if report.speedup is not None]
     legal = [report.legal for report in reports if report.legal is not None]
-    return Row(
+    return KernelRow(
         kernel=spec.name,
         legal=max(legal) if legal else None,
         inputs=len(spec.inputs),
@@ -181,7 +188,7 @@ def _summed(spec: Spec, reports: Sequence[InputReport]) -> Row:
     )
 
 
-def _figures(row: Row) -> dict[str, Any]:
+def _figures(row: KernelRow) -> dict[str, Any]:
     mean = round(row.mean, 3) if row.speedups else None
     return dataclasses.asdict(row) | {"mean_speedup": mean}
 

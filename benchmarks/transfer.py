@@ -1,11 +1,12 @@
-"""How many tests does the tenth input of a space need? Recordings of many inputs, tuned in turn.
+"""Measure how many tests transfer learning saves on the later inputs of a space.
 
-Inputs are drawn in a random order and tuned one after another, as a campaign of harness.tune does:
-from the winners of inputs like the next one, and with what all before it taught. The same inputs
-are searched alone as well, each as if it were the first. For both
+Inputs of a recording are drawn in a random order and tuned one after another, as a campaign of
+harness.tune does: each search starts from the winners of similar inputs, with the results of all
+earlier inputs as training data ("taught"). The same inputs are also searched independently
+("alone"). For both
 
-- tests are distinct configurations, failures included; times are medians of recorded samples;
-- nobody starts from a default, since a recording has none;
+- tests are distinct configurations, including failures; times are medians of recorded samples;
+- no search starts from a default, since a recording has none;
 - the technique is `auto`, with the same random numbers.
 
 Run it where harness is installed, with its extra `bench` for the picture:
@@ -14,7 +15,7 @@ Run it where harness is installed, with its extra `bench` for the picture:
         --mapping benchmarks/mappings/stencil_workgroups.yaml --where "device == 'Tahiti'"
 
 It prints tables; the last line is one JSON object with the figures of each data set. 10 orders of
-30 inputs take some minutes of one core.
+30 inputs take several minutes on one core.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import argparse
 import contextlib
 import importlib.util
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,10 +34,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
 import numpy as np
 from rich.text import Text
 
-from benchmarks.arguments import add_output, add_recordings, count
+from benchmarks.arguments import add_output, add_recordings, count, use_one_thread
 from benchmarks.search_tables import print_whole
 from benchmarks.transfer_figures import ESTABLISHED, Array, Tuned, as_json, groups, since
-from benchmarks.transfer_runs import DataSet, Job, run
+from benchmarks.transfer_runs import DataSet, OrderJob, run
 from benchmarks.transfer_tables import (
     LEGEND,
     Compared,
@@ -53,11 +53,11 @@ from harness.measure.processes import Processes
 from harness.recordings.read import recording_files
 from harness.tuning.progress import Display
 
-_LONGEST_S = 3600.0  # of one order
+_LONGEST_S = 3600.0  # for one order
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     return run_command(_parser(), arguments, _compare)
 
 
@@ -68,13 +68,15 @@ def _parser() -> argparse.ArgumentParser:
         "--where",
         action="append",
         metavar="EXPR",
-        help="only inputs for which this holds, as --inputs of harness.tune; given several times, "
-        "each makes a data set of its own",
+        help="use only inputs for which this holds, as --inputs of harness.tune does; repeat it "
+        "for several data sets",
     )
-    parser.add_argument("--inputs", type=count, default=30, metavar="N", help="default 30")
-    parser.add_argument("--seeds", type=count, default=10, metavar="N", help="orders; default 10")
     parser.add_argument(
-        "--budget", type=count, default=25, metavar="N", help="tests an input; default 25"
+        "--inputs", type=count, default=30, metavar="N", help="inputs of an order (30)"
+    )
+    parser.add_argument("--seeds", type=count, default=10, metavar="N", help="random orders (10)")
+    parser.add_argument(
+        "--budget", type=count, default=25, metavar="N", help="tests of each input (25)"
     )
     parser.add_argument(
         "--warm-start",
@@ -82,14 +84,14 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=[],
         metavar="FILE",
-        help="recordings of other devices, which teach as well",
+        help="recordings of other devices to learn from too",
     )
     add_output(parser, "transfer", "searches.csv, figures.csv and transfer.png")
     return parser
 
 
 def _compare(args: argparse.Namespace) -> int:
-    """Search, tell, and end with the JSON object."""
+    """Run all searches, print tables, and end with the JSON line."""
     console, log = make_console(), make_console(stderr=True)
     files = recording_files([*args.file, *args.warm_start], args.mapping)
     sets = [
@@ -114,13 +116,12 @@ def _compare(args: argparse.Namespace) -> int:
 def _searched(
     sets: Sequence[DataSet], args: argparse.Namespace, display: Display
 ) -> Mapping[str, Compared]:
-    """All orders of all data sets, an order a process."""
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = "1"  # before a process loads numpy: there is a process a core
+    """Run all orders of all data sets, each in a worker process."""
+    use_one_thread()
     jobs = [
-        Job(data, args.inputs, seed, args.budget, is_taught)
+        OrderJob(data, args.inputs, seed, args.budget, transfers)
         for data in sets
-        for is_taught in (False, True)
+        for transfers in (False, True)
         for seed in range(args.seeds)
     ]
     display.begin_stage("orders", len(jobs))
@@ -138,19 +139,19 @@ def _searched(
 
 
 def _as_json(compared: Compared) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         search: as_json(tuned, groups(tuned.inputs)) for search, tuned in compared.items()
     }
     later = since(compared, ESTABLISHED)
     if later is not None:
-        told[f"tests_taught_over_alone_from_{ESTABLISHED}th"] = [
+        found[f"tests_taught_over_alone_from_{ESTABLISHED}th"] = [
             round(figure, 4) for figure in (later.value, later.low, later.high)
         ]
-    return told
+    return found
 
 
 def _write(folder: Path, found: Mapping[str, Compared]) -> str:
-    """Write the files; returns a line that says which."""
+    """Write the files; return a line that names them."""
     folder.mkdir(parents=True, exist_ok=True)
     write_searches(folder / "searches.csv", found)
     write_figures(folder / "figures.csv", found)

@@ -1,6 +1,6 @@
-"""The figures of a transfer between inputs: pure functions over courses of searches.
+"""Compute the figures of transfer between inputs from the courses of searches.
 
-Times are told as slowdowns, over the optimum of their input, so that inputs can be put together.
+Times are slowdowns over the optimum of their input, so that inputs can be combined.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ Array = npt.NDArray[np.float64]
 
 MILESTONES = (1, 3, 5, 10, 25)
 ESTABLISHED = 10
-"""From this input on the gain is told in one figure."""
+"""The first input of the single figure for the gain."""
 
 ALONE, TAUGHT = "alone", "taught"
+"""The two kinds of searches, as in the files: independent, and with transfer learning."""
 
 _STARTS = (1, 2, 3, 4, 6, 11, 21, 51, 101, 201, 501)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring inputs of an order, by their ordinals, from 1; the last one included."""
+    """Consecutive inputs of an order, from `first` to `last` inclusive; the first input is 1."""
 
     first: int
     last: int
@@ -38,7 +39,7 @@ class Group:
 
 
 def groups(inputs: int) -> list[Group]:
-    """The groups of so many inputs: few and small at first, where most is learnt."""
+    """Divide inputs into groups, small ones first, where most is learnt."""
     starts = [start for start in _STARTS if start <= inputs]
     ends = [start - 1 for start in starts[1:]] + [inputs]
     return [Group(start, end) for start, end in zip(starts, ends, strict=True)]
@@ -46,55 +47,60 @@ def groups(inputs: int) -> list[Group]:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Best slowdowns after each test, shape (orders, inputs, budget), the n-th input of each
-    order in the n-th place. Infinite while nothing has worked."""
+    """Best slowdowns after each test, shape (orders, inputs, budget).
+
+    Index n of the second axis is the n-th input of each order. Values are infinite until a
+    configuration works.
+    """
 
     slowdowns: Array
 
     def of(self, group: Group) -> Tuned:
-        """The searches of these inputs alone."""
+        """Select the searches of a group of inputs."""
         return Tuned(self.slowdowns[:, group.first - 1 : group.last])
 
     @property
     def inputs(self) -> int:
-        """How many an order has."""
+        """Return the number of inputs of an order."""
         return int(self.slowdowns.shape[1])
 
     @property
     def budget(self) -> int:
-        """Tests of a search."""
+        """Return the number of tests of a search."""
         return int(self.slowdowns.shape[2])
 
     @property
     def milestones(self) -> tuple[int, ...]:
-        """The numbers of tests after which fractions are told."""
+        """Return the numbers of tests whose fractions are shown."""
         return within(MILESTONES, self.budget)
 
     @property
     def tests_to_near(self) -> Array:
-        """Tests to come near the optimum, shape (orders, inputs); one more than the budget where
-        a search never did."""
+        """Return the tests to come near the optimum, shape (orders, inputs).
+
+        A search that never came near counts as one more than the budget.
+        """
         flat = near_after(self.slowdowns.reshape(-1, self.budget), 1.0)
         return np.minimum(flat, self.budget + 1).reshape(self.slowdowns.shape[:2])
 
     def fractions(self, tests: int) -> Array:
-        """The fraction of the optimum after so many tests, shape (orders, inputs)."""
+        """Return the fraction of the optimum after a number of tests, shape (orders, inputs)."""
         fractions: Array = 1 / self.slowdowns[:, :, tests - 1]
         return fractions
 
 
 def mean(values: Array) -> Estimate:
-    """The mean of values of shape (orders, inputs)."""
+    """Estimate the mean of values of shape (orders, inputs)."""
     return bootstrap(values)
 
 
 def median(values: Array) -> Estimate:
-    """The median of values of shape (orders, inputs)."""
+    """Estimate the median of values of shape (orders, inputs)."""
     return bootstrap(values, statistic=np.median)
 
 
 def ratio(one: Array, other: Array) -> Estimate:
-    """The ratio of two means over the same inputs, each of shape (orders, inputs)."""
+    """Estimate the ratio of two means over the same inputs, each of shape (orders, inputs)."""
     pairs = np.stack([one, other], axis=2)
     return bootstrap(pairs, statistic=_ratio)
 
@@ -106,7 +112,7 @@ def _ratio(pairs: Array, axis: tuple[int, int]) -> Array:
 
 
 def since(compared: Mapping[str, Tuned], ordinal: int) -> Estimate | None:
-    """Tests to come near from this input on, taught over alone; None where there are fewer."""
+    """Estimate the tests to near, taught over alone, from an input on; None with fewer inputs."""
     alone, taught = compared[ALONE], compared[TAUGHT]
     if taught.inputs < ordinal:
         return None
@@ -115,7 +121,7 @@ def since(compared: Mapping[str, Tuned], ordinal: int) -> Estimate | None:
 
 
 def as_json(tuned: Tuned, parts: Sequence[Group]) -> dict[str, Any]:
-    """For machines: of each group of inputs its figures."""
+    """Return the figures of each group of inputs for the JSON line."""
     return {str(part): _figures(tuned.of(part)) for part in parts}
 
 

@@ -1,4 +1,4 @@
-"""A transfer between inputs as a picture: a column of two panels a data set."""
+"""Draw a transfer between inputs: a column of two panels for each data set."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _TITLE_WIDTH = 44
 
 
 def draw(path: Path, found: Mapping[str, Mapping[str, Tuned]]) -> None:
-    """Write a picture: above, mean tests to near by ordinal of the input, with the 95 % interval;
-    below, the mean fraction of the optimum after each test, of the later groups of inputs."""
+    """Draw the mean tests to near by ordinal of the input, with the 95 % interval (above), and the
+    mean fraction of the optimum after each test for the later groups of inputs (below)."""
     matplotlib.use("Agg")
     from matplotlib import pyplot  # only now, with the backend chosen
 
@@ -40,9 +40,9 @@ def draw(path: Path, found: Mapping[str, Mapping[str, Tuned]]) -> None:
 def _by_ordinal(panel: Any, search: str, tuned: Tuned) -> None:
     parts = groups(tuned.inputs)
     middles = [(part.first * part.last) ** 0.5 for part in parts]
-    told = [mean(tuned.of(part).tests_to_near) for part in parts]
-    ends = [[t.value - t.low for t in told], [t.high - t.value for t in told]]
-    values = [t.value for t in told]
+    means = [mean(tuned.of(part).tests_to_near) for part in parts]
+    ends = [[m.value - m.low for m in means], [m.high - m.value for m in means]]
+    values = [m.value for m in means]
     panel.errorbar(
         middles, values, ends, color=_COLOURS[search], label=search, marker="o", capsize=3
     )
@@ -56,7 +56,7 @@ def _by_ordinal(panel: Any, search: str, tuned: Tuned) -> None:
 
 
 def _courses(panel: Any, compared: Mapping[str, Tuned]) -> None:
-    """The first group that was taught, the last one, and the same last one alone."""
+    """Draw the first and the last group with transfer, and the last group alone."""
     for search, tuned in compared.items():
         parts = groups(tuned.inputs)
         shown = [parts[-1]] if search != TAUGHT else list(dict.fromkeys([*parts[1:2], parts[-1]]))

@@ -1,4 +1,4 @@
-"""The inputs of a recording, tuned one after another as a campaign does, and each alone."""
+"""Tune the inputs of a recording one after another as a campaign does, and each alone."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from harness.tuning.searching import Searching
 from harness.tuning.state import State
 
 FEWEST = 2
-"""Configurations that an input must have for there to be anything to search."""
+"""The fewest configurations of an input that make a search possible."""
 
 _MEMORY = "sqlite://"
-_PARALLELISM = 1  # as harness.tune --replay has it, since nothing is built beside
+_PARALLELISM = 1  # as in harness.tune --replay, since nothing is built in parallel
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Those inputs of a recording for which a condition over their features holds."""
+    """The inputs of a recording that satisfy a condition over their features."""
 
     source: RecordingFile
     where: str | None = None
@@ -54,31 +54,31 @@ class DataSet:
 
     @property
     def name(self) -> str:
-        """The file's, with the condition."""
+        """Return the file's name with the condition."""
         return recording_name(self.source.path) + ("" if self.where is None else f", {self.where}")
 
     def described(self) -> Iterator[str]:
-        """Describe the inputs and the warm start; raises UsageError for a useless recording."""
+        """Describe the inputs and the warm start; raise UsageError for a useless recording."""
         read, spec = _read(self)
-        counts = [len(read.tables[given].legal) for given in spec.inputs]
+        counts = [len(read.tables[problem].legal) for problem in spec.inputs]
         yield (
             f"{self.name}: {len(counts):,} inputs of {min(counts):,} to {max(counts):,} "
             f"configurations, in the median {statistics.median(counts):,g}"
         )
         yield from (f"warning: {warning}" for warning in read.warnings)
-        given = spec.inputs[0]
-        lines = TransferSources(self.recordings).describe(ListedSpace(read, given), given)
+        problem = spec.inputs[0]
+        lines = TransferSources(self.recordings).describe(ListedSpace(read, problem), problem)
         yield from (f"    warm start from {line}" for line in lines)
 
     def read(self) -> tuple[Recording, Spec]:
-        """The recording, and its spec with the inputs in which there is anything to search.
+        """Read the recording, and its spec with the inputs that can be searched.
 
-        Raises UsageError where there are none, and what `read_recording` raises.
+        Raises UsageError if there are none, and the errors of `read_recording`.
         """
         read = recorded(self.source)
         spec = recording_spec(read)
         chosen = spec if self.where is None else select_inputs(spec, self.where)
-        kept = [given for given in chosen.inputs if _is_searched(read, given)]
+        kept = [problem for problem in chosen.inputs if _is_searched(read, problem)]
         if not kept:
             raise UsageError(
                 f"{self.source.path}: none of its {len(chosen.inputs)} inputs has two "
@@ -88,7 +88,7 @@ class DataSet:
 
     @property
     def recordings(self) -> list[Recording]:
-        """The recordings of other devices to learn from."""
+        """Read the recordings of other devices to learn from."""
         return [recorded(source) for source in self.warm_start]
 
 
@@ -97,90 +97,90 @@ def _read(data: DataSet) -> tuple[Recording, Spec]:
     return data.read()
 
 
-def _is_searched(recorded: Recording, given: Input) -> bool:
-    table = recorded.tables[given]
+def _is_searched(recorded: Recording, problem: Input) -> bool:
+    table = recorded.tables[problem]
     return len(table.legal) >= FEWEST and table.best is not None
 
 
 @dataclass(frozen=True)
-class Job:
-    """One order of so many inputs, drawn by `seed`, and how they are searched."""
+class OrderJob:
+    """The searches of one order of inputs, drawn by `seed`."""
 
     data: DataSet
     inputs: int
     seed: int
     budget: int
-    is_taught: bool
+    transfers: bool
 
     @property
     def search(self) -> str:
-        """How, in a word."""
-        return TAUGHT if self.is_taught else ALONE
+        """Return the kind of the searches."""
+        return TAUGHT if self.transfers else ALONE
 
 
-def run(job: Job) -> Array:
-    """The best slowdown after each test, shape (inputs, budget), the inputs in their order."""
+def run(job: OrderJob) -> Array:
+    """Return the best slowdown after each test, shape (inputs, budget), inputs in order."""
     recording, spec = _read(job.data)
     spec = dataclasses.replace(spec, inputs=drawn(spec.inputs, job.inputs, job.seed))
     options = SearchOptions(
         resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", _PARALLELISM
     )
-    spaces = {given: ListedSpace(recording, given) for given in spec.inputs}
+    spaces = {problem: ListedSpace(recording, problem) for problem in spec.inputs}
     measurer = ReplayMeasurer.of(recording)
-    recordings = job.data.recordings if job.is_taught else []
+    recordings = job.data.recordings if job.transfers else []
     with writing(_MEMORY) as engine:
         store = Store(engine)
         make_opentuner_tables(store)
         plan = CampaignPlan(spec, options, warm_start=recordings)
         state = State(plan, measurer, store, SilentDisplay(), space=spaces.__getitem__)
-        searches = (OneByOne if job.is_taught else Alone)(state)
+        searches = (Transferring if job.transfers else Alone)(state)
         searches.run()
         store.sessions.remove()
-    courses = [_slowdowns(recording, given, searches.courses[given]) for given in spec.inputs]
+    courses = [_slowdowns(recording, problem, searches.courses[problem]) for problem in spec.inputs]
     return padded(courses, job.budget)
 
 
 def drawn(inputs: Sequence[Input], count: int, seed: int) -> tuple[Input, ...]:
-    """So many of the inputs, or all of them, in a random order that the seed repeats."""
+    """Draw inputs, or all of them, in a random order that the seed repeats."""
     return tuple(random.Random(seed).sample(list(inputs), min(count, len(inputs))))
 
 
-def _slowdowns(recorded: Recording, given: Input, course: Course) -> list[float]:
-    optimum = recorded.optimum(given)
+def _slowdowns(recorded: Recording, problem: Input, course: Course) -> list[float]:
+    optimum = recorded.optimum(problem)
     assert optimum is not None
     return [best_s / optimum.time_s for best_s in course.best_s]
 
 
-class OneByOne(Searching):
-    """Searches whose every test is noted, each with all that is known of the inputs before.
+class Transferring(Searching):
+    """Searches with transfer from the earlier inputs; notes every test.
 
-    The default of a recording merely stands in for one, so that nobody starts from it.
+    No search starts from the default, since a recording has no real one.
     """
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self.courses: dict[Input, Course] = {}
 
-    def seeds(self, given: Input, before: Sequence[Input]) -> list[Config]:
-        """The winner of the input most like this one."""
+    def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
+        """Return the winner of the most similar input."""
         winners = {best.config for best in map(self.state.best, before) if best is not None}
-        return [seed for seed in super().seeds(given, before) if seed in winners]
+        return [seed for seed in super().seeds(problem, before) if seed in winners]
 
     def note(self, progress: Progress) -> None:
-        """A test has ended."""
+        """Note a test."""
         measured = progress.measurement
         course = self.courses.setdefault(progress.plan.problem, Course(progress.plan.test_limit))
         is_ok = measured.outcome is Outcome.OK
         course.note(measured.config, measured.time_s if is_ok else math.inf)
 
 
-class Alone(OneByOne):
-    """The same inputs, each searched as if it were the first."""
+class Alone(Transferring):
+    """Searches of the same inputs without transfer."""
 
-    def seeds(self, given: Input, before: Sequence[Input]) -> list[Config]:
-        """Nothing."""
+    def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
+        """Return no seeds."""
         return []
 
-    def transfer_data(self, given: Input, before: Sequence[Input]) -> TransferData | None:
-        """Nothing."""
+    def transfer_data(self, problem: Input, before: Sequence[Input]) -> TransferData | None:
+        """Return no transfer data."""
         return None

@@ -1,4 +1,4 @@
-"""How a transfer between inputs is told: tables for people, CSV for other programs."""
+"""Print a transfer between inputs as tables, and write it as CSV."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from benchmarks.transfer_figures import ESTABLISHED, Tuned, groups, mean, median
 from harness.stats import Estimate
 
 Compared = Mapping[str, Tuned]
-"""By how they were searched: alone, taught."""
+"""The results of both kinds of searches: ALONE and TAUGHT."""
 
 LEGEND = """\
-input: its place in the order; alone: searched as if it were the first; taught: by those before it
+input: its ordinal in the order; alone: an independent search; taught: learns from earlier inputs
 tests to near: median tests to come within 5 % of the optimum, or one more than the budget
 mean: the mean of the same tests
 after N: fraction of the optimum after N tests, 1 is the optimum; mean over orders and their inputs
-in brackets: the 95 % interval, orders and their inputs drawn anew"""
+in brackets: the 95 % bootstrap interval over orders and their inputs"""
 
 
 def table(compared: Compared) -> Table:
-    """Two rows a group of inputs: alone and taught."""
-    told = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    """Make a table with two rows for each group of inputs: alone and taught."""
+    rows = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     any_tuned = next(iter(compared.values()))
     for heading in ("input", "searched", "tests to near", "mean"):
-        told.add_column(heading, no_wrap=True)
+        rows.add_column(heading, no_wrap=True)
     for tests in any_tuned.milestones:
-        told.add_column(f"after {tests}", justify="right", no_wrap=True)
+        rows.add_column(f"after {tests}", justify="right", no_wrap=True)
     for group in groups(any_tuned.inputs):
         for search, tuned in compared.items():
             first = search == next(iter(compared))
-            told.add_row(str(group) if first else "", search, *_cells(tuned.of(group)))
-    return told
+            rows.add_row(str(group) if first else "", search, *_cells(tuned.of(group)))
+    return rows
 
 
 def _cells(tuned: Tuned) -> Iterator[str]:
@@ -52,10 +52,10 @@ def _shown(estimate: Estimate, value: str, ends: str | None = None) -> str:
 
 
 def ratio_line(compared: Compared) -> str:
-    """The gain in one figure."""
+    """Describe the gain in one figure."""
     later = since(compared, ESTABLISHED)
     if later is None:
-        return f"fewer than {ESTABLISHED} inputs: no figure for later ones"
+        return f"fewer than {ESTABLISHED} inputs: no figure for later inputs"
     return (
         f"from input {ESTABLISHED} on, taught searches need {_shown(later, '.2f')} of the tests "
         "that the same inputs need alone"
@@ -63,7 +63,7 @@ def ratio_line(compared: Compared) -> str:
 
 
 def write_searches(path: Path, found: Mapping[str, Compared]) -> None:
-    """A row a search."""
+    """Write a row for each search."""
     milestones = next(iter(next(iter(found.values())).values())).milestones
     head = ("data", "searched", "order", "input", "tests_to_5pct")
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -77,22 +77,22 @@ def write_searches(path: Path, found: Mapping[str, Compared]) -> None:
 def _search_rows(tuned: Tuned) -> Iterator[tuple[object, ...]]:
     near, orders = tuned.tests_to_near, tuned.slowdowns.shape[0]
     for order in range(orders):
-        for place in range(tuned.inputs):
-            course = tuned.slowdowns[order, place]
+        for index in range(tuned.inputs):
+            course = tuned.slowdowns[order, index]
             fractions = (f"{1 / course[tests - 1]:.6f}" for tests in tuned.milestones)
-            yield order, place + 1, int(near[order, place]), *fractions
+            yield order, index + 1, int(near[order, index]), *fractions
 
 
 def write_figures(path: Path, found: Mapping[str, Compared]) -> None:
-    """A row a figure of a group of inputs, with its interval."""
+    """Write a row for each figure of each group of inputs, with its interval."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(("data", "searched", "inputs", "figure", "value", "least", "most"))
         for name, compared in found.items():
             for search, tuned in compared.items():
                 for group in groups(tuned.inputs):
-                    for figure, told in _figures(tuned.of(group)):
-                        ends = (f"{x:.6g}" for x in (told.value, told.low, told.high))
+                    for figure, found_ in _figures(tuned.of(group)):
+                        ends = (f"{x:.6g}" for x in (found_.value, found_.low, found_.high))
                         writer.writerow((name, search, group, figure, *ends))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.nvcc_flags import RECORD, Row, findings, read, write
+from benchmarks.nvcc_flags import RECORD, FlagRow, findings, read, write
 from harness.core.records import Value
 from harness.space_file.flags.catalogue import Constraint, catalogue_of
 
@@ -24,7 +24,7 @@ def _config(setting: str) -> dict[str, Value] | None:
     return config
 
 
-def _pairs() -> Iterator[tuple[Row, dict[str, Value]]]:
+def _pairs() -> Iterator[tuple[FlagRow, dict[str, Value]]]:
     for row in read(RECORD):
         config = _config(row.setting)
         if " " in row.setting and config is not None:
@@ -64,11 +64,11 @@ def test_pairs_that_are_ruled_out_without_a_word_gave_the_code_of_another_settin
 
 def test_findings_tell_what_changes_code_and_what_is_without_effect(tmp_path: Path) -> None:
     alone = [("", "0"), ("a=1", "1"), ("b=1", "2"), ("c=1", "0"), ("d=1", "1")]
-    rows = [Row("k", setting, "ok", code, "8", "") for setting, code in alone]
+    rows = [FlagRow("k", setting, "ok", code, "8", "") for setting, code in alone]
     rows += [
-        Row("k", "a=1 b=1", "ok", "1", "8", ""),
-        Row("k", "b=1 d=1", "warned", "1", "8", "ignoring b"),
-        Row("k", "c=1 d=1", "refused", "", "", "conflict"),
+        FlagRow("k", "a=1 b=1", "ok", "1", "8", ""),
+        FlagRow("k", "b=1 d=1", "warned", "1", "8", "ignoring b"),
+        FlagRow("k", "c=1 d=1", "refused", "", "", "conflict"),
     ]
     written = write(tmp_path / "record.csv", rows)
     assert read(tmp_path / "record.csv") == written

@@ -1,6 +1,8 @@
-"""The kernel suite: right in the corners of every space, and shown to be checked by a planted
-fault. `tests/data/suite/NAME.yaml` names, for each kernel, the corners, inputs that no block
-divides, and one wrong operator or bound that the reference must catch."""
+"""The kernel suite: correct in the corners of every space, and a planted fault is found.
+
+`tests/data/suite/NAME.yaml` has, for each kernel, the corners, inputs that no block divides, and
+one wrong operator or bound that the reference must catch.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 
 @dataclass(frozen=True)
 class SuiteCase:
-    """What is tried of one kernel."""
+    """The test data of one kernel."""
 
     name: str
     configs: tuple[dict[str, Any], ...]
@@ -52,8 +54,7 @@ class SuiteCase:
     mutation: dict[str, str]
 
     def config(self, space: Space, number: int) -> Config:
-        """A corner; parameters that it does not name keep their defaults, and flags of another
-        compiler are left out."""
+        """Return a corner; other parameters keep their defaults, other compilers' flags go."""
         corner = self.configs[number]
         here = {name: value for name, value in corner.items() if name in space.default}
         return Config({**space.default, **here})
@@ -63,7 +64,7 @@ class SuiteCase:
 def case(request: pytest.FixtureRequest) -> SuiteCase:
     path: Path = request.param
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    inputs = tuple(Input(given) for given in data["inputs"])
+    inputs = tuple(Input(problem) for problem in data["inputs"])
     return SuiteCase(path.stem, tuple(data["configs"]), inputs, data["mutation"])
 
 
@@ -79,17 +80,17 @@ def spec_of(case: SuiteCase, root: Path = ROOT) -> Spec:
 def measured(
     case: SuiteCase, spec: Spec, backend: Backend, points: Iterable[tuple[Input, int]]
 ) -> Iterator[Measurement]:
-    """These corners on these inputs, one by one."""
+    """Measure corners on inputs, one by one."""
     with closing(KernelMeasurer(spec, backend)) as measurer:
-        for given, number in points:
-            space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
+        for problem, number in points:
+            space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
             config = case.config(space, number)
-            assert space.why_illegal(config) is None, f"{config} on ({given})"
-            yield measurer.measure(space, given, config, None)
+            assert space.why_illegal(config) is None, f"{config} on ({problem})"
+            yield measurer.measure(space, problem, config, None)
 
 
 def test_every_kernel_has_its_case() -> None:
-    """Of spaces that tune the same kernel, one; what tunes a program has tests of its own."""
+    """One of the spaces of each kernel has a case; program spaces have their own tests."""
     specs = {p.stem: load_spec(p) for p in (ROOT / "spaces").glob("*.yaml")}
     cases = {path.stem for path in CASES}
     assert cases <= set(specs)
@@ -106,8 +107,8 @@ def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
 def test_corners_verify_on_inputs_that_no_block_divides(case: SuiteCase, opencl: Backend) -> None:
     points = itertools.product(case.inputs, range(len(case.configs)))
     found = list(measured(case, spec_of(case), opencl, points))
-    told = [f"{m.config} on ({m.input}): {m.outcome}: {m.message}" for m in found]
-    assert [m.outcome for m in found] == [Outcome.OK] * len(found), "\n".join(told)
+    lines = [f"{m.config} on ({m.input}): {m.outcome}: {m.message}" for m in found]
+    assert [m.outcome for m in found] == [Outcome.OK] * len(found), "\n".join(lines)
 
 
 def test_planted_fault_is_caught(case: SuiteCase, opencl: Backend, tmp_path: Path) -> None:
@@ -117,22 +118,24 @@ def test_planted_fault_is_caught(case: SuiteCase, opencl: Backend, tmp_path: Pat
     text = source.read_text(encoding="utf-8")
     assert text.count(case.mutation["from"]) == 1
     source.write_text(text.replace(case.mutation["from"], case.mutation["to"]), encoding="utf-8")
-    # A corner takes long to compile; the last input, the largest, is the likeliest to show it.
+    # Corners take long to compile. The last input is the largest, and the likeliest to fail.
     numbers = range(len(case.configs))
-    points = ((given, number) for number in numbers for given in reversed(case.inputs))
+    points = ((problem, number) for number in numbers for problem in reversed(case.inputs))
     found = measured(case, spec_of(case, tmp_path), opencl, points)
     assert any(m.outcome is Outcome.WRONG_RESULT for m in found), case.mutation["why"]
 
 
 @pytest.mark.usefixtures("optimising_opencl")
 def test_space_tunes_with_a_small_budget(case: SuiteCase, tmp_path: Path) -> None:
-    smallest = min(spec_of(case).inputs, key=lambda given: math.prod(map(float, given.values())))
+    smallest = min(
+        spec_of(case).inputs, key=lambda problem: math.prod(map(float, problem.values()))
+    )
     condition = " and ".join(f"{name} == {value}" for name, value in smallest.items())
-    place = tmp_path / "results.db"
+    database = tmp_path / "results.db"
     chosen = ["--inputs", condition, "--backend", "opencl"]
-    budget = ["--test-limit", "2", "--repeats", "2", "--quiet", "--database", str(place)]
+    budget = ["--test-limit", "2", "--repeats", "2", "--quiet", "--database", str(database)]
     assert tune([str(ROOT / "spaces" / f"{case.name}.yaml"), *chosen, *budget]) == 0
-    with reading(str(place)) as engine, engine.connect() as connection:
+    with reading(str(database)) as engine, engine.connect() as connection:
         (campaign,) = campaigns(connection)
         rows = read_measurements(connection, campaign.key)
     assert {row.stage for row in rows} >= {"search", "final"}
@@ -141,12 +144,12 @@ def test_space_tunes_with_a_small_budget(case: SuiteCase, tmp_path: Path) -> Non
 
 @needs_nvcc
 def test_corners_compile_without_a_warning(case: SuiteCase, architecture: CompileTarget) -> None:
-    """Every corner for one of the architectures, and every architecture with a corner or two."""
+    """Compile each corner for one architecture; each architecture gets one or two corners."""
     assert architecture.nvcc is not None
     spec = spec_of(case)
     space = target_space(spec, architecture, case.inputs[0])
-    turn = range(ARCHITECTURES.index(architecture.name), len(case.configs), len(ARCHITECTURES))
-    configs = [case.config(space, number) for number in turn]
+    numbers = range(ARCHITECTURES.index(architecture.name), len(case.configs), len(ARCHITECTURES))
+    configs = [case.config(space, number) for number in numbers]
     assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
     programs = [make_program(spec, space, config, architecture.language) for config in configs]
     logs = [architecture.nvcc.compile(program).build.log for program in programs]

@@ -1,4 +1,4 @@
-"""The benchmark of transfer between inputs: its groups, its figures, and the orders it draws."""
+"""The benchmark of transfer between inputs: groups, figures and orders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tuned(*orders: list[list[float]]) -> Tuned:
     return Tuned(np.array(orders))
 
 
-def test_groups_hold_every_input_once_and_are_small_at_first() -> None:
+def test_groups_contain_every_input_once_and_are_small_at_first() -> None:
     for inputs in range(1, 130):
         held = [n for part in groups(inputs) for n in range(part.first, part.last + 1)]
         assert held == list(range(1, inputs + 1))
@@ -46,39 +46,39 @@ def test_group_takes_its_inputs_from_every_order() -> None:
     assert found.of(Group(2, 3)).slowdowns[:, :, 0].tolist() == [[2.0, 3.0], [5.0, 6.0]]
 
 
-def test_search_is_near_within_five_percent_and_never_is_one_beyond_the_budget() -> None:
+def test_tests_to_near_are_one_beyond_the_budget_if_never_near() -> None:
     found = tuned([[2.0, 1.051, 1.05], [1.0, 1.0, 1.0], [INF, 2.0, 1.06]])
     assert found.tests_to_near.tolist() == [[3, 1, 4]]
 
 
-def test_fraction_is_zero_while_nothing_has_worked() -> None:
+def test_fraction_is_zero_until_a_configuration_works() -> None:
     found = tuned([[INF, 2.0, 1.25]])
     assert [found.fractions(tests).item() for tests in (1, 2, 3)] == [0.0, 0.5, 0.8]
 
 
-def test_intervals_hold_their_figure_and_are_points_where_all_are_equal() -> None:
+def test_intervals_contain_their_estimate_and_are_points_for_equal_values() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(5, 1, (10, 8))
-    for told in (mean(values), median(values)):
-        assert told.low < told.value < told.high
-        assert told.high - told.low < 2
+    for found in (mean(values), median(values)):
+        assert found.low < found.value < found.high
+        assert found.high - found.low < 2
     same = mean(np.full((3, 2), 4.0))
     assert (same.low, same.value, same.high) == (4.0, 4.0, 4.0)
 
 
 def test_median_of_searches_that_never_came_near_is_beyond_the_budget() -> None:
-    told = median(tuned([[2.0, 2.0]], [[2.0, 2.0]], [[1.0, 1.0]]).tests_to_near)
-    assert (told.value, told.high) == (3.0, 3.0)
+    found = median(tuned([[2.0, 2.0]], [[2.0, 2.0]], [[1.0, 1.0]]).tests_to_near)
+    assert (found.value, found.high) == (3.0, 3.0)
 
 
 def test_ratio_pairs_the_searches_of_one_input() -> None:
-    """Inputs differ tenfold; half of the tests on each of them is a half without any doubt."""
+    """Inputs differ tenfold, but the ratio is a half on each of them, without any spread."""
     alone = np.array([[1.0, 10.0, 4.0], [8.0, 2.0, 6.0]])
-    told = ratio(alone / 2, alone)
-    assert (told.low, told.value, told.high) == pytest.approx((0.5, 0.5, 0.5))
+    found = ratio(alone / 2, alone)
+    assert (found.low, found.value, found.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
-def test_gain_is_that_of_the_later_inputs_alone() -> None:
+def test_gain_counts_only_the_later_inputs() -> None:
     slow, fast = [2.0, 2.0, 2.0, 1.0], [1.0] * 4
     compared = {ALONE: tuned([slow] * 12), TAUGHT: tuned([slow] * 9 + [fast] * 3)}
     later = since(compared, 10)
@@ -90,7 +90,7 @@ def test_gain_is_that_of_the_later_inputs_alone() -> None:
     )
 
 
-def test_figures_for_machines_are_by_groups() -> None:
+def test_json_figures_are_by_groups() -> None:
     found = as_json(tuned([[2.0, 1.0], [1.0, 1.0]]), groups(2))
     assert found == {
         "1": {"median_tests_to_5pct": 2.0, "mean_tests_to_5pct": 2.0, "at_1": 0.5},
@@ -98,7 +98,7 @@ def test_figures_for_machines_are_by_groups() -> None:
     }
 
 
-def test_files_have_a_row_a_search_and_a_row_a_figure(tmp_path: Path) -> None:
+def test_files_have_a_row_for_each_search_and_each_figure(tmp_path: Path) -> None:
     found = {"set": {ALONE: tuned([[2.0, 1.0]] * 3), TAUGHT: tuned([[1.0, 1.0]] * 3)}}
     write_searches(tmp_path / "searches.csv", found)
     write_figures(tmp_path / "figures.csv", found)
@@ -120,7 +120,7 @@ def test_files_have_a_row_a_search_and_a_row_a_figure(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------ orders
 
 
-def test_order_is_random_repeats_and_has_each_input_once() -> None:
+def test_order_is_random_repeatable_and_has_each_input_once() -> None:
     inputs = [Input({"n": n}) for n in range(20)]
     orders = [drawn(inputs, 8, seed) for seed in range(5)]
     assert orders == [drawn(inputs, 8, seed) for seed in range(5)]
@@ -131,7 +131,7 @@ def test_order_is_random_repeats_and_has_each_input_once() -> None:
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """Two devices; on one of its inputs there is one configuration, on another nothing worked."""
+    """Write two devices; one input has one configuration, and on another all failed."""
     rows = [
         ("x", 1, 16, 2.0),
         ("x", 1, 32, 1.0),
@@ -149,15 +149,15 @@ def recording(tmp_path: Path) -> Path:
     return path
 
 
-def test_inputs_without_anything_to_search_are_left_out(recording: Path) -> None:
+def test_inputs_that_cannot_be_searched_are_left_out(recording: Path) -> None:
     _, spec = DataSet(RecordingFile(recording)).read()
-    assert [dict(given) for given in spec.inputs] == [
+    assert [dict(problem) for problem in spec.inputs] == [
         {"device": "x", "n": 1},
         {"device": "y", "n": 1},
     ]
 
 
-def test_condition_may_compare_words(recording: Path) -> None:
+def test_condition_can_compare_words(recording: Path) -> None:
     data = DataSet(RecordingFile(recording), where="device == 'y'")
     assert list(data.described()) == [
         "small, device == 'y': 1 inputs of 2 to 2 configurations, in the median 2"

@@ -34,8 +34,8 @@ class Landscape:
         values = [parameter.values for parameter in self.recorded.parameters]
         found: dict[Point, float] = {}
         for row in table.legal.tolist():
-            places = table.positions[row].tolist()
-            point = tuple(known[place] for known, place in zip(values, places, strict=True))
+            positions = table.positions[row].tolist()
+            point = tuple(known[n] for known, n in zip(values, positions, strict=True))
             found[point] = float(table.times_s[row])
         return found
 
