@@ -588,4 +588,4 @@ def test_a_space_that_was_measured_whole_needs_no_draws(
     assert main([str(place)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "from 126 designed or uniform samples of 42 configurations" in out
-    assert "over 126 samples, all designed, drawn uniformly or the whole space" in out
+    assert "of 126 samples, all designed, drawn uniformly or the whole space" in out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import re
 from pathlib import Path
@@ -15,9 +14,9 @@ from rich.console import Console
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
-from harness.commands.analyse import explained
+from harness.commands.analyse import tree
 from harness.commands.analyse.command import main
-from harness.commands.analyse.explained import pictures
+from harness.commands.analyse.options import TreeOptions
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.candidates import matrix_of
@@ -96,7 +95,7 @@ def test_samples_that_share_a_measurement_are_held_out_together() -> None:
     assert told.accuracy.r2 < 0.1
     assert len(list(told.tree.root.leaves())) < 8
     with pytest.raises(
-        UsageError, match=r"^15 measurements .* \(120 samples share .*: 20 and 1 are"
+        UsageError, match=r"^15 measurements .* \(120 samples share .*; 20 and 1 are"
     ):
         explain(Samples(table[:120], names, ()), TreeTarget("slowdown", log=True))
 
@@ -130,7 +129,10 @@ def test_an_unknown_target_names_those_there_are(
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (["--per", "BLOCK"], "a feature of the input, and `BLOCK` is none; there are n"),
+        (
+            ["--per", "BLOCK"],
+            "--per needs a feature of the input, and `BLOCK` is none; there are n",
+        ),
         (["--inside", "BLOCK > 999"], "`BLOCK > 999` holds for 0 of 42 samples"),
         (["--below", "watts=3"], "no target `watts`; there are time_s, slowdown"),
         (["--inside", "BLOK > 3"], "the table has no column `BLOK`; did you mean `BLOCK`?"),
@@ -150,7 +152,7 @@ def test_what_is_asked_for_wrongly_is_told_before_anything_is_printed(
     ("asked", "told"),
     [
         (["--below", "slowdown=nan"], "must be TARGET=LIMIT, such as time_s=0.01"),
-        (["--picture", "no/such/tree.png"], "there is no folder no/such: make it first"),
+        (["--picture", "no/such/tree.png"], "folder no/such does not exist; create it"),
     ],
 )
 def test_options_that_cannot_be_used_are_told_before_anything_is_read(
@@ -175,11 +177,11 @@ def test_the_command_tells_importance_settings_and_accuracy(
     assert main([place, *asked, "--below", "slowdown=1.5"]) == 0
     assert judged == ["slowdown", "slowdown"]  # tree and linear model; settings need trees alone
     out = capsys.readouterr().out
-    assert "over 42 samples, all designed, drawn uniformly or the whole space" in out
+    assert "of 42 samples, all designed, drawn uniformly or the whole space" in out
     assert "where n <= 32: BLOCK 100% of the squared error" in out
     assert "Settings with time_s <= 0.0002 and slowdown <= 1.5" in out
     assert re.search(r"n = 16, BLOCK = 16 +0\.00016 +1 +2 +2", out)
-    assert "G-ADAPT's model, one input left out at a time: the best configuration on" in out
+    assert "G-ADAPT's model, one input held out at a time: the best configuration on" in out
 
 
 def test_what_cannot_be_told_takes_nothing_else_away(
@@ -188,18 +190,18 @@ def test_what_cannot_be_told_takes_nothing_else_away(
     def refused(*_: object) -> None:
         raise UsageError("not today")
 
-    monkeypatch.setattr(explained, "settings_below", refused)
+    monkeypatch.setattr(tree, "settings_below", refused)
     picture = tmp_path / "tree.svg"
     asked = ["--below", "slowdown=1.5", "--picture", str(picture), "--tree"]
     assert main([place, *asked]) == 2
     out = capsys.readouterr().out
-    told = ["all: ", "error: not today", f"{picture}: the tree", "G-ADAPT's model", "oracle"]
-    assert [text for text in told if text in out] == told
+    expected = ["all: ", "error: not today", f"{picture}: the tree", "G-ADAPT's model", "oracle"]
+    assert [text for text in expected if text in out] == expected
     assert picture.is_file()
     monkeypatch.setattr(explanation, "FEWEST_SAMPLES", 43)
     assert main([place, "--tree"]) == 2
     out = capsys.readouterr().out
-    assert "What the times depend on is not told: 42 measurements" in out
+    assert "No tree: 42 measurements" in out
     assert "oracle" in out
     assert main([place]) == 0
 
@@ -213,15 +215,14 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     scale = np.where(table["BLOCK"] == 16, 1e-4, np.where(table["BLOCK"] == 32, 1e-3, 1.0))
     table["time_s"] = scale * np.exp(rng.normal(0, 0.3, len(table)))
     table["measurement"] = range(len(table))
-    args = argparse.Namespace(below=[("time_s", 2e-4)])
     console = Console(width=200)
-    explained._print_settings(console, dataclasses.replace(wide, table=table), args)
+    skewed = dataclasses.replace(wide, table=table)
+    tree._print_settings(console, skewed, [("time_s", 2e-4)])
     assert "BLOCK = 16" in capsys.readouterr().out
-    args.below = [("time_s", 5e-5)]
-    explained._print_settings(console, dataclasses.replace(wide, table=table), args)
+    tree._print_settings(console, skewed, [("time_s", 5e-5)])
     out = capsys.readouterr().out
-    assert re.search(r"\d+ of 840 samples keep all limits, but no box of the trees does", out)
-    assert re.search(r":\s0 boxes", out)
+    assert re.search(r"\d+ of 840 samples are within all limits, but the mean of no region is", out)
+    assert re.search(r":\s+0\s+regions", out)
 
 
 def test_integers_beside_an_absent_flag_are_told_as_integers(results: Results) -> None:
@@ -243,14 +244,9 @@ def test_integers_beside_an_absent_flag_are_told_as_integers(results: Results) -
 
 def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
     picture = Path("out/tree.png")
-    found = pictures(picture, ["1", "2", "platforms"])
-    assert [str(path) for path in found] == [
-        "out/tree-1.png",
-        "out/tree-2.png",
-        "out/tree-platforms.png",
-    ]
-    assert pictures(picture, ["1"]) == [picture]
-    assert pictures(None, ["1", "2"]) == [None, None]
+    found = [TreeOptions(picture=picture).with_picture_of(name) for name in ("1", "platforms")]
+    assert [str(one.picture) for one in found] == ["out/tree-1.png", "out/tree-platforms.png"]
+    assert TreeOptions().with_picture_of("1") == TreeOptions()
 
 
 def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
@@ -276,5 +272,5 @@ def test_platforms_are_told_apart_in_one_tree(results: Results) -> None:
     assert both.parameters[0] == "platform"
     assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed
     assert len(both.table) == 2 * len(samples(results).table)
-    with pytest.raises(UsageError, match="each with one campaign"):
+    with pytest.raises(UsageError, match="each platform with one campaign"):
         pooled([results, results])

@@ -1,1 +1,4 @@
-"""What measurements say: of each input, of failures, of what the times depend on."""
+"""Analysis of measurements: inputs, failures, effects of parameters, importance."""
+
+SLOWDOWN = "slowdown"
+"""The default target of trees: the time over the least known time of the same input."""

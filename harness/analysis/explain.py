@@ -1,9 +1,8 @@
-"""What explains the times in a results database: trees, importance, and how well models predict.
+"""Explain the times in a results database with a tree, and judge how well it predicts.
 
-Pure functions on plain tables, for scripts and for harness.analyse; `samples` makes the table of
-what a database holds. The models are Starchart's tree (harness.models.starchart) and Stargazer's
-linear model (harness.models.stargazer), its baseline; G-ADAPT's accuracy (harness.models.gadapt) is
-of the choices that its trees make for inputs that were left out.
+Pure functions on plain tables, for scripts, harness.analyse and harness.report; `samples` makes the
+table. The models are Starchart's tree (harness.models.starchart) and, as its baseline, Stargazer's
+linear model (harness.models.stargazer).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.analysis import SLOWDOWN
 from harness.analysis.effects.trials import measurement_numbers
 from harness.core.errors import UsageError
 from harness.core.records import Value
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 
 
 MEASUREMENT = "measurement"
-"""The column of samples that tells the measurements that were really made apart."""
-
-SLOWDOWN = "slowdown"
-"""The target by default: the time over the least known one of the same input."""
+"""The column with the number of the measurement that a sample comes from."""
 
 FEWEST_SAMPLES = 20
 MOST_SAMPLES = 4_000
-"""More are drawn from at random: the tree's first splits no longer change, and the linear model's
-cost grows with its square of interactions."""
+"""If there are more, so many are drawn at random. The tree's first splits no longer change then,
+and the cost of the linear model grows with the number of its interactions."""
 
 _FOLDS = 5
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Measurements as a table: a row each that worked, columns of features, parameters, `time_s`,
-    `slowdown`, `unbiased`, `measurement` and of what was observed. Samples of one `measurement` are
-    of configurations that share their machine code, of which one was measured. `parameters`
-    includes features that vary; `features` are all."""
+    """A table with one row per measurement that worked.
+
+    Its columns are features, parameters, `time_s`, `slowdown`, `unbiased`, `measurement` and the
+    observed quantities. Samples with the same `measurement` are of configurations with the same
+    machine code, one of which was measured. `parameters` names the parameters and features that
+    vary; `features` names all features.
+    """
 
     table: pd.DataFrame
     parameters: tuple[str, ...]
@@ -64,22 +64,22 @@ class Samples:
 
     @property
     def targets(self) -> list[str]:
-        """The columns that can be explained."""
+        """The columns that can be a target."""
         known = {*self.parameters, "unbiased", MEASUREMENT}
         return [str(name) for name in self.table.columns if name not in known]
 
     def pick(self, most: int = MOST_SAMPLES, seed: int = 0) -> Samples:
-        """At most so many of them, drawn at random."""
+        """Draw at most so many samples at random."""
         if len(self.table) <= most:
             return self
         return replace(self, table=self.table.sample(most, random_state=seed))
 
 
 def samples(results: Results) -> Samples:
-    """What the search measured and what was measured across inputs; not the finals, of which
-    there are many of few configurations.
+    """Make the table from the search and the measurements across inputs.
 
-    Raises UsageError where a parameter has the name of a column of what is measured.
+    Finals are left out, because they have many samples of few configurations. Raises UsageError if
+    a parameter or feature has the name of a measured column.
     """
     import pandas as pd
 
@@ -89,30 +89,32 @@ def samples(results: Results) -> Samples:
     plain = measured[works].drop(
         columns=["stage", "outcome", "mean_s", "std_s", "samples_s", "requestor", "message"]
     )
-    given, config = table["input"][works], table["config"][works]
+    features, config = table["input"][works], table["config"][works]
     found = [row.measurement for row, is_kept in zip(results.rows, works, strict=True) if is_kept]
     parts = {
-        **_columns(given, [m.input for m in found]),
+        **_columns(features, [m.input for m in found]),
         **_columns(config, [m.config for m in found]),
     }
-    least = plain["time_s"].groupby([given[name] for name in given.columns]).transform("min")
+    least = plain["time_s"].groupby([features[name] for name in features.columns]).transform("min")
     made = pd.Series(measurement_numbers([row.measurement for row in results.rows]))
     taken = sorted(set(parts) & {SLOWDOWN, MEASUREMENT, *map(str, plain.columns)})
     if taken:
-        raise UsageError(f"a parameter or feature has the name of what is measured: {taken[0]}")
-    told = {SLOWDOWN: plain["time_s"] / least, MEASUREMENT: made[works]}
-    flat = plain.assign(**told, **parts)
+        raise UsageError(
+            f"the parameter or feature `{taken[0]}` has the name of a measured column; rename it"
+        )
+    measured_columns = {SLOWDOWN: plain["time_s"] / least, MEASUREMENT: made[works]}
+    flat = plain.assign(**measured_columns, **parts)
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
-    return Samples(flat.reset_index(drop=True), varying, tuple(map(str, given.columns)))
+    return Samples(flat.reset_index(drop=True), varying, tuple(map(str, features.columns)))
 
 
-def _columns(part: pd.DataFrame, told: Sequence[Mapping[str, Value]]) -> Mapping[str, pd.Series]:
-    """Parameters that some configurations lack are words, of which None is one: as they were
-    `told`, since pandas makes integers floats where one is lacking."""
+def _columns(part: pd.DataFrame, rows: Sequence[Mapping[str, Value]]) -> Mapping[str, pd.Series]:
+    """Return the columns; numbers that some rows lack become words, taken from `rows`, since pandas
+    turns integers into floats where one is missing."""
     import pandas as pd
 
     return {
-        str(name): pd.Series([one.get(str(name)) for one in told], index=column.index, dtype=object)
+        str(name): pd.Series([one.get(str(name)) for one in rows], index=column.index, dtype=object)
         if is_numeric(column) and column.isna().any()
         else column
         for name, column in part.items()
@@ -120,10 +122,10 @@ def _columns(part: pd.DataFrame, told: Sequence[Mapping[str, Value]]) -> Mapping
 
 
 def pooled(found: Sequence[Results]) -> Samples:
-    """Samples of one space on several platforms, with the platform as a parameter. What was not
-    observed on all of them, as the occupancy is on some alone, is left out.
+    """Join samples of one space on several platforms, with the platform as a parameter.
 
-    Raises UsageError where the spaces differ, or two are of the same platform.
+    Quantities that were not observed on all platforms are left out. Raises UsageError if the spaces
+    differ, or two Results are of the same platform.
     """
     spaces = {results.campaign.space_name for results in found}
     tables: dict[str, Samples] = {}
@@ -131,7 +133,7 @@ def pooled(found: Sequence[Results]) -> Samples:
         name = str(results.campaign.environment)
         if len(spaces) > 1 or name in tables:
             raise UsageError(
-                "platforms are compared on one space, each with one campaign, but there are "
+                "--platforms needs one space, and each platform with one campaign, but there are "
                 + "; ".join(one.title for one in found)
             )
         tables[name] = samples(results)
@@ -149,36 +151,36 @@ def pooled(found: Sequence[Results]) -> Samples:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A tree of all samples, how well such trees predict samples that were held out, and how
-    well the linear model does."""
+    """A tree of all samples, the accuracy of such trees on held-out samples, and that of the linear
+    model."""
 
     tree: Tree
     accuracy: Accuracy
     linear: Accuracy
     unbiased: int
-    """Of the samples, how many were designed, drawn uniformly, or all there is; the others a search
-    preferred."""
+    """How many samples were designed, drawn uniformly, or are the whole space; a search chose the
+    others."""
     measurements: int
-    """How many were really made; the other samples share their machine code with one of these."""
+    """How many were really made; the other samples have the machine code of one of these."""
 
 
 def grown(found: Samples, target: TreeTarget) -> Tree:
-    """The tree, of at most MOST_SAMPLES.
+    """Grow a tree on at most MOST_SAMPLES.
 
-    Raises UsageError for an unknown target, and where there is too little to explain.
+    Raises UsageError for an unknown target and for too few samples.
     """
     usable = _usable(found, target)
     return grow(usable, target, axes_of(usable, found.parameters), Growth(groups=MEASUREMENT))
 
 
 def explain(found: Samples, target: TreeTarget) -> Explanation:
-    """Grow and judge, on at most MOST_SAMPLES.
+    """Grow a tree on at most MOST_SAMPLES, and judge it and the linear model on held-out samples.
 
-    Raises UsageError for an unknown target, one that is the same for all samples, and where there
-    is too little to explain.
+    Raises UsageError for an unknown target, one that is the same for all samples, and for too few
+    samples.
     """
     usable = _usable(found, target)
-    axes = axes_of(usable, found.parameters)  # of all, so that a fold may lack a word
+    axes = axes_of(usable, found.parameters)  # of all samples, since a fold may lack a word
     growth = Growth(folds=_FOLDS, groups=MEASUREMENT)
     return Explanation(
         grow(usable, target, axes, Growth(groups=MEASUREMENT)),
@@ -204,6 +206,6 @@ def _usable(found: Samples, target: TreeTarget) -> pd.DataFrame:
         shared = f" ({len(usable):,} samples share them)" if made < len(usable) else ""
         raise UsageError(
             f"{made} measurements with a {target.column}{shared} and {len(found.parameters)} "
-            f"parameters that vary are too few to explain it: {FEWEST_SAMPLES} and 1 are needed"
+            f"parameters that vary are too few; {FEWEST_SAMPLES} and 1 are needed"
         )
     return usable

@@ -1,0 +1,240 @@
+"""Print the importance of parameters, the accuracy of models, and the tree behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.analysis import SLOWDOWN
+from harness.analysis.effects.text import shared_samples
+from harness.analysis.explain import Explanation, Samples, explain, grown, pooled, samples
+from harness.commands.analyse.options import TreeOptions
+from harness.commands.run import format_error
+from harness.core.errors import UsageError
+from harness.core.text import counted
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.published import gadapt_judgement
+from harness.display import print_line, print_lines
+from harness.models.starchart import (
+    Accuracy,
+    Tree,
+    TreeTarget,
+    count_below,
+    describe,
+    draw,
+    importance,
+    rows_inside,
+    settings_below,
+    usable,
+)
+from harness.models.starchart.axes import numbers
+from harness.results.view import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, in parts
+_PARTS = 10
+_MOST_SETTINGS = 20
+_DRAWN_DEPTH = 4
+
+
+def check_options(found: Sequence[Results], options: TreeOptions, platforms: bool) -> None:
+    """Try the options on the samples.
+
+    Raises UsageError for a target, feature or condition that the samples do not have or that cannot
+    be used, and for platforms that cannot be compared.
+    """
+    tables = [pooled(found)] if platforms else []
+    if not options.is_default:
+        tables += [samples(results) for results in found if results.measured]
+    for known in tables:
+        drawn = known.pick().table
+        usable(drawn, _target(options.target, options.per, known), known.parameters)
+        for name, _ in options.limits:
+            _limited(name, known)
+        if options.inside:
+            rows_inside(drawn, options.inside)
+
+
+def print_tree(console: Console, results: Results, options: TreeOptions) -> bool:
+    """Print the importance of parameters, the accuracy of models, and what the options ask for.
+
+    Return whether everything that was asked for could be printed; the reason is printed otherwise.
+    """
+    try:
+        found = samples(results)
+    except UsageError as error:
+        print_line(console, f"No tree: {error}")
+        return options.is_default
+    is_complete = _print_samples(console, found, options)
+    if options.target == SLOWDOWN:
+        print_lines(console, _gadapt_lines(results))
+    return is_complete
+
+
+def print_platforms(console: Console, found: Sequence[Results], options: TreeOptions) -> bool:
+    """Print the same for one tree over several platforms."""
+    print_line(console, "All platforms together:")
+    return _print_samples(console, pooled(found), options)
+
+
+def _print_samples(console: Console, found: Samples, options: TreeOptions) -> bool:
+    try:
+        known = explain(found, _target(options.target, options.per, found))
+    except UsageError as error:
+        print_line(console, f"No tree: {error}")
+        return options.is_default
+    parts = [partial(print_lines, console, _importance_lines(known))]
+    if options.inside:
+        parts.append(partial(print_lines, console, _inside_lines(known, options.inside)))
+    parts.append(partial(print_lines, console, _model_lines(known, options.depth)))
+    if options.limits:
+        parts.append(partial(_print_settings, console, found, options.limits))
+    if options.picture:
+        depth = options.depth or _DRAWN_DEPTH
+        parts.append(partial(_print_picture, console, known.tree, depth, options.picture))
+    printed = [_is_printed(console, part) for part in parts]
+    return all(printed)
+
+
+def _is_printed(console: Console, part: Callable[[], None]) -> bool:
+    """Print a part, or the reason why it cannot be printed; the other parts still are."""
+    try:
+        part()
+    except UsageError as error:
+        print_line(console, format_error(error))
+        return False
+    return True
+
+
+def _target(name: str, per: Sequence[str], found: Samples) -> TreeTarget:
+    """Check a target; the slowdown is a ratio, so its logarithm is predicted."""
+    if name not in found.targets:
+        raise UsageError(f"no target `{name}`; there are {', '.join(found.targets)}")
+    for feature in per:
+        if feature not in found.features:
+            raise UsageError(
+                f"--per needs a feature of the input, and `{feature}` is none; "
+                f"there are {', '.join(found.features)}"
+            )
+    return TreeTarget(name, tuple(per), log=name == SLOWDOWN)
+
+
+def _limited(name: str, found: Samples) -> TreeTarget:
+    """Make a target for a limit: its logarithm where it is positive everywhere.
+
+    Limits are on small values, and in a tree of plain numbers only large ones count.
+    """
+    target = _target(name, (), found)
+    known = numbers(found.table[name])
+    return replace(target, log=bool((known[np.isfinite(known)] > 0).all()))
+
+
+# ------------------------------------------------------------------------------ models
+
+
+def _importance_lines(known: Explanation) -> Iterator[str]:
+    count = len(known.tree.samples)
+    shared = shared_samples(count, known.measurements)
+    yield (
+        f"Importance of parameters and inputs for {known.tree.target}, from a tree (Starchart) of "
+        f"{count:,} samples{shared}, {_origin(known)}:"
+    )
+    yield f"    {_shares(known.tree)}"
+
+
+def _inside_lines(known: Explanation, inside: str) -> Iterator[str]:
+    yield f"    where {inside}: {_shares(known.tree, inside)}"
+
+
+def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
+    yield f"    accuracy on held-out samples: {_accuracy(known.accuracy, known.measurements)}"
+    linear = _accuracy(known.linear, known.measurements)
+    yield f"    of a linear model with interactions (Stargazer): {linear}"
+    if depth:
+        yield from (f"    {line}" for line in describe(known.tree, depth))
+
+
+def _origin(known: Explanation) -> str:
+    """Say how many of the samples are unbiased."""
+    if known.unbiased == len(known.tree.samples):
+        return "all designed, drawn uniformly or the whole space"
+    if known.unbiased:
+        return f"{known.unbiased:,} of them designed or drawn uniformly, the others by a search"
+    return "all of them chosen by a search, so they are biased"
+
+
+def _shares(tree: Tree, inside: str | None = None) -> str:
+    shares = importance(tree, inside)
+    parts = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
+    return f"{', '.join(parts)} of the squared error" if parts else "no parameter matters"
+
+
+def _accuracy(found: Accuracy, count: int) -> str:
+    error = found.error
+    among = f" of the {error.count:,} that are not 0" if error.count < count else ""
+    return f"R2 {found.r2:.3f}, median error{among} {error.median.text('.1%')}"
+
+
+def _gadapt_lines(results: Results) -> Iterator[str]:
+    matrix = matrix_of(results)
+    one_by_one = len(matrix.features) <= _MOST_LEFT_OUT
+    judged = gadapt_judgement(matrix, None if one_by_one else _PARTS)
+    if judged is not None:
+        how = "one input" if one_by_one else f"a {_PARTS}th of the inputs"
+        yield f"G-ADAPT's model, {how} held out at a time: {judged}"
+
+
+# ---------------------------------------------------------------------------- settings
+
+
+def _print_settings(console: Console, found: Samples, limits: Sequence[tuple[str, float]]) -> None:
+    trees = [(grown(found, _limited(name, found)), limit) for name, limit in limits]
+    regions = settings_below(trees)
+    console.print(_settings_table(trees, regions))
+    kept = count_below(trees)
+    if kept and not len(regions):
+        whole = len(trees[0][0].samples)
+        print_line(
+            console,
+            f"{kept:,} of {whole:,} samples are within all limits, but the mean of no region is. "
+            "Raise the limits, or measure more samples.",
+        )
+
+
+def _settings_table(trees: Sequence[tuple[Tree, float]], regions: pd.DataFrame) -> Table:
+    """List the regions in which each target is predicted below its limit."""
+    names = [str(tree.target) for tree, _ in trees]
+    wanted = " and ".join(
+        f"{name} <= {limit:g}" for name, (_, limit) in zip(names, trees, strict=True)
+    )
+    title = f"Settings with {wanted}, as predicted: {counted(len(regions), 'region')}"
+    table = Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
+    table.add_column("settings")
+    for name in (*names, "samples", "within all limits"):
+        table.add_column(name, justify="right")
+    for _, row in regions.head(_MOST_SETTINGS).iterrows():
+        met = "" if row["met"] is None else f"{row['met']}"
+        cells = [str(row["box"]), *(f"{row[name]:.4g}" for name in names), f"{row['count']}", met]
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _print_picture(console: Console, tree: Tree, depth: int, path: Path) -> None:
+    figure = draw(tree, depth)
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    print_line(console, f"{path}: the tree")
