@@ -1,4 +1,4 @@
-"""YAML -> Spec. Every validation of a space there is; nothing after it doubts a Spec."""
+"""Read space files: YAML -> Spec. All validation happens here; later rooms rely on a Spec."""
 
 from harness.space_file.document import Document, read_document
 from harness.space_file.flag_expansion import Notice

@@ -1,8 +1,8 @@
-"""Baselines: the configurations that a winner is always measured beside.
+"""Baselines: the configurations that every winner is compared with.
 
-The default is one. A space names others, each by the values that differ from the default's; and
-where it tunes the level of optimisation of a compiler, the levels 0 to 3 are baselines by
-themselves: a catalogue names its level flags, and a space's own are told by their spelling.
+The default is one. A space names others, each by the values that differ from the default's. Where
+a space tunes a compiler's optimisation level, the levels 0 to 3 are baselines too: a catalogue
+names its level flags, and a space's own level flags are known by their spelling.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Config, Input, Value, shown
 from harness.core.text import suggestion
-from harness.space_file.document import Document, Place
-from harness.space_file.messages import told_at
+from harness.space_file.document import Document, Location
 
 if TYPE_CHECKING:
     from harness.space_file.parameters import Parameter
@@ -25,21 +24,21 @@ if TYPE_CHECKING:
 _LEVEL = re.compile(
     r"(^|[ =,])(-O|--?optimize[ =]|--?(cl-nv-)?opt-level[ =])[0-3]$|^-cl-opt-disable$"
 )
-"""Words that set a level from 0 to 3: of gcc and clang, nvcc, ptxas, or a driver of OpenCL."""
+"""Options that set a level from 0 to 3: of gcc and clang, nvcc, ptxas, or an OpenCL driver."""
 
 Levels = Mapping[tuple[str | None, str], Sequence[Value]]
-"""Of flags by compiler and name, the values that are baselines."""
+"""By compiler and name of a flag, the values that are baselines."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A configuration by name: the default with these values in it."""
+    """A named configuration: the default with these values."""
 
     name: str
     values: tuple[tuple[str, Value], ...]
 
     def config(self, parameters: Sequence[Parameter]) -> Config | None:
-        """The configuration; None where it sets what is not among these parameters, such as a
+        """Return the configuration; None where it sets another parameter than these, such as a
         flag of another compiler."""
         default = {p.name: p.default for p in parameters}
         if not {name for name, _ in self.values} <= set(default):
@@ -50,8 +49,10 @@ class Baseline:
 def baselines_of(
     named: Mapping[str, Mapping[str, Value]], parameters: Sequence[Parameter], levels: Levels
 ) -> tuple[Baseline, ...]:
-    """Those that the space names, then the levels of its compilers that it does not; `levels` are
-    those of flags from catalogues."""
+    """Return the baselines that the space names, then its compilers' levels that it does not name.
+
+    `levels` are those of flags from catalogues.
+    """
     found = [Baseline(name, tuple(sorted(values.items()))) for name, values in named.items()]
     known = {baseline.values for baseline in found}
     for parameter in parameters:
@@ -64,7 +65,7 @@ def baselines_of(
 
 
 def _spelled_levels(parameter: Parameter) -> Iterator[Value]:
-    """Of a range, which may have 2^53 values, only what can be a level is looked at."""
+    """Yield the values that spell a level; of a range, which may be huge, only 0 to 3 are tried."""
     there = parameter.values
     some = (v for v in range(4) if v in there) if isinstance(there, range) else there
     return (v for v in some if _LEVEL.search(_spelled(parameter, v)))
@@ -75,29 +76,29 @@ def _spelled(parameter: Parameter, value: Value) -> str:
 
 
 def normalised(
-    document: Document, given: Mapping[str, Mapping[str, Value]], parameters: Sequence[Parameter]
+    document: Document, named: Mapping[str, Mapping[str, Value]], parameters: Sequence[Parameter]
 ) -> dict[str, dict[str, Value]]:
-    """The named baselines with flags as constraints name them; what is wrong with one is noted."""
+    """Return the named baselines with flags spelled as in constraints, and note their faults."""
     by_name: dict[str, list[Parameter]] = {}
     for parameter in parameters:
         by_name.setdefault(parameter.name, []).append(parameter)
     found: dict[str, dict[str, Value]] = {}
-    for baseline, values in given.items():
+    for baseline, values in named.items():
         for spelled, value in values.items():
-            place: Place = ("baselines", baseline, spelled)
+            location: Location = ("baselines", baseline, spelled)
             name = spelled.replace("-", "_")
-            told = _why_not(name, value, by_name)
-            if told is not None:
-                document.fault(place, told_at(place, told))
+            message = _why_not(name, value, by_name)
+            if message is not None:
+                document.fault_at(location, message)
             found.setdefault(baseline, {})[name] = value
         if baseline == "default":
-            place = ("baselines", baseline)
-            text = "is what the space's own default is called; choose another name"
-            document.fault(place, told_at(place, text))
+            location = ("baselines", baseline)
+            text = "is the name of the space's own default; choose another name"
+            document.fault_at(location, text)
         if not values:
-            place = ("baselines", baseline)
-            text = "sets nothing: it is the default, which is a baseline in any case"
-            document.fault(place, told_at(place, text))
+            location = ("baselines", baseline)
+            text = "sets nothing, so it is the default, which is always a baseline; remove it"
+            document.fault_at(location, text)
     return found
 
 
@@ -120,32 +121,35 @@ def check_baselines(
     constraints: Mapping[int, Expression],
     inputs: Sequence[Input],
 ) -> None:
-    """Every baseline that the space names is legal on some input, as far as that needs no device.
+    """Check that every named baseline is legal on some input, as far as that needs no device.
 
-    `parameters` are those that meet, of each compiler.
+    `parameters` are the parameters that are tuned together, for each compiler.
     """
     for baseline in baselines:
-        place: Place = ("baselines", baseline.name)
-        if place not in document.lines:
-            continue  # a level of a compiler: where constraints forbid it, it is none
+        location: Location = ("baselines", baseline.name)
+        if location not in document.lines:
+            continue  # a compiler's level: where constraints forbid it, it is no baseline
         configs = [config for tuned in parameters if (config := baseline.config(tuned))]
         reasons = [_why_illegal(c, constraints.values(), i) for c in configs for i in inputs]
         if not configs:
-            text = "sets flags of several compilers, which never meet; name one baseline for each"
-            document.fault(place, told_at(place, text))
+            text = (
+                "sets flags of several compilers, which are never tuned together; "
+                "name one baseline for each"
+            )
+            document.fault_at(location, text)
         elif None not in reasons:
-            document.fault(place, told_at(place, f"is illegal on every input: {reasons[0]}"))
+            document.fault_at(location, f"is illegal on every input: {reasons[0]}")
 
 
-def _why_illegal(config: Config, constraints: Iterable[Expression], given: Input) -> str | None:
-    values = {**config, **given}
+def _why_illegal(config: Config, constraints: Iterable[Expression], problem: Input) -> str | None:
+    values = {**config, **problem}
     for constraint in constraints:
         if constraint.names & set(LIMIT_NAMES):
             continue
         try:
-            told = constraint.why_false(values)
+            message = constraint.why_false(values)
         except ExpressionError as error:
             return str(error)
-        if told is not None:
-            return told
+        if message is not None:
+            return message
     return None

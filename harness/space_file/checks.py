@@ -1,6 +1,6 @@
-"""What a space must satisfy beyond the shape of its file: names, expressions, inputs, defaults.
+"""Check what the shape of a space file does not: names, expressions, inputs, defaults.
 
-Each check notes all faults that it finds in the Document and goes on.
+Each check notes every fault that it finds in the Document and goes on.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 from harness.constraints.expression import FUNCTIONS, WORDS
 from harness.core.records import LIMIT_NAMES, Input, shown
 from harness.core.text import suggestion
-from harness.space_file.document import Document, Place
+from harness.space_file.document import Document, Location, located
 from harness.space_file.expressions import Expressions, flag_name
 from harness.space_file.files import Files, section
-from harness.space_file.messages import told_at
 from harness.space_file.model import SpaceFile
 from harness.space_file.parameters import Parameter
 from harness.space_file.program_model import ProgramSpaceFile
@@ -25,7 +24,7 @@ _SHOWN_VALUES = 12
 
 
 def check_names(document: Document, model: SpaceFile | ProgramSpaceFile) -> None:
-    """No name means two things."""
+    """Check that no name has two meanings."""
     reserved = dict.fromkeys(LIMIT_NAMES, "a device limit")
     reserved |= dict.fromkeys(FUNCTIONS, "a function of expressions")
     reserved |= dict.fromkeys((*WORDS, *keyword.kwlist), "a word of expressions")
@@ -36,19 +35,21 @@ def check_names(document: Document, model: SpaceFile | ProgramSpaceFile) -> None
     for name in model.parameters:
         _claim(document, taken, name, "a parameter", ("parameters", name))
     for compiler, flags in model.flag_groups.items():
-        # Flags of two compilers may share a name: they never meet in one space.
+        # Flags of two compilers may share a name, as they are never tuned together.
         own = dict(taken)
         for name in flags:
             _claim(document, own, flag_name(name), "a flag", ("flags", compiler, name))
 
 
-def _claim(document: Document, taken: dict[str, str], name: str, kind: str, place: Place) -> None:
+def _claim(
+    document: Document, taken: dict[str, str], name: str, kind: str, location: Location
+) -> None:
     if name in taken:
         text = f"`{name}` cannot name {kind}: it is {taken[name]} already; choose another name"
         if taken[name] == kind:
             alike = ", as - counts as _" if kind == "a flag" else ""
             text = f"`{name}` is there twice{alike}; give each name once"
-        document.fault(place, told_at(place, text))
+        document.fault_at(location, text)
     taken.setdefault(name, kind)
 
 
@@ -58,8 +59,8 @@ def check_use(
     expressions: Expressions,
     files: Files,
 ) -> None:
-    """A parameter must stand in a source, in a launch size or, as a text, in the host module
-    that tells the launches, and nothing may fix it; else tuning it changes nothing."""
+    """Check that tuning each parameter changes something: it occurs in a source, in a launch size
+    or, as a text, in the host module that gives the launches, and nothing fixes its value."""
     used = {name for _, size in expressions.launch_sizes() for name in size.names}
     from_host = document.data.get("launch") == "host"
     used |= files.host_words if from_host else frozenset()
@@ -67,21 +68,21 @@ def check_use(
     sources = files.sources.values()
     there = ", ".join(sorted({source.path.name for source in sources}))
     for parameter in parameters:
-        name, place = parameter.name, ("parameters", parameter.name)
+        name, location = parameter.name, ("parameters", parameter.name)
         in_source = any(source.mentions(name) for source in sources)
         if parameter.role != "flag" and name not in used and not in_source:
             text = (
                 f"nothing uses it: `{name}` stands neither in {there} nor in {elsewhere}, so "
                 "tuning it would change nothing; spell it as the source does, or remove it"
             )
-            document.fault(place, told_at(place, text))
+            document.fault_at(location, text)
         for reason in dict.fromkeys(source.why_fixed(name) for source in sources):
             if reason is not None:
-                document.fault(place, told_at(place, f"cannot be tuned: {reason}"))
+                document.fault_at(location, f"cannot be tuned: {reason}")
 
 
 def check_inputs(document: Document) -> tuple[Input, ...]:
-    """Every input gives every feature and no other, and no input is there twice."""
+    """Check that each input gives exactly the features, and that no input is there twice."""
     inputs = section(document, "inputs")
     features, listed = inputs.get("features"), inputs.get("values")
     if not isinstance(features, list) or not isinstance(listed, list):
@@ -94,39 +95,39 @@ def check_inputs(document: Document) -> tuple[Input, ...]:
     return tuple(found)
 
 
-def _add_input(document: Document, index: int, given: Input, found: dict[Input, int]) -> None:
-    place: Place = ("inputs", "values", index)
-    if given in found:
-        first = document.line_of(("inputs", "values", found[given]))
-        text = f"the input ({given}) is there already, on line {first}; give each input once"
-        document.fault(place, told_at(place, text))
-    found.setdefault(given, index)
+def _add_input(document: Document, index: int, problem: Input, found: dict[Input, int]) -> None:
+    location: Location = ("inputs", "values", index)
+    if problem in found:
+        first = document.line_of(("inputs", "values", found[problem]))
+        text = f"the input ({problem}) is there already, on line {first}; give each input once"
+        document.fault_at(location, text)
+    found.setdefault(problem, index)
 
 
 def _has_features(
     document: Document, index: int, values: Mapping[str, Any], features: Sequence[str]
 ) -> bool:
-    """Whether an input gives the features and nothing else, all of them finite numbers."""
-    place: Place = ("inputs", "values", index)
+    """Whether an input gives exactly the features, as finite numbers."""
+    location: Location = ("inputs", "values", index)
     for name in (name for name in features if name not in values):
         text = f"needs the feature `{name}`, which inputs.features lists"
-        document.fault(place, told_at(place, text))
+        document.fault_at(location, text)
     for name in (name for name in values if name not in features):
         text = f"`{name}` is not a feature; {suggestion(name, features)}"
-        document.fault((*place, name), told_at(place, text))
+        document.fault((*location, name), located(location, text))
     numbers = [v for v in values.values() if type(v) in (int, float) and math.isfinite(v)]
     return set(values) == set(features) and len(numbers) == len(values)
 
 
 def check_defaults(document: Document, parameters: Sequence[Parameter]) -> None:
-    """The default is one of the values, by type as well: 1, 1.0 and true are three values."""
+    """Check that each default is one of the values; 1, 1.0 and true are different values."""
     for parameter in parameters:
         if not _is_value(parameter):
-            place = ("parameters", parameter.name, "default")
+            location = ("parameters", parameter.name, "default")
             text = f"{shown(parameter.default)} is not one of its values: {_listed(parameter)}"
             equal = [shown(value) for value in parameter.values if value == parameter.default]
             hint = f"; {equal[0]} equals it but has another type: write that" if equal else ""
-            document.fault(place, told_at(place, text + hint))
+            document.fault_at(location, text + hint)
 
 
 def _is_value(parameter: Parameter) -> bool:

@@ -1,8 +1,8 @@
-"""YAML text -> plain data that knows the line of everything in it.
+"""Read YAML as plain data with the line of every value.
 
 YAML 1.2's plain values are read, as editors read them: `1e-4` is a number, `on` is a text and
 `016` is sixteen. There are no tags, no duplicate keys, and no more than MAX_NODES values after
-aliases are expanded, so that neither a YAML bomb nor an object constructor gets through.
+aliases are expanded, so neither a YAML bomb nor an object constructor gets through.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import yaml
 
 from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError
+from harness.core.text import escaped
 from harness.source.kernel_source import read_text
 
 MAX_NODES = 100_000
@@ -27,42 +28,52 @@ MAX_TEXT = 1000
 
 PAGE = "docs/spaces.md shows what a space looks like"
 
-Place = tuple[str | int, ...]
-"""Where a value stands: the keys and list positions that lead to it."""
+Location = tuple[str | int, ...]
+"""The keys and list indices that lead to a value in a document."""
+
+
+def located(location: Location, text: str) -> str:
+    """Return the text of a fault behind the keys that lead to the value."""
+    return f"{'.'.join(map(str, location))}: {text}" if location else text
 
 
 @dataclass
 class Document:
-    """The data of a YAML file, and the 1-based line of each value by its place. `parsed` are
-    expressions that no person wrote into it, by their places."""
+    """The data of a YAML file, and the 1-based line of each value by its location.
+
+    `parsed` has expressions that were added to the data, by their locations.
+    """
 
     path: str
     data: Any = None
-    lines: dict[Place, int] = field(default_factory=dict)
+    lines: dict[Location, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    parsed: dict[Place, Expression] = field(default_factory=dict)
+    parsed: dict[Location, Expression] = field(default_factory=dict)
 
-    def line_of(self, place: Iterable[str | int]) -> int:
-        """The line of the value at this place, or of the nearest thing around it."""
-        keys = tuple(place)
+    def line_of(self, location: Iterable[str | int]) -> int:
+        """Return the line of a value, or of the innermost value around it that has a line."""
+        keys = tuple(location)
         while keys and keys not in self.lines:
             keys = keys[:-1]
         return self.lines.get(keys, 0)
 
-    def fault(self, place: Iterable[str | int], text: str) -> None:
-        """Note a fault of the value at this place."""
-        self.fault_at(self.line_of(place), text)
+    def fault(self, location: Iterable[str | int], text: str) -> None:
+        """Note a fault of the value at this location."""
+        self.fault_on_line(self.line_of(location), text)
 
-    def fault_at(self, line: int, text: str) -> None:
+    def fault_at(self, location: Location, text: str) -> None:
+        """Note a fault of the value at this location, behind the keys that lead to it."""
+        self.fault(location, located(location, text))
+
+    def fault_on_line(self, line: int, text: str) -> None:
         """Note a fault of this line."""
         self.faults.append(_fault(self.path, text, line))
 
 
 def _fault(path: Path | str, text: str, line: int = 0) -> Fault:
-    # Names and values come from the file: none may break the line or command the terminal.
+    # Names and values come from the file: they must not break the line or control the terminal.
     text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} ..."
-    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return Fault(str(path), line, "".join(shown))
+    return Fault(str(path), line, escaped(text))
 
 
 def _whole(path: Path | str, text: str, line: int = 0) -> SpecError:
@@ -72,7 +83,7 @@ def _whole(path: Path | str, text: str, line: int = 0) -> SpecError:
 def read_document(path: Path) -> Document:
     """Read a YAML file; raises SpecError when it is not a readable YAML mapping."""
     document = Document(str(path))
-    document.data = _Builder(document).build(_compose(_read(path), path), (), ())
+    document.data = _NodeReader(document).build(_compose(_read(path), path), (), ())
     if not isinstance(document.data, dict):
         found = "a list" if isinstance(document.data, list) else "a single value"
         raise _whole(path, f"must be a mapping of keys to values, but is {found}; {PAGE}", 1)
@@ -83,14 +94,14 @@ def _read(path: Path) -> str:
     try:
         return read_text(path, MAX_BYTES)
     except FileNotFoundError:
-        raise _whole(path, f"does not exist{_nearby(path)}") from None
+        raise _whole(path, f"does not exist{_spaces_there(path)}") from None
     except OSError as error:
         raise _whole(path, f"cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise _whole(path, str(error)) from None
 
 
-def _nearby(path: Path) -> str:
+def _spaces_there(path: Path) -> str:
     there = sorted(p.name for p in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
     return f"; in {path.parent} there are {', '.join(there[:8])}" if there else ""
 
@@ -107,7 +118,7 @@ _PLAIN = {
 }
 _TAG = "tag:yaml.org,2002:"
 
-# Made by hand, since PyYAML's own loaders read YAML 1.1, where `1e-4` is a text.
+# Own resolvers, since PyYAML's loaders read YAML 1.1, where `1e-4` is a text.
 _Loader: Any = type("_Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
 for _kind, (_pattern, _first) in _PLAIN.items():
     _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_pattern})$"), _first)
@@ -123,8 +134,8 @@ def _compose(text: str, path: Path) -> yaml.Node:
         ) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        told = f"is not YAML: the character #x{error.character:02x} is not allowed in it"
-        raise _whole(path, told, line) from None
+        message = f"is not YAML: the character #x{error.character:02x} is not allowed in it"
+        raise _whole(path, message, line) from None
     except RecursionError:
         raise _whole(path, f"is nested more than {MAX_DEPTH} deep") from None
     if root is None:
@@ -133,10 +144,10 @@ def _compose(text: str, path: Path) -> yaml.Node:
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
-    """The parser's words, and for the commonest slip the remedy."""
+    """Return the parser's message, and for the commonest mistakes the remedy."""
     problem = str(error.problem or error.context)
     if r"'\t'" in problem:
-        return "a tab stands where only spaces may; indent with spaces"
+        return "a tab is used for indentation; indent with spaces"
     if "another document" in problem:
         return "a file holds one space, but after --- another document begins"
     if error.context is None or error.context_mark is None or error.problem is None:
@@ -144,26 +155,26 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
     return f"{problem}, {error.context} that begins on line {error.context_mark.line + 1}"
 
 
-class _Builder:
-    """Walks YAML nodes once; counts them, so that expanding aliases stays bounded."""
+class _NodeReader:
+    """Turns YAML nodes into data and counts them, which bounds the expansion of aliases."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._count = 0
 
-    def build(self, node: yaml.Node, place: Place, around: tuple[yaml.Node, ...]) -> Any:
-        """The data below a node; `around` are the nodes that it stands in."""
+    def build(self, node: yaml.Node, location: Location, around: tuple[yaml.Node, ...]) -> Any:
+        """Return the data of a node; `around` are the nodes that contain it."""
         line = node.start_mark.line + 1
-        self._document.lines.setdefault(place, line)
+        self._document.lines.setdefault(location, line)
         self._count += 1
         self._check_size(node, line, around)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, line)
         if node.tag == _TAG + "map":
-            return self._mapping(node, place, (*around, node))
+            return self._mapping(node, location, (*around, node))
         if node.tag == _TAG + "seq":
             items = enumerate(node.value)
-            return [self.build(item, (*place, index), (*around, node)) for index, item in items]
+            return [self.build(item, (*location, index), (*around, node)) for index, item in items]
         raise self._tagged(node, line)
 
     def _check_size(self, node: yaml.Node, line: int, around: tuple[yaml.Node, ...]) -> None:
@@ -185,21 +196,21 @@ class _Builder:
         )
 
     def _mapping(
-        self, node: yaml.Node, place: Place, around: tuple[yaml.Node, ...]
+        self, node: yaml.Node, location: Location, around: tuple[yaml.Node, ...]
     ) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
-            inner: Place = (*place, key) if isinstance(key, str) else place
+            inner: Location = (*location, key) if isinstance(key, str) else location
             if key_node.tag != _TAG + "str":
-                self._document.fault_at(line, self._not_a_key(key_node, line))
+                self._document.fault_on_line(line, self._not_a_key(key_node, line))
             elif key == "<<":
-                told = "YAML's merge key << is not expanded; write the keys out"
-                self._document.fault_at(line, told)
+                message = "YAML's merge key << is not expanded; write the keys out"
+                self._document.fault_on_line(line, message)
             elif key in mapping:
                 first = self._document.lines[inner]
-                told = f"`{key}` is there twice, first on line {first}; give it once"
-                self._document.fault_at(line, told)
+                message = f"`{key}` is there twice, first on line {first}; give it once"
+                self._document.fault_on_line(line, message)
             else:
                 self._document.lines[inner] = line
                 mapping[key] = self.build(value_node, inner, around)
@@ -207,7 +218,7 @@ class _Builder:
 
     def _not_a_key(self, node: yaml.Node, line: int) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            return "a list or mapping stands where a key is expected; keys are names"
+            return "a list or mapping is used as a key; keys are names"
         kind = node.tag.removeprefix(_TAG)
         if kind not in _PLAIN:
             raise self._tagged(node, line)
@@ -219,11 +230,11 @@ class _Builder:
         if kind not in (*_PLAIN, "str"):
             raise self._tagged(node, line)
         if kind == "int" and len(node.value) > MAX_DIGITS:
-            told = f"a number of {len(node.value):,} digits is too large"
-            raise _whole(self._document.path, told, line)
+            message = f"a number of {len(node.value):,} digits is too large"
+            raise _whole(self._document.path, message, line)
         if kind in _PLAIN and not re.fullmatch(_PLAIN[kind][0], node.value):
-            told = f"{node.value!r} is not what its tag !!{kind} says; write plain values"
-            raise _whole(self._document.path, told, line)
+            message = f"{node.value!r} is not what its tag !!{kind} says; write plain values"
+            raise _whole(self._document.path, message, line)
         return _value(kind, node.value)
 
 

@@ -1,4 +1,4 @@
-"""The expressions of a space file: constraints, launch sizes and `when`, parsed."""
+"""Parse the expressions of a space file: constraints, launch sizes and `when`."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES
 from harness.core.text import suggestion
-from harness.space_file.document import Document, Place
+from harness.space_file.document import Document, Location
 from harness.space_file.files import section
-from harness.space_file.messages import told_at
 
 
 @dataclass(frozen=True)
 class Expressions:
-    """All expressions of a space, parsed, by their place in their list."""
+    """All parsed expressions of a space, by their index in their list."""
 
     constraints: Mapping[int, Expression]
     group: Mapping[int, Expression]
     grid: Mapping[int, Expression]
-    whens: Mapping[Place, Expression]  # by the place of the parameter or flag
+    whens: Mapping[Location, Expression]  # by the place of the parameter or flag
 
-    def launch_sizes(self) -> Iterator[tuple[Place, Expression]]:
-        """The launch sizes and where each stands."""
+    def launch_sizes(self) -> Iterator[tuple[Location, Expression]]:
+        """Yield each launch size with its location."""
         for key, sizes in (("group", self.group), ("grid", self.grid)):
             for index, expression in sizes.items():
                 yield ("launch", key, index), expression
 
 
 def flag_name(name: str) -> str:
-    """A compiler flag's name as constraints can say it."""
+    """Return a compiler flag's name as constraints spell it."""
     return name.replace("-", "_")
 
 
 def check_expressions(document: Document) -> Expressions:
-    """Every expression parses and names only parameters, features and device limits."""
+    """Parse every expression; each may name parameters, features and device limits only."""
     known = _known_names(document)
     launch = section(document, "launch")
     return Expressions(
@@ -48,24 +47,26 @@ def check_expressions(document: Document) -> Expressions:
     )
 
 
-def _whens(document: Document, known: Sequence[str] | None) -> Iterator[tuple[Place, Expression]]:
-    """Of each parameter and flag that has one, its `when`."""
-    listed: list[tuple[Place, Any]] = [
+def _whens(
+    document: Document, known: Sequence[str] | None
+) -> Iterator[tuple[Location, Expression]]:
+    """Yield the `when` of each parameter and flag that has one."""
+    listed: list[tuple[Location, Any]] = [
         (("parameters", name), value) for name, value in section(document, "parameters").items()
     ]
     for compiler, flags in section(document, "flags").items():
         if isinstance(flags, dict):
             listed += [(("flags", compiler, name), value) for name, value in flags.items()]
-    for place, value in listed:
+    for location, value in listed:
         text = value.get("when") if isinstance(value, dict) else None
         if isinstance(text, str):
-            expression = _expression(document, (*place, "when"), text, known)
+            expression = _expression(document, (*location, "when"), text, known)
             if expression is not None:
-                yield place, expression
+                yield location, expression
 
 
 def _known_names(document: Document) -> list[str] | None:
-    """What expressions may name; None where too little can be read to say."""
+    """Return the names that expressions may use; None where the file has too few parts to know."""
     parameters = section(document, "parameters")
     features = section(document, "inputs").get("features")
     if not parameters or not isinstance(features, list):
@@ -78,34 +79,34 @@ def _known_names(document: Document) -> list[str] | None:
 
 
 def _parsed(
-    document: Document, place: Place, listed: object, known: Sequence[str] | None
+    document: Document, location: Location, listed: object, known: Sequence[str] | None
 ) -> dict[int, Expression]:
-    """The expressions of a list by their index, those that parse."""
+    """Return the expressions of a list that parse, by their index."""
     parsed = {}
     for index, text in enumerate(listed if isinstance(listed, list) else ()):
         if isinstance(text, (str, int)) and not isinstance(text, bool):
-            expression = _expression(document, (*place, index), str(text), known)
+            expression = _expression(document, (*location, index), str(text), known)
             if expression is not None:
                 parsed[index] = expression
     return parsed
 
 
 def _expression(
-    document: Document, place: Place, text: str, known: Sequence[str] | None
+    document: Document, location: Location, text: str, known: Sequence[str] | None
 ) -> Expression | None:
     try:
-        expression = document.parsed.get(place) or Expression(text)
+        expression = document.parsed.get(location) or Expression(text)
     except ExpressionError as error:
-        document.fault(place, told_at(place, str(error)))
+        document.fault_at(location, str(error))
         return None
-    if place[0] != "launch" and expression.is_number:
-        told = f"`{expression.text}` is a number, not a condition; compare it, such as "
-        document.fault(place, told_at(place, f"{told}`{expression.text} <= 1024`"))
+    if location[0] != "launch" and expression.is_number:
+        message = f"`{expression.text}` is a number, not a condition; compare it, such as "
+        document.fault_at(location, f"{message}`{expression.text} <= 1024`")
         return None
     if known is None:
         return expression
     unknown = sorted(expression.names.difference(known))
     for name in unknown:
-        told = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "
-        document.fault(place, told_at(place, told + suggestion(name, known)))
+        message = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "
+        document.fault_at(location, message + suggestion(name, known))
     return None if unknown else expression

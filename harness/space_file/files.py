@@ -1,4 +1,4 @@
-"""The files that a space names: its kernel's source and its host module."""
+"""Read the files that a space names: its kernel's source and its host module."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 from harness.core.files import nearest_file
 from harness.source.kernel_source import Source, read_source, read_text
-from harness.space_file.document import Document, Place
-from harness.space_file.messages import told_at
+from harness.space_file.document import Document, Location
 
 HOST_FUNCTIONS = ("arguments", "reference")
 
@@ -26,22 +25,22 @@ class Files:
 
     @property
     def host_words(self) -> frozenset[str]:
-        """The texts in the host module, such as the "BLOCK" of `config["BLOCK"]`."""
+        """The string constants of the host module, such as the "BLOCK" of `config["BLOCK"]`."""
         nodes = ast.walk(ast.parse(self.host_text))
         constants = (node.value for node in nodes if isinstance(node, ast.Constant))
         return frozenset(value for value in constants if isinstance(value, str))
 
 
 def check_files(document: Document, folder: Path) -> Files | None:
-    """The source and the host module exist, are text, and define what they must.
+    """Read the sources and the host module, and check that they define what they must.
 
-    None where something is missing, which is then noted.
+    Returns None, and notes the fault, where something is missing.
     """
     kernel = section(document, "kernel")
     named = dict(_named_sources(kernel.get("source")))
     read = {
-        name: _source(document, place, folder / name, _functions(kernel.get("function")))
-        for place, name in dict.fromkeys(named.values())
+        name: _source(document, location, folder / name, _functions(kernel.get("function")))
+        for location, name in dict.fromkeys(named.values())
     }
     sources = {language: source for language, (_, name) in named.items() if (source := read[name])}
     host = kernel.get("host")
@@ -52,50 +51,46 @@ def check_files(document: Document, folder: Path) -> Files | None:
 
 
 def section(document: Document, key: str) -> Mapping[str, Any]:
-    """A part of the file as it stands: the model tells what is wrong with its shape."""
+    """Return a part of the file, empty where it is no mapping: the model reports its shape."""
     found = document.data.get(key)
     return found if isinstance(found, dict) else {}
 
 
-def _named_sources(given: object) -> Iterator[tuple[str, tuple[Place, str]]]:
-    """Each language with its source's place in the file and file name."""
+def _named_sources(value: object) -> Iterator[tuple[str, tuple[Location, str]]]:
+    """Yield each language with the location and the name of its source file."""
     for language in ("cuda", "opencl"):
-        if isinstance(given, str):
-            yield language, (("kernel", "source"), given)
-        elif isinstance(given, dict) and isinstance(given.get(language), str):
-            yield language, (("kernel", "source", language), given[language])
+        if isinstance(value, str):
+            yield language, (("kernel", "source"), value)
+        elif isinstance(value, dict) and isinstance(value.get(language), str):
+            yield language, (("kernel", "source", language), value[language])
 
 
-def _functions(given: object) -> list[tuple[Place, str]]:
-    """Each kernel with its place in the file."""
-    place: Place = ("kernel", "function")
-    if isinstance(given, str):
-        return [(place, given)]
-    listed = enumerate(given if isinstance(given, list) else ())
-    return [((*place, index), name) for index, name in listed if isinstance(name, str)]
+def _functions(value: object) -> list[tuple[Location, str]]:
+    """Return each kernel's name with its location."""
+    location: Location = ("kernel", "function")
+    if isinstance(value, str):
+        return [(location, value)]
+    listed = enumerate(value if isinstance(value, list) else ())
+    return [((*location, index), name) for index, name in listed if isinstance(name, str)]
 
 
 def _source(
-    document: Document, place: Place, path: Path, functions: Sequence[tuple[Place, str]]
+    document: Document, location: Location, path: Path, functions: Sequence[tuple[Location, str]]
 ) -> Source | None:
     try:
         source = read_source(path)
     except (OSError, ValueError) as error:
-        _note(document, place, f"{path} {reason(error, path)}")
+        document.fault_at(location, f"{path} {reason(error, path)}")
         return None
     for where, function in functions:
         if not source.mentions(function):
             text = f"`{function}` does not occur in {path}; name the kernel as the source does"
-            _note(document, where, text)
+            document.fault_at(where, text)
     return source
 
 
-def _note(document: Document, place: Place, text: str) -> None:
-    document.fault(place, told_at(place, text))
-
-
 def reason(error: OSError | ValueError, path: Path) -> str:
-    """Why a file that the space names cannot be used, to follow its path."""
+    """Return why a file cannot be used, as text that follows its path."""
     if isinstance(error, FileNotFoundError):
         near = nearest_file(path)
         hint = f" (did you mean `{near}`?)" if near else ""
@@ -104,7 +99,7 @@ def reason(error: OSError | ValueError, path: Path) -> str:
 
 
 def _host_text(document: Document, path: Path) -> str | None:
-    """The host module's text: Python that defines its functions."""
+    """Return the host module's text, and check the functions that it defines."""
     found = read_python(document, ("kernel", "host"), path)
     if found is None:
         return None
@@ -114,21 +109,25 @@ def _host_text(document: Document, path: Path) -> str | None:
     return text
 
 
-def read_python(document: Document, place: Place, path: Path) -> tuple[str, ast.Module] | None:
-    """The text of a Python file and its syntax tree; it is parsed, not run. None where that
-    cannot be, which is then noted."""
+def read_python(
+    document: Document, location: Location, path: Path
+) -> tuple[str, ast.Module] | None:
+    """Return the text and the syntax tree of a Python file, which is not run.
+
+    Returns None, and notes the fault, where that fails.
+    """
     if path.suffix != ".py":
-        _note(document, place, f"{path} is not a Python file; its name must end in .py")
+        document.fault_at(location, f"{path} is not a Python file; its name must end in .py")
         return None
     try:
         text = read_text(path)
         return text, ast.parse(text)
     except SyntaxError as error:
-        _note(document, place, f"{path}:{error.lineno or 1} is not Python: {error.msg}")
+        document.fault_at(location, f"{path}:{error.lineno or 1} is not Python: {error.msg}")
     except (RecursionError, MemoryError):
-        _note(document, place, f"{path} is not Python: it is nested too deep")
+        document.fault_at(location, f"{path} is not Python: it is nested too deep")
     except (OSError, ValueError) as error:
-        _note(document, place, f"{path} {reason(error, path)}")
+        document.fault_at(location, f"{path} {reason(error, path)}")
     return None
 
 
@@ -137,26 +136,26 @@ def _check_functions(document: Document, path: Path, defined: set[str]) -> None:
         if function not in defined:
             there = ", ".join(sorted(defined)) or "nothing"
             text = f"{path} must define the function `{function}`, but defines {there}"
-            _note(document, ("kernel", "host"), text)
+            document.fault_at(("kernel", "host"), text)
 
 
 def _check_launches(document: Document, path: Path, defined: set[str]) -> None:
-    """Either the space gives launch sizes or the host module tells the launches."""
-    place: Place = ("launch",)
+    """Check that either the space gives launch sizes or the host module gives the launches."""
+    location: Location = ("launch",)
     launch, functions = document.data.get("launch"), section(document, "kernel").get("function")
     if launch == "host" and "launches" not in defined:
         text = f"`host` needs the function `launches` in {path}, which defines "
-        _note(document, place, text + ", ".join(sorted(defined)))
+        document.fault_at(location, text + ", ".join(sorted(defined)))
     if isinstance(launch, dict) and "launches" in defined:
-        text = f"{path} defines launches(), which tells the launches only with `launch: host`; "
-        _note(document, place, text + "write that, or remove the function")
+        text = f"{path} defines launches(), which is only used with `launch: host`; "
+        document.fault_at(location, text + "write that, or remove the function")
     if isinstance(launch, dict) and isinstance(functions, list):
         text = "several kernels need `launch: host`, and launches() in the host module"
-        _note(document, ("kernel", "function"), text)
+        document.fault_at(("kernel", "function"), text)
 
 
 def defined_in(module: ast.Module) -> set[str]:
-    """What a module defines or imports by name, at its top level."""
+    """Return the names that a module defines or imports at its top level."""
     names: set[str] = set()
     for node in module.body:
         if isinstance(node, ast.FunctionDef):

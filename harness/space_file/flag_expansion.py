@@ -1,8 +1,8 @@
-"""Flags that a space names from a catalogue -> flags and constraints as if the space declared them.
+"""Replace selections from flag catalogues by the flags and constraints that they stand for.
 
-It happens in the document, before its shape is validated, so that nothing after it knows the
-difference. What a space holds does not depend on the machine: which of the flags a compiler knows
-is asked later, by `harness.measure.flags.fit`.
+This happens in the document before it is validated, so later code sees declared flags only. The
+result does not depend on the machine: `harness.measure.flags.fit` asks the compiler later which
+flags it knows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from harness.constraints.expression import Expression
 from harness.core.errors import SpecError, UsageError
 from harness.core.records import Value
-from harness.space_file.document import Document, Place
+from harness.space_file.document import Document, Location
 from harness.space_file.files import section
-from harness.space_file.messages import told_at
 
 if TYPE_CHECKING:
     from harness.space_file.flags.resolve import Selection
@@ -26,7 +25,7 @@ _OF_KERNELS = ("nvcc", "opencl")
 
 @dataclass(frozen=True)
 class Notice:
-    """What a person has to know of the flags of a compiler that a space names."""
+    """A note for the user about the selected flags of a compiler."""
 
     compiler: str
     text: str
@@ -37,11 +36,11 @@ class Notice:
 
 @dataclass(frozen=True)
 class NamedFlags:
-    """What a space selects from the catalogue of a compiler.
+    """The flags that a space selects from a compiler's catalogue.
 
-    `linked` says that a program is built, not a kernel that is loaded by itself. `levels` are the
-    values of its flags that are baselines. Where `changes_values` is False every value of every
-    flag must lead to the same bits.
+    `linked` is True where a program is built, not a kernel that is loaded by itself. `levels` has
+    the values of flags that are baselines. Where `changes_values` is False, every value of every
+    flag must give bit for bit the same results.
     """
 
     compiler: str
@@ -54,62 +53,62 @@ class NamedFlags:
 def expand_flags(document: Document) -> tuple[tuple[NamedFlags, ...], tuple[Notice, ...]]:
     """Put the flags of every selection, and the constraints between them, into the document.
 
-    Returns the selections, and what a person has to know of them. Raises SpecError for one that
-    cannot be resolved: what else is wrong then cannot be told, since the flags have no names.
+    Returns the selections and notices about them. Raises SpecError for a selection that cannot be
+    resolved; other faults cannot be found then, since the flags have no names.
     """
     before = len(document.faults)
     linked = "program" in document.data
     named: list[NamedFlags] = []
     notices: list[Notice] = []
-    for compiler, given in list(section(document, "flags").items()):
-        if _is_selection(given) and (linked or compiler in _OF_KERNELS):
-            _expand(document, compiler, given, linked, named, notices)
+    for compiler, selection in list(section(document, "flags").items()):
+        if _is_selection(selection) and (linked or compiler in _OF_KERNELS):
+            _expand(document, compiler, selection, linked, named, notices)
     if len(document.faults) > before:
         raise SpecError(document.faults)
     return tuple(named), tuple(notices)
 
 
-def _is_selection(given: object) -> bool:
-    """Whether it is meant to name flags: a text, or a list of texts and mappings."""
-    if isinstance(given, list):
-        return bool(given) and all(isinstance(item, (str, dict)) and item for item in given)
-    return isinstance(given, str)
+def _is_selection(selection: object) -> bool:
+    """Whether a value is a selection: a text, or a list of texts and mappings."""
+    if isinstance(selection, list):
+        return bool(selection) and all(isinstance(item, (str, dict)) and item for item in selection)
+    return isinstance(selection, str)
 
 
 def _expand(
     document: Document,
     compiler: str,
-    given: Selection,
+    selection: Selection,
     linked: bool,
     named: list[NamedFlags],
     notices: list[Notice],
 ) -> None:
-    # Here, since the catalogues are read with this package's Document.
+    # Imported here, since the catalogues use this package's Document.
     from harness.space_file.flags.catalogue import catalogue_of
     from harness.space_file.flags.resolve import resolve
 
     flags = document.data["flags"]
     try:
-        found = resolve(catalogue_of(compiler), given, linked=linked)
+        found = resolve(catalogue_of(compiler), selection, linked=linked)
     except UsageError as error:
-        place: Place = ("flags", compiler)
-        document.fault(place, told_at(place, str(error)))
+        location: Location = ("flags", compiler)
+        document.fault_at(location, str(error))
         return
     flags[compiler] = {name: dict(flag) for name, flag in found.declarations.items()}
-    _move_own(document, compiler, given)
+    _move_own(document, compiler, selection)
     _add_constraints(document, compiler, found.constraints)
-    named.append(NamedFlags(compiler, given, linked, found.levels, found.changes_values))
+    named.append(NamedFlags(compiler, selection, linked, found.levels, found.changes_values))
     notices += (Notice(compiler, text) for text in found.notices)
 
 
-def _move_own(document: Document, compiler: str, given: Selection) -> None:
-    """A flag that the space declares in the list keeps the lines where it stands."""
-    for index, item in enumerate(given):
+def _move_own(document: Document, compiler: str, selection: Selection) -> None:
+    """Keep the lines of flags that the space itself declares in the list."""
+    for index, item in enumerate(selection):
         for name in item if isinstance(item, dict) else ():
-            within: Place = ("flags", compiler, index, name)
-            for place, line in list(document.lines.items()):
-                if place[: len(within)] == within:
-                    moved: Place = ("flags", compiler, name, *place[len(within) :])
+            within: Location = ("flags", compiler, index, name)
+            for location, line in list(document.lines.items()):
+                if location[: len(within)] == within:
+                    moved: Location = ("flags", compiler, name, *location[len(within) :])
                     document.lines[moved] = line
 
 
@@ -118,6 +117,6 @@ def _add_constraints(document: Document, compiler: str, constraints: Sequence[Ex
     if isinstance(listed, list):
         line = document.line_of(("flags", compiler))
         for constraint in constraints:
-            place: Place = ("constraints", len(listed))
-            document.lines[place], document.parsed[place] = line, constraint
+            location: Location = ("constraints", len(listed))
+            document.lines[location], document.parsed[location] = line, constraint
             listed.append(constraint.text)

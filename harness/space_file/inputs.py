@@ -13,9 +13,9 @@ from harness.space_file import Spec
 
 
 def select_inputs(spec: Spec, condition: str) -> Spec:
-    """The spec with those of its inputs for which a condition over their features holds.
+    """Keep the inputs of a spec for which a condition over their features holds.
 
-    Raises UsageError for a condition that cannot be computed, or that holds for none.
+    Raises UsageError for a condition that cannot be computed or holds for no input.
     """
     try:
         expression = Expression(condition)
@@ -25,7 +25,7 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
                 f"--inputs: `{expression.text}` is a value, not a condition; compare it, such as "
                 f"`{expression.text} <= 4096`"
             )
-        kept = tuple(given for given in spec.inputs if expression.holds(given))
+        kept = tuple(problem for problem in spec.inputs if expression.holds(problem))
     except ExpressionError as error:
         raise UsageError(f"--inputs: {error}") from None
     if not kept:
@@ -43,11 +43,11 @@ def _must_know(expression: Expression, spec: Spec) -> None:
 
 
 def _ranges(spec: Spec) -> Iterator[str]:
-    """What each feature reaches over, such as `m goes from 16 to 65536`, or its words."""
+    """Describe the range of each feature, such as `m goes from 16 to 65536`, or its words."""
     for name in spec.features:
-        numbers = [v for given in spec.inputs if isinstance(v := given[name], (int, float))]
+        numbers = [v for problem in spec.inputs if isinstance(v := problem[name], (int, float))]
         if len(numbers) < len(spec.inputs):
-            words = sorted({shown(given[name]) for given in spec.inputs})
+            words = sorted({shown(problem[name]) for problem in spec.inputs})
             yield f"{name} is {', '.join(words[:_LISTED])}{', ...' * (len(words) > _LISTED)}"
             continue
         one, other = shown(min(numbers)), shown(max(numbers))

@@ -1,4 +1,4 @@
-"""A space file -> Spec, or every fault that it has."""
+"""Read a space file into a Spec, or report all its faults."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
 def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
     for key in ("kernel", "launch"):
         if key in document.data:
-            text = f"a space tunes a program or a kernel: remove `program`, or `{key}`"
+            text = f"a space tunes either a program or a kernel: remove `program`, or `{key}`"
             document.fault((key,), text)
             raise SpecError(document.faults)
     model = _validated(document, ProgramSpaceFile)
@@ -84,8 +84,8 @@ def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
 
 
 @dataclass(frozen=True)
-class _Tuned:
-    """What is tuned, and what it is measured beside."""
+class _CheckedParameters:
+    """The parameters and baselines of a space, each checked alone."""
 
     parameters: tuple[Parameter, ...]
     baselines: tuple[Baseline, ...]
@@ -97,19 +97,19 @@ def _checked(
     expressions: Expressions,
     inputs: Sequence[Input],
     levels: Levels,
-) -> _Tuned:
-    """The parameters and baselines; what is wrong with a single one is noted."""
+) -> _CheckedParameters:
+    """Return the parameters and baselines, and note the faults of each."""
     parameters = parameters_of(model, expressions)
     checks.check_names(document, model)
     checks.check_defaults(document, parameters)
     named = normalised(document, model.baselines, parameters)
-    return _Tuned(parameters, baselines_of(named, parameters, levels))
+    return _CheckedParameters(parameters, baselines_of(named, parameters, levels))
 
 
 def _check_whole(
-    document: Document, tuned: _Tuned, expressions: Expressions, inputs: Sequence[Input]
+    document: Document, tuned: _CheckedParameters, expressions: Expressions, inputs: Sequence[Input]
 ) -> None:
-    """What needs all parts together; raises SpecError with all faults that there are."""
+    """Check what needs all parts together; raises SpecError with all faults."""
     if not document.faults:
         check_relevance(document, tuned.parameters, inputs)
         check_solutions(document, tuned.parameters, expressions, inputs)
@@ -125,7 +125,7 @@ def _spec(
     path: Path,
     model: SpaceFile,
     files: Files,
-    tuned: _Tuned,
+    tuned: _CheckedParameters,
     expressions: Expressions,
     inputs: tuple[Input, ...],
 ) -> Spec:
@@ -154,7 +154,7 @@ def _program_spec(
     path: Path,
     model: ProgramSpaceFile,
     plan: ProgramPlan,
-    tuned: _Tuned,
+    tuned: _CheckedParameters,
     expressions: Expressions,
     inputs: tuple[Input, ...],
 ) -> Spec:
@@ -191,13 +191,13 @@ def _plan(expressions: Expressions) -> LaunchPlan:
 
 
 def _validated(document: Document, shape: type[Shape]) -> Shape | None:
-    """The model, or None where the file's shape has faults, which are then noted."""
+    """Return the model; note the faults of the file's shape and return None where it has any."""
     try:
         return shape.model_validate(document.data)
     except ValidationError as error:
-        told = messages.told(error.errors(), document.data, model=shape)
-        for place, text in told.items():
-            document.fault(place, text)
+        described = messages.describe_errors(error.errors(), document.data, model=shape)
+        for location, text in described.items():
+            document.fault(location, text)
         return None
 
 

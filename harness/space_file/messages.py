@@ -1,4 +1,4 @@
-"""Pydantic's errors, told to a person: what, where, what was found and the nearest valid key."""
+"""Describe pydantic's errors: what is wrong, what was found, and the nearest valid key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from harness.core.text import nearest, suggestion
-from harness.space_file.document import Place
+from harness.space_file.document import Location, located
 from harness.space_file.model import SpaceFile
 from harness.space_file.tuned import PARAMETER_TYPES
 
@@ -36,59 +36,57 @@ _BOUNDS = {
     "less_than": ("less than", "lt"),
 }
 
-# Where pydantic puts the tag of a union's member into its locations.
+# The index of the tag of a union's member in pydantic's locations.
 _TAG_POSITIONS = {"parameters": 2, "flags": 3, "launch": 1, "program": 2, "verify": 2}
 
 _SHOWN_TEXT = 60
 
 
-def told(
+def describe_errors(
     errors: Sequence[ErrorDetails],
     data: Any,
-    around: Place = (),
+    around: Location = (),
     model: type[BaseModel] = SpaceFile,
-) -> dict[Place, str]:
-    """The errors in words, by the place of the value in the data that they are about.
+) -> dict[Location, str]:
+    """Describe the errors, by the location of the value that each is about.
 
-    `around` is where in a space file, which has the shape of `model`, the validated part belongs.
+    `around` is the location of the validated data in a file of the shape of `model`.
     """
-    by_place: dict[Place, list[ErrorDetails]] = {}
+    by_location: dict[Location, list[ErrorDetails]] = {}
     for error in errors:
         error["loc"] = (*around, *error["loc"])
-        by_place.setdefault(_place(data, error["loc"]), []).append(error)
-    return {place: _told(place, found, model) for place, found in by_place.items()}
+        by_location.setdefault(_location(data, error["loc"]), []).append(error)
+    return {location: _describe(location, found, model) for location, found in by_location.items()}
 
 
-def told_at(place: Place, text: str) -> str:
-    """The text of a fault, after the keys that lead to it."""
-    return f"{'.'.join(map(str, place))}: {text}" if place else text
-
-
-def _place(data: Any, location: Place) -> Place:
-    """The location without what is not in the file: union tags and missing keys."""
-    place: list[str | int] = []
-    tag_at = _TAG_POSITIONS.get(str(location[0])) if location else None
-    for position, part in enumerate(location):
+def _location(data: Any, loc: Location) -> Location:
+    """Return the part of pydantic's location that is in the file, without union tags and missing
+    keys."""
+    location: list[str | int] = []
+    tag_at = _TAG_POSITIONS.get(str(loc[0])) if loc else None
+    for position, part in enumerate(loc):
         in_mapping = isinstance(data, dict) and part in data
         in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
         if position != tag_at and (in_mapping or in_list):
             data = data[part]
-            place.append(part)
-    return tuple(place)
+            location.append(part)
+    return tuple(location)
 
 
-def _told(place: Place, errors: list[ErrorDetails], model: type[BaseModel]) -> str:
+def _describe(location: Location, errors: list[ErrorDetails], model: type[BaseModel]) -> str:
     first = errors[0]
     if first["type"] == "extra_forbidden":
-        hint = suggestion(str(place[-1]), _fields(model, first["loc"][:-1]))
-        return told_at(place[:-1], f"`{place[-1]}` is not a key here; {hint}")
+        hint = suggestion(str(location[-1]), _fields(model, first["loc"][:-1]))
+        return located(location[:-1], f"`{location[-1]}` is not a key here; {hint}")
     missing = [error["loc"] for error in errors if error["type"] == "missing"]
     if missing:
-        described = (_described(model, location) for location in missing)
-        return told_at(place, f"needs {_joined(described, 'and')}")
+        described = (_described(model, loc) for loc in missing)
+        return located(location, f"needs {_joined(described, 'and')}")
     kinds = {error["type"] for error in errors}
     expected = [words for kind, words in _EXPECTED.items() if kind in kinds]
-    return told_at(place, _mistyped(expected, first["input"]) if expected else _told_singly(first))
+    return located(
+        location, _mistyped(expected, first["input"]) if expected else _describe_one(first)
+    )
 
 
 def _mistyped(expected: list[str], found: Any) -> str:
@@ -100,11 +98,11 @@ def _mistyped(expected: list[str], found: Any) -> str:
     return text
 
 
-def _described(model: type[BaseModel], location: Place) -> str:
-    """A missing key, and what it is for."""
-    field = _fields(model, location[:-1]).get(str(location[-1]))
+def _described(model: type[BaseModel], loc: Location) -> str:
+    """Return a missing key with its purpose."""
+    field = _fields(model, loc[:-1]).get(str(loc[-1]))
     purpose = f" ({field.description})" if field is not None and field.description else ""
-    return f"`{location[-1]}`{purpose}"
+    return f"`{loc[-1]}`{purpose}"
 
 
 def _joined(words: Iterable[str], last: str) -> str:
@@ -112,7 +110,7 @@ def _joined(words: Iterable[str], last: str) -> str:
     return f" {last} ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
 
 
-def _told_singly(error: ErrorDetails) -> str:
+def _describe_one(error: ErrorDetails) -> str:
     kind, found, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "value_error":
         return str(context["error"])
@@ -138,7 +136,7 @@ def _told_singly(error: ErrorDetails) -> str:
         "function_type": "must be the kernel's name, or a list of names with `launch: host`, "
         f"but got {_found(found)}",
         "launch_type": "must be `{group: [..], grid: [..]}`, or `host` where launches() of the "
-        f"host module tells the launches, but got {_found(found)}",
+        f"host module gives the launches, but got {_found(found)}",
         "flag_type": "must be `boolean`, `{min: .., max: ..}` or `{values: [..]}`, "
         f"but got {_found(found)}",
         "command_type": 'must be a list of words such as [gcc, -o, "{output}"], or with '
@@ -157,7 +155,7 @@ def _no_word(found: Any, words: Sequence[str]) -> str:
 
 
 def _without_type(found: Any) -> str:
-    """A parameter whose kind cannot be told."""
+    """Describe a parameter without a valid type."""
     if not isinstance(found, dict):
         example = "{values: [16, 32], default: 16}"
         return f"must be a mapping such as {example}, but got {_found(found)}"
@@ -167,7 +165,7 @@ def _without_type(found: Any) -> str:
 
 
 def _found(value: Any) -> str:
-    """A value as the file may have it, cut where it is long."""
+    """Return a value as in the file, shortened where it is long."""
     if value is None:
         return "nothing"
     if isinstance(value, str):
@@ -179,17 +177,17 @@ def _found(value: Any) -> str:
     return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} ..."
 
 
-def _fields(model: type[BaseModel], location: Place) -> dict[str, FieldInfo]:
-    """The keys that the model allows at a location of an error."""
+def _fields(model: type[BaseModel], loc: Location) -> dict[str, FieldInfo]:
+    """Return the fields that the model allows at a location of pydantic's."""
     kinds: list[Any] = [model]
-    for part in location:
+    for part in loc:
         kinds = [found for kind in kinds for found in _step(kind, part)]
     models = (model for kind in kinds for model in _models(kind))
     return {name: field for model in models for name, field in model.model_fields.items()}
 
 
 def _step(kind: Any, part: str | int) -> Iterator[Any]:
-    """What a location's next part leads to: a field, an item, or a member of a union."""
+    """Yield what the next part of a location leads to: a field, an item, or a member of a union."""
     origin, arguments = get_origin(kind), get_args(kind)
     if _is_model(kind):
         field = kind.model_fields.get(str(part))

@@ -1,7 +1,7 @@
-"""The shape of a space file: the model that validates it and that its JSON Schema comes from.
+"""The shape of a space file: the model that validates it and gives its JSON Schema.
 
-What one value can say about itself is checked here; what needs several values, files or
-expressions is checked in `harness.space_file.checks`.
+Each value is checked here by itself. `harness.space_file.checks` checks what needs several values,
+files or expressions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from harness.space_file.tuned import Flag, FlagName, Name, Parameter, Part, Scalar, distinct, plain
+from harness.space_file.tuned import (
+    Flag,
+    FlagName,
+    Name,
+    Parameter,
+    Scalar,
+    StrictModel,
+    distinct,
+    plain,
+)
 
 MAX_PARAMETERS = 500
 MAX_CONSTRAINTS = 1000
@@ -37,7 +46,7 @@ BASELINES_HELP = (
 )
 
 
-class Sources(Part):
+class Sources(StrictModel):
     """Separate sources of one kernel for each language; one of them may be left out."""
 
     cuda: StrictStr | None = Field(default=None, description="CUDA C++ source")
@@ -77,8 +86,8 @@ Functions = Annotated[
 ]
 
 
-class Kernel(Part):
-    """What is tuned. Paths are relative to the space file."""
+class KernelModel(StrictModel):
+    """The kernel that is tuned. Paths are relative to the space file."""
 
     function: Functions = Field(description="the kernel's name in the source")
     source: Source = Field(description="one file for CUDA and OpenCL, or one for each")
@@ -91,8 +100,10 @@ class Kernel(Part):
 
 
 class _OrSelection:
-    """Tells editors that a selection of a catalogue may stand in place of declared flags; it is
-    resolved (harness.space_file.flag_expansion) before the model validates."""
+    """Adds to the JSON Schema that a selection from a catalogue may replace declared flags.
+
+    The selection is resolved (harness.space_file.flag_expansion) before the model validates.
+    """
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -103,17 +114,17 @@ class _OrSelection:
 
 
 FlagGroup = Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS), _OrSelection()]
-"""The flags of one compiler, by the name under which they are spelled."""
+"""The flags of one compiler, by name as they are spelled."""
 
 
-class Flags(Part):
+class Flags(StrictModel):
     """Compiler flags to tune, by compiler; each may also be absent, which is the default."""
 
     nvcc: FlagGroup = Field(default_factory=dict, description="used by the cuda backend")
     opencl: FlagGroup = Field(default_factory=dict, description="used by the opencl backend")
 
 
-class LaunchModel(Part):
+class LaunchModel(StrictModel):
     """Expressions over parameters, input features and device limits, one per dimension."""
 
     group: list[Expression] = Field(
@@ -144,8 +155,8 @@ Launch = Annotated[
 ]
 
 
-class Inputs(Part):
-    """What the kernel is run on, told by numbers; not tuned."""
+class Inputs(StrictModel):
+    """The problems that the kernel is run on, described by numbers that are not tuned."""
 
     features: list[Name] = Field(min_length=1, description="names of the numbers of an input")
     values: list[dict[str, FeatureValue]] = Field(
@@ -153,7 +164,7 @@ class Inputs(Part):
     )
 
 
-class Verify(Part):
+class Verify(StrictModel):
     """|found - expected| <= atol + rtol * |expected|; by default by the output's dtype."""
 
     rtol: Number | None = Field(default=None, ge=0, lt=1, description="relative tolerance")
@@ -161,7 +172,7 @@ class Verify(Part):
 
 
 class KernelVerify(Verify):
-    """When the result of a kernel is right."""
+    """The conditions under which a kernel's result is right."""
 
     against: Literal["reference", "baseline"] | None = Field(
         default=None,
@@ -171,8 +182,8 @@ class KernelVerify(Verify):
     )
 
 
-class Measure(Part):
-    """How one configuration is timed."""
+class Measure(StrictModel):
+    """The timing of one configuration."""
 
     warmup: StrictInt = Field(
         default=1, ge=1, le=1000, description="launches before the timed ones"
@@ -188,13 +199,15 @@ class Measure(Part):
         default=0.005,
         ge=0,
         lt=1,
-        description="stop when the mean's confidence interval is +- this part of the mean",
+        description="stop when the mean's confidence interval is +- this fraction of the mean",
     )
     confidence: Number = Field(
         default=0.95, gt=0, lt=1, description="probability of every confidence interval"
     )
     give_up_at: Number = Field(
-        default=2.0, ge=1, description="stop when surely this many times slower than the best"
+        default=2.0,
+        ge=1,
+        description="stop when significantly this many times slower than the best",
     )
     timeout_s: Number = Field(
         default=30.0, gt=0, le=86_400, description="seconds that one configuration may take"
@@ -210,8 +223,8 @@ class Measure(Part):
         return self
 
 
-class Search(Part):
-    """How the space is searched, where the command line does not say otherwise."""
+class Search(StrictModel):
+    """The search of the space, unless the command line says otherwise."""
 
     technique: StrictStr = Field(
         default="auto", min_length=1, description="a search technique's name, or auto"
@@ -221,14 +234,14 @@ class Search(Part):
     )
 
 
-class SpaceFile(Part):
-    """A tuning space: a kernel, what may be tuned about it, and its inputs."""
+class SpaceFile(StrictModel):
+    """A tuning space: a kernel, its parameters, and its inputs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, title="harness space")
 
-    name: Name = Field(description="what results are filed under")
+    name: Name = Field(description="the name of the results")
     title: StrictStr = Field(default="", description="one line for people")
-    kernel: Kernel = Field(description="the function, its source and its host module")
+    kernel: KernelModel = Field(description="the function, its source and its host module")
     parameters: dict[Name, Parameter] = Field(
         min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; macros of the source"
     )
@@ -238,7 +251,7 @@ class SpaceFile(Part):
     )
     baselines: Baselines = Field(default_factory=dict, description=BASELINES_HELP)
     launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
-    inputs: Inputs = Field(description="what the kernel is run on")
+    inputs: Inputs = Field(description="the problems that the kernel is run on")
     verify: KernelVerify = Field(default_factory=KernelVerify, description="when a result is right")
     measure: Measure = Field(default_factory=Measure, description="how long to time")
     search: Search = Field(default_factory=Search, description="how to search")

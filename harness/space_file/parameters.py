@@ -1,4 +1,4 @@
-"""What a space tunes, as the search sees it: parameters and compiler flags."""
+"""The parameters and compiler flags of a space, as the search sees them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Values = Sequence[Value]
 
 @dataclass(frozen=True)
 class Parameter:
-    """Something tuned: `values` in search order, `kind` as the search sees it.
+    """A tuned parameter with its `values` in search order.
 
     `kind` is boolean, enum, integer, log_integer, power_of_two or ordered (a list of numbers);
     `role` is launch, source, choice or flag. A flag has a `compiler`, such as nvcc, and an
-    `option` that spells it; its value is None, or False if it is boolean, where it is absent.
-    Where `when` is false the parameter does not matter, and stays at its default.
+    `option` that spells it; where it is absent, its value is None, or False if it is boolean.
+    Where `when` is false, the parameter has no effect and stays at its default.
     """
 
     name: str
@@ -47,13 +47,13 @@ class Parameter:
     when: Expression | None = None
 
     def allows(self, value: Value) -> bool:
-        """Whether it is one of its values; 1, 1.0 and True are three."""
+        """Whether this is one of the values; 1, 1.0 and True are different values."""
         if isinstance(self.values, range):
             return type(value) is int and value in self.values
         return any(type(other) is type(value) and other == value for other in self.values)
 
     def options(self, value: Value) -> tuple[str, ...]:
-        """The compiler options that set a flag to this value; none where it is absent."""
+        """Return the compiler options that set a flag to this value; none where it is absent."""
         absent = value is None or (self.kind == "boolean" and value is False)
         if absent or self.option is None:
             return ()
@@ -64,7 +64,7 @@ class Parameter:
 def parameters_of(
     model: SpaceFile | ProgramSpaceFile, expressions: Expressions
 ) -> tuple[Parameter, ...]:
-    """The parameters of a space, then the flags of its compilers."""
+    """Return the parameters of a space, then the flags of its compilers."""
     whens = expressions.whens
     tuned = [
         dataclasses.replace(_parameter(name, p), when=whens.get(("parameters", name)))
@@ -106,7 +106,7 @@ def _is_scale(values: Values) -> bool:
 
 
 _LONG_OPTIONS = ("nvcc",)
-"""Compilers whose flags begin with two dashes; those of others begin with one."""
+"""Compilers whose flags begin with two dashes; other compilers' flags begin with one."""
 
 
 def _flag(name: str, flag: Flag, compiler: str) -> Parameter:

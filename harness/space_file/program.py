@@ -1,5 +1,7 @@
-"""What a space says of a program: how to build, run, time and verify it. Frozen, and picklable,
-so that it travels to worker processes."""
+"""The plan of a program: how to build, run, time and verify it.
+
+It is frozen and can be pickled, so that it can be sent to worker processes.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +20,22 @@ OUTPUT = "output"
 """The placeholder of the built program's path."""
 
 OUTPUT_MARK = "\0output\0"
-"""Stands for that path in filled words, since it is known only where they are run; no value of
-a parameter can contain it."""
+"""The mark for that path in filled words, as the path is known only when they run; no parameter's
+value can contain it."""
 
 LISTS = ("flags", "sources")
-"""The placeholders that stand for several words."""
+"""The placeholders for several words."""
 
 RESERVED = (*LISTS, OUTPUT, "source")
-"""What placeholders mean beside parameters and features."""
+"""The placeholders that are neither parameters nor features."""
 
 
 @dataclass(frozen=True)
 class ProgramPlan:
     """How a program is built, run, timed and verified, with placeholders to be filled.
 
-    Of a `shell` plan, build and run are one text each, for /bin/sh. `files` are copied into the
-    folder of every run. `host_text` and `digests` are what the files that it names held when the
-    space was read.
+    In a `shell` plan, build and run are one text each, for /bin/sh. `files` are copied into the
+    folder of every run. `digests` are those of the named files when the space was read.
     """
 
     build: tuple[Template, ...]
@@ -52,31 +53,31 @@ class ProgramPlan:
     digests: tuple[str, ...] = field(default=(), repr=False)
 
     def build_words(self, values: Mapping[str, Value], flags: Sequence[str]) -> tuple[str, ...]:
-        """The build's words; the path of the output is OUTPUT_MARK."""
+        """Return the build's words; the path of the output is OUTPUT_MARK."""
         return self._words(self.build, values, flags)
 
     def run_words(self, values: Mapping[str, Value]) -> tuple[str, ...]:
-        """The run's words; the path of the output is OUTPUT_MARK."""
+        """Return the run's words; the path of the output is OUTPUT_MARK."""
         return self._words(self.run, values, ())
 
     def variables(self, values: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
-        """The variables of the run's environment, by name."""
+        """Return the variables of the run's environment as pairs of name and text."""
         texts = _texts(values)
         return tuple((name, template.filled(texts)) for name, template in self.environment)
 
     def files_for(self, features: Mapping[str, Value]) -> tuple[Path, ...]:
-        """What is copied into the folder of a run on this input."""
+        """Return the files that are copied into the folder of a run on this input."""
         texts = _texts(features)
         return tuple(self.folder / template.filled(texts) for template in self.files)
 
     def expected_file(self, features: Mapping[str, Value]) -> Path | None:
-        """The file that the output must equal on this input, where there is one."""
+        """Return the file that the output must equal on this input, if there is one."""
         named = getattr(self.verify.against, "file", None)
         return None if named is None else self.folder / Template(named).filled(_texts(features))
 
     @property
     def host(self) -> Path | None:
-        """The Python file whose check() says whether a run is right, where there is one."""
+        """The Python file whose check() decides whether a run is right, if there is one."""
         named = getattr(self.verify.against, "host", None)
         return None if named is None else self.folder / named
 
@@ -87,7 +88,7 @@ class ProgramPlan:
         return frozenset().union(*(template.names for template in templates))
 
     def sha256_parts(self) -> list[str]:
-        """What is measured, in texts that are equal for equal programs."""
+        """Return what is measured as texts, which are equal for equal programs."""
         parts = [template.text for template in (*self.build, *self.run, *self.files)]
         parts += [f"{name}={template.text}" for name, template in self.environment]
         for source in self.sources:
@@ -110,7 +111,7 @@ class ProgramPlan:
 
 
 def _texts(values: Mapping[str, Value]) -> dict[str, str]:
-    """Values as a command has them: booleans are 0 and 1."""
+    """Return values as text for a command: booleans are 0 and 1."""
     return {
         name: str(int(value)) if isinstance(value, bool) else str(value)
         for name, value in values.items()
@@ -118,7 +119,7 @@ def _texts(values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file's content, hexadecimal; raises OSError."""
+    """Return the SHA-256 of a file's content, hexadecimal; raises OSError."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):

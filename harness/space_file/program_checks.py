@@ -1,5 +1,4 @@
-"""What the program of a space must satisfy beyond the shape of the file: its placeholders are
-known and used, its files are there."""
+"""Check the program of a space: its placeholders are known and used, and its files exist."""
 
 from __future__ import annotations
 
@@ -11,23 +10,22 @@ from harness.constraints.expression import Expression
 from harness.core.records import Input
 from harness.core.text import suggestion
 from harness.source.kernel_source import Source, read_source
-from harness.space_file.document import Document, Place
+from harness.space_file.document import Document, Location, located
 from harness.space_file.expressions import Expressions
 from harness.space_file.files import defined_in, read_python, reason
-from harness.space_file.messages import told_at
 from harness.space_file.program import LISTS, OUTPUT, RESERVED, ProgramPlan, digest_of
 from harness.space_file.program_model import AgainstFile, AgainstHost, ProgramSpaceFile, Word
 from harness.space_file.templates import Template
 
 CHECK = "check"
-"""The function of a host module that says whether a run is right."""
+"""The function of a host module that decides whether a run is right."""
 
-Placed = tuple[Place, Template]
+Placed = tuple[Location, Template]
 
 
 @dataclass(frozen=True)
 class _Commands:
-    """Every template of a program with its place in the file."""
+    """Every template of a program with its location in the file."""
 
     build: tuple[Placed, ...]
     run: tuple[Placed, ...]
@@ -38,7 +36,7 @@ class _Commands:
 def check_program(
     document: Document, model: ProgramSpaceFile, inputs: Sequence[Input], folder: Path
 ) -> ProgramPlan | None:
-    """The plan of the program; None where something is wrong with it, which is then noted."""
+    """Return the plan of the program; note its faults and return None where it has any."""
     before = len(document.faults)
     commands = _Commands(
         tuple(_command(document, model, "build")),
@@ -97,20 +95,20 @@ def _plain_words(words: Sequence[Word] | None) -> tuple[str, ...] | None:
 
 
 def _command(document: Document, model: ProgramSpaceFile, key: str) -> Iterator[Placed]:
-    """The words of a command, or its text."""
-    given: str | Sequence[Word] | None = getattr(model.program, key)
-    place: Place = ("program", key)
-    if isinstance(given, str):
+    """Yield the words of a command, or its text."""
+    command: str | Sequence[Word] | None = getattr(model.program, key)
+    location: Location = ("program", key)
+    if isinstance(command, str):
         if not model.program.shell:
             text = "is one text, which only a shell splits; write a list of words, or `shell: true`"
-            document.fault(place, told_at(place, text))
-        yield from _template(document, place, given)
-    elif given is not None:
+            document.fault_at(location, text)
+        yield from _template(document, location, command)
+    elif command is not None:
         if model.program.shell:
-            text = "is a list of words, but `shell: true` takes one text; write the command as such"
-            document.fault(place, told_at(place, text))
-        for index, word in enumerate(given):
-            yield from _template(document, (*place, index), word)
+            text = "is a list of words, but `shell: true` takes one text; write one text"
+            document.fault_at(location, text)
+        for index, word in enumerate(command):
+            yield from _template(document, (*location, index), word)
 
 
 def _environment(document: Document, model: ProgramSpaceFile) -> Iterator[Placed]:
@@ -123,15 +121,15 @@ def _files(document: Document, model: ProgramSpaceFile) -> Iterator[Placed]:
         yield from _template(document, ("program", "files", index), name)
 
 
-def _template(document: Document, place: Place, text: Word) -> Iterator[Placed]:
+def _template(document: Document, location: Location, text: Word) -> Iterator[Placed]:
     try:
-        yield place, Template(str(text))
+        yield location, Template(str(text))
     except ValueError as error:
-        document.fault(place, told_at(place, str(error)))
+        document.fault_at(location, str(error))
 
 
 def _check_placeholders(document: Document, model: ProgramSpaceFile, commands: _Commands) -> None:
-    """Every placeholder is known where it stands, and what must stand somewhere does."""
+    """Check that every placeholder is known where it is used, and that the needed ones are used."""
     features, flags = list(model.inputs.features), any(model.flags.values())
     tuned = [*model.parameters, *features]
     output = [OUTPUT] if commands.build else []
@@ -143,9 +141,9 @@ def _check_placeholders(document: Document, model: ProgramSpaceFile, commands: _
     _check_known(document, commands.environment, tuned, True)
     _check_known(document, commands.files, features, True)
     if isinstance(model.verify.against, AgainstFile):
-        place: Place = ("verify", "against", "file")
+        location: Location = ("verify", "against", "file")
         _check_known(
-            document, list(_template(document, place, model.verify.against.file)), features, True
+            document, list(_template(document, location, model.verify.against.file)), features, True
         )
     _check_there(document, commands, flags)
 
@@ -153,15 +151,15 @@ def _check_placeholders(document: Document, model: ProgramSpaceFile, commands: _
 def _check_known(
     document: Document, placed: Sequence[Placed], known: Sequence[str], as_text: bool
 ) -> None:
-    for place, template in placed:
+    for location, template in placed:
         for name in sorted(template.names.difference(known)):
             text = f"`{{{name}}}` in `{template.text}` is not known here; {_hint(name, known)}"
-            document.fault(place, told_at(place, text))
+            document.fault_at(location, text)
         lists = template.names & set(LISTS)
         if lists and not as_text and template.whole is None:
             name = sorted(lists)[0]
-            text = f"`{{{name}}}` stands for several words; let it be a word of its own"
-            document.fault(place, told_at(place, text))
+            text = f"`{{{name}}}` stands for several words; write it as a separate word"
+            document.fault_at(location, text)
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
@@ -173,75 +171,75 @@ def _hint(name: str, known: Sequence[str]) -> str:
 
 
 def _check_there(document: Document, commands: _Commands, flags: bool) -> None:
-    """`{output}` where something is built, and `{flags}` where flags are tuned."""
+    """Check for `{output}` where something is built, and for `{flags}` where flags are tuned."""
     for key, placed in (("build", commands.build), ("run", commands.run)):
         names = frozenset[str]().union(*(template.names for _, template in placed))
-        place: Place = ("program", key)
+        location: Location = ("program", key)
         if commands.build and OUTPUT not in names:
             what = "where the built program goes" if key == "build" else "the built program"
-            document.fault(place, told_at(place, f"needs `{{output}}`, {what}"))
+            document.fault_at(location, f"needs `{{output}}`, {what}")
         if flags and key == "build" and "flags" not in names:
             there = "needs `{flags}`" if placed else "is not there, but it needs `{flags}`"
             text = f"{there}, where the compiler's flags go, since flags are tuned"
-            document.fault(place, told_at(place, text))
+            document.fault_at(location, text)
 
 
 def check_use(
     document: Document, model: ProgramSpaceFile, plan: ProgramPlan, expressions: Expressions
 ) -> None:
-    """A parameter stands in a command, and features in one where there are several inputs; else
-    tuning the one, or measuring the others, changes nothing."""
+    """Check that every parameter, and with several inputs some feature, is used in a command; else
+    tuning or measuring them changes nothing."""
     used = plan.words_used
     for name in model.parameters:
         if name not in used:
-            place: Place = ("parameters", name)
+            location: Location = ("parameters", name)
             text = (
                 f"nothing uses it: `{{{name}}}` stands neither in program.build nor in "
                 "program.run nor in program.environment, so tuning it would change nothing"
             )
-            document.fault(place, told_at(place, text))
+            document.fault_at(location, text)
     by_files = (template.names for template in plan.files)
     used = used.union(*by_files)
     features = model.inputs.features
     if len(model.inputs.values) > 1 and not used & set(features):
-        place = ("inputs", "features")
+        location = ("inputs", "features")
         named = " or ".join(f"`{{{name}}}`" for name in features)
         text = f"nothing uses them, so that all inputs are the same: put {named} into program.run"
-        document.fault(place, told_at(place, text))
+        document.fault_at(location, text)
     _check_limits(document, expressions)
 
 
 def _check_limits(document: Document, expressions: Expressions) -> None:
-    """Of the device limits, only the number of cores means something to a program."""
-    placed: list[tuple[Place, Expression]] = [
+    """Check that no expression uses the limits of GPU kernels."""
+    placed: list[tuple[Location, Expression]] = [
         (("constraints", index), e) for index, e in expressions.constraints.items()
     ]
-    placed += [((*place, "when"), e) for place, e in expressions.whens.items()]
-    for place, expression in placed:
+    placed += [((*location, "when"), e) for location, e in expressions.whens.items()]
+    for location, expression in placed:
         for name in sorted(expression.names & GPU_LIMITS):
             text = f"`{name}` is a limit of GPU kernels; of a program, there is compute_units"
-            document.fault(place, told_at(place, text))
+            document.fault_at(location, text)
 
 
 GPU_LIMITS = frozenset(("max_group_size", "max_local_bytes", "warp_size"))
 
 
 def check_flags(document: Document, model: ProgramSpaceFile) -> None:
-    """There is something to tune, by one compiler, and no placeholder has two meanings."""
+    """Check that something is tuned, by one compiler, and that no placeholder has two meanings."""
     for compiler in list(model.flags)[1:]:
         text = f"one compiler builds the program: keep the flags of {' or of '.join(model.flags)}"
-        document.fault(("flags", compiler), told_at(("flags",), text))
+        document.fault(("flags", compiler), located(("flags",), text))
     if not model.parameters and not any(model.flags.values()):
         text = "there is nothing to tune: it needs `parameters`, `flags` or both"
         document.fault((), text)
-    names: Mapping[str, Place] = {
+    names: Mapping[str, Location] = {
         **{name: ("parameters", name) for name in model.parameters},
         **{name: ("inputs", "features", k) for k, name in enumerate(model.inputs.features)},
     }
     for name in names.keys() & set(RESERVED):
-        place = names[name]
+        location = names[name]
         text = f"`{name}` is a placeholder of commands already; choose another name"
-        document.fault(place, told_at(place, text))
+        document.fault_at(location, text)
 
 
 # ------------------------------------------------------------------------------------- files
@@ -249,45 +247,45 @@ def check_flags(document: Document, model: ProgramSpaceFile) -> None:
 
 def _sources(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[Source]:
     for index, name in enumerate(model.program.sources):
-        place: Place = ("program", "sources", index)
+        location: Location = ("program", "sources", index)
         try:
             yield read_source(folder / name)
         except (OSError, ValueError) as error:
             path = folder / name
-            document.fault(place, told_at(place, f"{path} {reason(error, path)}"))
+            document.fault_at(location, f"{path} {reason(error, path)}")
 
 
 def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[str]:
-    """The text of the host module, where one says whether a run is right."""
+    """Yield the text of the host module that checks runs, if there is one."""
     against = model.verify.against
     if not isinstance(against, AgainstHost):
         return
-    place: Place = ("verify", "against", "host")
+    location: Location = ("verify", "against", "host")
     path = folder / against.host
-    found = read_python(document, place, path)
+    found = read_python(document, location, path)
     if found is None:
         return
     text, module = found
     if CHECK not in defined_in(module):
         there = ", ".join(sorted(defined_in(module))) or "nothing"
-        told = f"{path} must define the function `{CHECK}`, but defines {there}"
-        document.fault(place, told_at(place, told))
+        message = f"{path} must define the function `{CHECK}`, but defines {there}"
+        document.fault_at(location, message)
     yield text
 
 
 def _content(document: Document, plan: ProgramPlan, inputs: Sequence[Input]) -> Iterator[str]:
-    """The digests of the files that runs are given or compared with, on every input."""
-    wanted: dict[Path, Place] = {}
-    for given in inputs:
-        for index, path in enumerate(plan.files_for(given)):
+    """Yield the digests of all files that runs get or are compared with."""
+    wanted: dict[Path, Location] = {}
+    for problem in inputs:
+        for index, path in enumerate(plan.files_for(problem)):
             wanted.setdefault(path, ("program", "files", index))
-        expected = plan.expected_file(given)
+        expected = plan.expected_file(problem)
         if expected is not None:
             wanted.setdefault(expected, ("verify", "against", "file"))
-    for path, place in wanted.items():
+    for path, location in wanted.items():
         try:
             if path.exists() and not path.is_file():
                 raise ValueError("is not a regular file")
             yield digest_of(path)
         except (OSError, ValueError) as error:
-            document.fault(place, told_at(place, f"{path} {reason(error, path)}"))
+            document.fault_at(location, f"{path} {reason(error, path)}")

@@ -1,6 +1,6 @@
-"""The shape of a space that tunes a program: what stands in place of a kernel and its launch.
+"""The shape of a space that tunes a program instead of a kernel.
 
-Like `harness.space_file.model`, it checks what one value can say about itself.
+Like `harness.space_file.model`, this checks each value by itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from harness.space_file.model import (
     Search,
     Verify,
 )
-from harness.space_file.tuned import CompilerName, Name, Parameter, Part, plain
+from harness.space_file.tuned import CompilerName, Name, Parameter, StrictModel, plain
 
 Word = Annotated[StrictStr | StrictInt | StrictFloat, AfterValidator(plain)]
 Words = Annotated[list[Word], Field(min_length=1)]
@@ -82,8 +82,8 @@ _WRITTEN_HELP = "stdout, stderr, or a file that the run writes"
 Unit = Literal["s", "ms", "us", "ns"]
 
 
-class TimePattern(Part):
-    """The time is a number in what the program writes, found by a regular expression."""
+class TimePattern(StrictModel):
+    """The time is a number in the program's output, found by a regular expression."""
 
     pattern: Annotated[StrictStr, AfterValidator(_pattern_of_one)] = Field(
         description="a regular expression with one group, the number; it must match once"
@@ -92,7 +92,7 @@ class TimePattern(Part):
     read: Written = Field(default="stdout", description=f"what is searched: {_WRITTEN_HELP}")
 
 
-class TimeField(Part):
+class TimeField(StrictModel):
     """The time is a field of a JSON object that the program writes."""
 
     json_field: StrictStr = Field(
@@ -121,8 +121,8 @@ Time = Annotated[
 ]
 
 
-class Limits(Part):
-    """What a build or a run may use; beyond, it is ended or refused."""
+class Limits(StrictModel):
+    """The limits of a build or a run, which is ended or refused beyond them."""
 
     memory_mb: StrictInt = Field(
         default=4096, ge=1, le=2**30, description="MiB of memory of its own that a process may have"
@@ -135,8 +135,8 @@ class Limits(Part):
     )
 
 
-class Program(Part):
-    """What is built and run. Paths are relative to the space file."""
+class ProgramModel(StrictModel):
+    """The program that is built and run. Paths are relative to the space file."""
 
     sources: list[StrictStr] = Field(
         default_factory=list,
@@ -161,21 +161,21 @@ class Program(Part):
     limits: Limits = Field(default_factory=Limits, description="what a build or a run may use")
     version: Words | None = Field(
         default=None,
-        description="words of a command that tells the compiler's version",
+        description="words of a command that prints the compiler's version",
     )
     device: Words | None = Field(
-        default=None, description="words of a command that names what it runs on"
+        default=None, description="words of a command that names the device"
     )
 
 
-class AgainstFile(Part):
+class AgainstFile(StrictModel):
     """The output must equal a file's content."""
 
     file: StrictStr = Field(min_length=1, description="the file, whose name may contain {FEATURE}")
 
 
-class AgainstHost(Part):
-    """A function says whether a run is right."""
+class AgainstHost(StrictModel):
+    """A function decides whether a run is right."""
 
     host: StrictStr = Field(min_length=1, description="Python file with check(run)")
 
@@ -203,7 +203,8 @@ Dtype = Literal[
 
 
 class ProgramVerify(Verify):
-    """When a run is right; texts are compared word by word, numbers by rtol and atol."""
+    """The conditions under which a run is right; texts are compared word by word, numbers by rtol
+    and atol."""
 
     exit_status: StrictInt = Field(default=0, ge=0, le=255, description="what the run ends with")
     output: Written = Field(default="stdout", description=f"what is compared: {_WRITTEN_HELP}")
@@ -219,14 +220,14 @@ class ProgramVerify(Verify):
     )
 
 
-class ProgramSpaceFile(Part):
-    """A tuning space of a program: how it is built and run, and what may be tuned about it."""
+class ProgramSpaceFile(StrictModel):
+    """A tuning space of a program: how it is built and run, its parameters, and its inputs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, title="harness space of a program")
 
-    name: Name = Field(description="what results are filed under")
+    name: Name = Field(description="the name of the results")
     title: StrictStr = Field(default="", description="one line for people")
-    program: Program = Field(description="how it is built, run and timed")
+    program: ProgramModel = Field(description="how it is built, run and timed")
     parameters: dict[Name, Parameter] = Field(
         default_factory=dict, max_length=MAX_PARAMETERS, description="what is tuned; {NAME}s"
     )
@@ -237,7 +238,7 @@ class ProgramSpaceFile(Part):
         default_factory=list, description="conditions that every legal configuration satisfies"
     )
     baselines: Baselines = Field(default_factory=dict, description=BASELINES_HELP)
-    inputs: Inputs = Field(description="what the program is run on")
+    inputs: Inputs = Field(description="the problems that the program is run on")
     verify: ProgramVerify = Field(default_factory=ProgramVerify, description="when a run is right")
     measure: Measure = Field(default_factory=Measure, description="how long to time")
     search: Search = Field(default_factory=Search, description="how to search")

@@ -1,4 +1,4 @@
-"""The `when` of parameters: where each of them matters, and in which order that is found out."""
+"""The `when` of parameters: check them, and order them by what they depend on."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from harness.constraints.expression import Expression
 from harness.constraints.solver import TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value
-from harness.space_file.document import Document, Place
+from harness.space_file.document import Document, Location
 from harness.space_file.expressions import flag_name
 from harness.space_file.files import section
-from harness.space_file.messages import told_at
 from harness.space_file.solutions import SOME_LIMITS, by_compiler
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def conditional(parameters: Sequence[Parameter]) -> list[tuple[Parameter, Expression]]:
-    """The parameters that have a `when`, each after all those that its own depends on.
+    """Return the parameters that have a `when`, each after those that its `when` depends on.
 
     Raises CycleError where one depends on itself.
     """
@@ -35,26 +34,26 @@ def conditional(parameters: Sequence[Parameter]) -> list[tuple[Parameter, Expres
 def check_relevance(
     document: Document, parameters: Sequence[Parameter], inputs: Sequence[Input]
 ) -> None:
-    """Every `when` can be computed, holds somewhere, and does not depend on itself."""
-    faults: dict[Place, str] = {}
+    """Check that every `when` can be computed, is true somewhere, and is not circular."""
+    faults: dict[Location, str] = {}
     for tuned in by_compiler(parameters):
         try:
             ordered = conditional(tuned)
         except CycleError as error:
             circle: list[str] = error.args[1]
             first = next(p for p in tuned if p.name in circle)
-            faults.setdefault(_place(document, first), _circle_told(circle))
+            faults.setdefault(_location(document, first), _describe_cycle(circle))
             continue
         for parameter, when in ordered:
-            told = _why_useless(parameter, when, tuned, inputs)
-            if told is not None:
-                faults.setdefault(_place(document, parameter), told)
-    for place, text in faults.items():
-        document.fault(place, told_at(place, text))
+            message = _why_useless(parameter, when, tuned, inputs)
+            if message is not None:
+                faults.setdefault(_location(document, parameter), message)
+    for location, text in faults.items():
+        document.fault_at(location, text)
 
 
-def _place(document: Document, parameter: Parameter) -> Place:
-    """Where a parameter's or flag's `when` stands."""
+def _location(document: Document, parameter: Parameter) -> Location:
+    """Return the location of a parameter's or flag's `when`."""
     if parameter.compiler is None:
         return ("parameters", parameter.name, "when")
     flags = section(document, "flags")[parameter.compiler]
@@ -62,33 +61,33 @@ def _place(document: Document, parameter: Parameter) -> Place:
     return ("flags", parameter.compiler, spelled, "when")
 
 
-def _circle_told(circle: Sequence[str]) -> str:
+def _describe_cycle(circle: Sequence[str]) -> str:
     if len(circle) == 2:
         return f"whether `{circle[0]}` matters cannot depend on `{circle[0]}` itself"
     names = [f"`{name}`" for name in reversed(circle)]
     steps = ", ".join(f"{one} on {other}" for one, other in itertools.pairwise(names))
-    told = steps.replace(" on ", " depends on ", 1)
-    return f"goes round in a circle: {told}; remove one of these conditions"
+    message = steps.replace(" on ", " depends on ", 1)
+    return f"is circular: {message}; remove one of these conditions"
 
 
 def _why_useless(
     parameter: Parameter, when: Expression, tuned: Sequence[Parameter], inputs: Sequence[Input]
 ) -> str | None:
-    """Why a condition cannot be used; None where it can, or where too little is known."""
+    """Return why a condition cannot be used; None where it can, or where too little is known."""
     domains = {p.name: p.values for p in tuned}
     never = True
-    for given in dict.fromkeys(
+    for problem in dict.fromkeys(
         Input({n: v for n, v in i.items() if n in when.names}) for i in inputs
     ):
-        if not when.names <= {*domains, *given, *LIMIT_NAMES}:
+        if not when.names <= {*domains, *problem, *LIMIT_NAMES}:
             return None
         try:
-            table = constraint_factor(when, domains, {**SOME_LIMITS, **given}).table
+            table = constraint_factor(when, domains, {**SOME_LIMITS, **problem}).table
             never = never and not table.any()
         except ExpressionError as error:
             return str(error)
         except TooLarge:
-            return _why_not_computed(when, {**SOME_LIMITS, **_defaults(tuned), **given})
+            return _why_not_computed(when, {**SOME_LIMITS, **_defaults(tuned), **problem})
     if never and not when.names & set(LIMIT_NAMES):
         return (
             f"`{when.text}` never holds, so that {parameter.name} would never be tuned; "

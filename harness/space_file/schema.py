@@ -1,4 +1,4 @@
-"""The JSON Schema of spaces, made from the models that validate them."""
+"""The JSON Schema of space files, made from the models that validate them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.space_file.program_model import ProgramSpaceFile
 
 
 def space_schema() -> dict[str, Any]:
-    """One schema for both kinds: a space with a program, and one with a kernel."""
+    """Return one schema for both kinds of spaces, with a program or with a kernel."""
     models = (SpaceFile, ProgramSpaceFile)
     _, schema = models_json_schema([(model, "validation") for model in models])
     kernel, program = ({"$ref": f"#/$defs/{model.__name__}"} for model in models)

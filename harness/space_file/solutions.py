@@ -1,4 +1,4 @@
-"""Whether a space has legal configurations, and whether its default is one, on every input."""
+"""Check that a space has legal configurations on every input, its default among them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from harness.constraints.expression import Expression
 from harness.constraints.solver import Solutions, TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
-from harness.space_file.document import Document, Place
+from harness.space_file.document import Document, Location
 from harness.space_file.expressions import Expressions
-from harness.space_file.messages import told_at
 
 if TYPE_CHECKING:
     from harness.space_file.parameters import Parameter
 
-# Any device's would do: only the types of what constraints compute are checked with them.
+# The limits of some device: with them only the types of what constraints compute are checked.
 SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32), strict=True))
 
 _EXPLAINED = 20
@@ -29,26 +28,26 @@ def check_solutions(
     expressions: Expressions,
     inputs: Sequence[Input],
 ) -> None:
-    """On every input some configuration is legal, the default is, and it can be launched.
+    """Check that on every input the default is legal and can be launched.
 
-    What depends on a device is judged when there is one.
+    Constraints over device limits are checked later, where there is a device.
     """
     for tuned in by_compiler(parameters):
-        _Judge(document, tuned, expressions.constraints).check(inputs)
+        _ConstraintCheck(document, tuned, expressions.constraints).check(inputs)
         if document.faults:
             return
     _check_launch(document, parameters, expressions, inputs)
 
 
 def by_compiler(parameters: Sequence[Parameter]) -> Iterator[list[Parameter]]:
-    """The parameters that meet: flags of two compilers never do."""
+    """Yield the parameters that are tuned together: flags of one compiler at a time."""
     compilers = {p.compiler for p in parameters}
     for compiler in sorted(compilers - {None}, key=str) or [None]:
         yield [p for p in parameters if p.compiler in (None, compiler)]
 
 
-class _Judge:
-    """Holds the constraints against the parameters of one compiler; tells each fault once."""
+class _ConstraintCheck:
+    """Checks the constraints over the parameters of one compiler, and notes each fault once."""
 
     def __init__(
         self,
@@ -63,97 +62,99 @@ class _Judge:
         self._faulty: set[int] = set()
 
     def check(self, inputs: Iterable[Input]) -> None:
-        """Judge every constraint on every input that differs in what constraints look at."""
+        """Check every constraint on every input that differs in the features of constraints."""
         looked_at = {name for c in self._constraints.values() for name in c.names}
-        judged: set[Input] = set()
-        for given in inputs:
-            seen = Input({name: value for name, value in given.items() if name in looked_at})
-            if seen not in judged:
-                self._check_input(given, thoroughly=not judged)
-            judged.add(seen)
+        checked: set[Input] = set()
+        for problem in inputs:
+            seen = Input({name: value for name, value in problem.items() if name in looked_at})
+            if seen not in checked:
+                self._check_input(problem, thoroughly=not checked)
+            checked.add(seen)
 
-    def _check_input(self, given: Input, *, thoroughly: bool) -> None:
-        """Judge the default; where it is illegal, and once in any case, whole tables too."""
+    def _check_input(self, problem: Input, *, thoroughly: bool) -> None:
+        """Check the default; where it is illegal, and at least once, check all configurations."""
         broken = {
             index: reason
-            for index, constraint in self._portable(given).items()
-            if (reason := self._why_not_default(constraint, given)) is not None
+            for index, constraint in self._portable(problem).items()
+            if (reason := self._why_not_default(constraint, problem)) is not None
         }
         if not broken and not thoroughly:
             return
-        impossible = self._impossible(given)
+        impossible = self._impossible(problem)
         for index, reason in impossible.items():
             self._note(index, reason)
-        if not impossible and broken and self._note_conflict(given):
+        if not impossible and broken and self._note_conflict(problem):
             return
         for index, reason in broken.items():
             self._note(index, reason)
 
-    def _portable(self, given: Input) -> dict[int, Expression]:
-        """The constraints that need no device and speak of what is there."""
-        known = {*self._domains, *given}
+    def _portable(self, problem: Input) -> dict[int, Expression]:
+        """Return the constraints that need no device and name only what is known."""
+        known = {*self._domains, *problem}
         return {index: c for index, c in self._constraints.items() if c.names <= known}
 
     def _note(self, index: int, reason: str) -> None:
         if index not in self._faulty:
-            place: Place = ("constraints", index)
-            self._document.fault(place, told_at(place, reason))
+            location: Location = ("constraints", index)
+            self._document.fault_at(location, reason)
             self._faulty.add(index)
 
-    def _why_not_default(self, constraint: Expression, given: Input) -> str | None:
+    def _why_not_default(self, constraint: Expression, problem: Input) -> str | None:
         try:
-            false = constraint.why_false({**self._default, **given})
+            false = constraint.why_false({**self._default, **problem})
         except ExpressionError as error:
             return str(error)
         return f"the default configuration is illegal: {false}" if false else None
 
-    def _impossible(self, given: Input) -> dict[int, str]:
-        """The constraints that no configuration satisfies, or that some cannot be put into."""
+    def _impossible(self, problem: Input) -> dict[int, str]:
+        """Return the constraints that no configuration satisfies or that cannot be computed."""
         found = {}
         for index, constraint in self._constraints.items():
-            if constraint.names <= {*self._domains, *given, *LIMIT_NAMES}:
-                reason = self._why_impossible(constraint, given)
+            if constraint.names <= {*self._domains, *problem, *LIMIT_NAMES}:
+                reason = self._why_impossible(constraint, problem)
                 if reason is not None:
                     found[index] = reason
         return found
 
-    def _why_impossible(self, constraint: Expression, given: Input) -> str | None:
+    def _why_impossible(self, constraint: Expression, problem: Input) -> str | None:
         try:
-            table = constraint_factor(constraint, self._domains, {**SOME_LIMITS, **given}).table
+            table = constraint_factor(constraint, self._domains, {**SOME_LIMITS, **problem}).table
         except ExpressionError as error:
             return str(error)
         except TooLarge:
-            return None  # the default, which is judged by itself, has to do
+            return None  # the check of the default has to do
         if table.any() or constraint.names & set(LIMIT_NAMES):
             return None
-        return f"no configuration satisfies `{constraint.written}`{_on(constraint.names, given)}"
+        return f"no configuration satisfies `{constraint.written}`{_on(constraint.names, problem)}"
 
-    def _note_conflict(self, given: Input) -> bool:
-        """Whether the constraints contradict each other; tells which ones, and is certain."""
-        portable = self._portable(given)
-        if not self._none_legal(portable.values(), given):
+    def _note_conflict(self, problem: Input) -> bool:
+        """Note a proven contradiction between constraints; returns whether there is one."""
+        portable = self._portable(problem)
+        if not self._none_legal(portable.values(), problem):
             return False
         needed = dict(portable)
         for index in list(portable)[:_EXPLAINED]:
             rest = {other: c for other, c in needed.items() if other != index}
-            if self._none_legal(rest.values(), given):
+            if self._none_legal(rest.values(), problem):
                 needed = rest
         texts = " and ".join(f"`{c.written}`" for c in needed.values())
         names = frozenset(itertools.chain.from_iterable(c.names for c in needed.values()))
-        told = f"no configuration satisfies {texts} together{_on(names, given)}; loosen one of them"
-        place: Place = ("constraints", max(needed))
-        self._document.fault(place, told_at(place, told))
+        message = (
+            f"no configuration satisfies {texts} together{_on(names, problem)}; loosen one of them"
+        )
+        location: Location = ("constraints", max(needed))
+        self._document.fault_at(location, message)
         self._faulty.update(portable)
         return True
 
-    def _none_legal(self, constraints: Iterable[Expression], given: Input) -> bool:
-        """Whether it is certain that no configuration is legal."""
-        return Solutions(self._domains, constraints, given).count == 0
+    def _none_legal(self, constraints: Iterable[Expression], problem: Input) -> bool:
+        """Whether it is proven that no configuration is legal."""
+        return Solutions(self._domains, constraints, problem).count == 0
 
 
-def _on(names: frozenset[str], given: Input) -> str:
-    """On which input, if it matters."""
-    used = {name: value for name, value in given.items() if name in names}
+def _on(names: frozenset[str], problem: Input) -> str:
+    """Return the input's features that matter, as text."""
+    used = {name: value for name, value in problem.items() if name in names}
     return f" on the input ({Input(used)})" if used else ""
 
 
@@ -163,14 +164,14 @@ def _check_launch(
     expressions: Expressions,
     inputs: Sequence[Input],
 ) -> None:
-    """The launch sizes of the default are whole numbers from 1, on every input."""
+    """Check that the default's launch sizes are whole numbers from 1 on every input."""
     default: dict[str, Value] = {p.name: p.default for p in parameters}
-    for place, size in expressions.launch_sizes():
-        for given in inputs:
-            values = {**default, **given}
-            told = _why_no_size(size, values) if size.names <= set(values) else None
-            if told is not None:
-                document.fault(place, told_at(place, told))
+    for location, size in expressions.launch_sizes():
+        for problem in inputs:
+            values = {**default, **problem}
+            message = _why_no_size(size, values) if size.names <= set(values) else None
+            if message is not None:
+                document.fault_at(location, message)
                 break
 
 
@@ -182,5 +183,5 @@ def _why_no_size(size: Expression, values: Mapping[str, Value]) -> str | None:
     if isinstance(found, (int, float)) and found >= 1 and found % 1 == 0:
         return None
     used = ", ".join(f"{name}={shown(values[name])}" for name in sorted(size.names))
-    told = f"`{size.text}` is {shown(found)}" + (f" with {used}" if used else "")
-    return f"{told}; a launch size must be a whole number from 1"
+    message = f"`{size.text}` is {shown(found)}" + (f" with {used}" if used else "")
+    return f"{message}; a launch size must be a whole number from 1"

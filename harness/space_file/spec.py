@@ -1,4 +1,4 @@
-"""The frozen description of a space that every other room works with."""
+"""The validated, frozen description of a space."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.space_file.program import ProgramPlan
 
 @dataclass(frozen=True)
 class Constraint:
-    """A relation that legal configurations satisfy, and the line where it stands."""
+    """A relation that legal configurations satisfy, and its line in the file."""
 
     expression: Expression
     line: int
@@ -42,21 +42,21 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class Spec:
-    """A space, validated: nothing after it doubts what it says.
+    """A validated space, which tunes either kernels or a program.
 
-    It tunes either kernels or, where `program` is there, a program: then there are no functions,
-    no kernel's sources, no launch, and `host` is the space itself.
+    Where `program` is set, there are no functions, sources and launch, and `host` is the path of
+    the space itself.
     """
 
     path: Path
     name: str
     title: str
-    functions: tuple[str, ...]  # several only where the host module tells the launches
+    functions: tuple[str, ...]  # several only where the host module gives the launches
     sources: Mapping[str, Source]  # by language: cuda, opencl
     host: Path
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
-    launch: LaunchPlan | None  # None: launches() of the host module tells
+    launch: LaunchPlan | None  # None: launches() of the host module gives the launches
     features: tuple[str, ...]
     inputs: tuple[Input, ...]
     verify: Verify
@@ -66,11 +66,13 @@ class Spec:
     program: ProgramPlan | None = None
     baselines: tuple[Baseline, ...] = ()
     named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
-    notices: tuple[Notice, ...] = ()  # what a person has to know of them
+    notices: tuple[Notice, ...] = ()  # about the named flags, for the user
 
     def baselines_for(self, compiler: str | None) -> dict[str, Config]:
-        """The baselines of a backend by name, beside the default; those that set flags of other
-        compilers are left out. They are not canonical, and may be illegal on an input."""
+        """Return the named baselines of a backend, without those that set flags of other compilers.
+
+        They are not canonical, and may be illegal on an input.
+        """
         tuned = self.tuned_for(compiler)
         found = {baseline.name: baseline.config(tuned) for baseline in self.baselines}
         return {name: config for name, config in found.items() if config is not None}
@@ -81,8 +83,8 @@ class Spec:
         return next((p.compiler for p in self.parameters if p.compiler is not None), None)
 
     def is_bit_exact(self, compiler: str | None) -> bool:
-        """Whether a kernel must give the very bits that it gives without flags of this compiler:
-        where the space says so, or names flags of a catalogue that change no values."""
+        """Whether a kernel's output must be bit for bit the output without this compiler's flags:
+        the space says so, or it names flags of a catalogue that change no values."""
         if self.program is not None or self._against == "reference":
             return False
         named = [n for n in self.named_flags if n.compiler == compiler]
@@ -90,7 +92,7 @@ class Spec:
 
     @property
     def must_be_bit_exact(self) -> bool:
-        """Whether the space itself says so."""
+        """Whether the space itself demands bit-exact results."""
         return self._against == "baseline" and self.program is None
 
     @property
@@ -98,8 +100,8 @@ class Spec:
         return getattr(self.verify, "against", None)
 
     def tuned_for(self, compiler: str | None) -> tuple[Parameter, ...]:
-        """The parameters of a backend: left out are flags of other compilers, and those that
-        its own compiler does not know (harness.measure.flags.fit)."""
+        """Return the parameters of a backend, without the flags of other compilers and without
+        those that its own compiler does not know (harness.measure.flags.fit)."""
         return tuple(
             p
             for p in self.parameters
@@ -107,18 +109,18 @@ class Spec:
         )
 
     def with_measure(self, changes: Mapping[str, object]) -> Spec:
-        """The same spec with other measurement options; raises UsageError for a bad value."""
-        given = self.measure.model_dump(exclude_unset=True) | dict(changes)
+        """Return the spec with other measurement options; raises UsageError for a bad value."""
+        options = self.measure.model_dump(exclude_unset=True) | dict(changes)
         try:
-            measure = Measure.model_validate(given)
+            measure = Measure.model_validate(options)
         except ValidationError as error:
-            told = messages.told(error.errors(), {"measure": given}, ("measure",))
-            raise UsageError("; ".join(told.values())) from None
+            faults = messages.describe_errors(error.errors(), {"measure": options}, ("measure",))
+            raise UsageError("; ".join(faults.values())) from None
         return dataclasses.replace(self, measure=measure)
 
     @cached_property
     def program_sha256(self) -> str:
-        """What is measured: sources, host module, launch and verification.
+        """The digest of what is measured: sources, host module, launch and verification.
 
         Two spaces that agree here may share measurements, whatever their ranges are.
         """
@@ -129,7 +131,7 @@ class Spec:
             parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
         parts += [p.option or "" for p in self.parameters]
         parts += self.program.sha256_parts() if self.program is not None else []
-        # What is not said is not told: spaces of before keep their measurements.
+        # Left out where it is not set, so that older spaces keep their measurements.
         unsaid = {"against"} if self._against is None else None
         parts.append(self.verify.model_dump_json(exclude=unsaid))
         if any(self.is_bit_exact(named.compiler) for named in self.named_flags):
@@ -138,7 +140,7 @@ class Spec:
 
     @cached_property
     def space_sha256(self) -> str:
-        """What is searched: the program, the parameters with their values, the constraints."""
+        """The digest of what is searched: program, parameters with their values, constraints."""
         parts = [self.program_sha256]
         for p in self.parameters:
             values = _ends(p.values) if isinstance(p.values, range) else list(p.values)

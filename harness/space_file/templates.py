@@ -1,4 +1,4 @@
-"""Words with placeholders such as `-DTILE={TILE}`, as commands of programs have them."""
+"""Words with placeholders such as `-DTILE={TILE}`, for the commands of programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 @dataclass(frozen=True)
 class Template:
-    """A text with `{NAME}` where a value goes; `{{` and `}}` stand for braces.
+    """A text with `{NAME}` where a value goes; `{{` and `}}` are braces.
 
     Raises ValueError for a brace that belongs to no pair.
     """
@@ -28,18 +28,18 @@ class Template:
 
     @property
     def names(self) -> frozenset[str]:
-        """The placeholders."""
+        """The names of the placeholders."""
         found = (match[1] for match in _PART.finditer(self.text))
         return frozenset(name for name in found if name is not None)
 
     @property
     def whole(self) -> str | None:
-        """The placeholder that the text is, and nothing else; None for any other text."""
+        """The name of the placeholder that is the whole text; None for any other text."""
         found = _PART.fullmatch(self.text)
         return found[1] if found else None
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """The text with its values in place."""
+        """Return the text with the values filled in."""
         return _PART.sub(lambda found: _value(found, values), self.text)
 
 
@@ -50,8 +50,8 @@ def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
 def filled_words(
     templates: Sequence[Template], values: Mapping[str, str], lists: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
-    """The words of a command; a word that is nothing but the placeholder of a list becomes all
-    the words of that list."""
+    """Yield the words of a command; a word that is just the placeholder of a list becomes all the
+    words of that list."""
     for template in templates:
         if template.whole in lists:
             yield from lists[template.whole or ""]

@@ -1,4 +1,4 @@
-"""What a space file may say of one parameter or compiler flag: the part of the model for them."""
+"""The shape of one parameter or compiler flag in a space file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_FLAG_VALUES = 10_000
 
 
 def plain(value: Any) -> Any:
-    """One line of text, or a number that databases and JSON hold exactly."""
+    """Check that a value is one line of text, or a number that databases and JSON store exactly."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"must be a finite number, but got {value}")
     if isinstance(value, int) and abs(value) > MAX_INTEGER:
@@ -37,13 +37,14 @@ def plain(value: Any) -> Any:
 
 
 def distinct(values: list[Any]) -> list[Any]:
+    """Check that no two values are equal."""
     seen: dict[Any, Any] = {}
     for value in values:
         if value in seen:
             same = repr(value) == repr(seen[value])
             other = f"equals {shown(seen[value])}, which is there already"
-            told = f"{shown(value)} {'is there twice' if same else other}"
-            raise ValueError(f"{told}; give each value once")
+            message = f"{shown(value)} {'is there twice' if same else other}"
+            raise ValueError(f"{message}; give each value once")
         seen[value] = value
     return values
 
@@ -57,16 +58,16 @@ FlagName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=
 Role = Literal["launch", "source", "choice"]
 
 
-class Part(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Range(Part):
+class _BoundedModel(StrictModel):
     min: Whole = Field(description="smallest value, included")
     max: Whole = Field(description="largest value, included")
 
     @model_validator(mode="after")
-    def _ascends(self) -> _Range:
+    def _ascends(self) -> _BoundedModel:
         if self.min > self.max:
             raise ValueError(f"`min <= max` must hold, but got (min={self.min}, max={self.max})")
         return self
@@ -77,11 +78,11 @@ _WHEN_HELP = (
 )
 
 
-class _Conditional(Part):
+class _ConditionalModel(StrictModel):
     when: StrictStr | None = Field(default=None, min_length=1, description=_WHEN_HELP)
 
 
-class _Tuned(_Conditional):
+class _RoleModel(_ConditionalModel):
     role: Role = Field(
         default="source",
         description="what it changes: the launch (block size), the source (unroll factor), or "
@@ -89,7 +90,7 @@ class _Tuned(_Conditional):
     )
 
 
-class IntegerParameter(_Range, _Tuned):
+class IntegerParameter(_BoundedModel, _RoleModel):
     """Whole numbers from min to max, by step."""
 
     type: Literal["integer"]
@@ -97,7 +98,7 @@ class IntegerParameter(_Range, _Tuned):
     default: StrictInt = Field(description="the value of the baseline")
 
 
-class LogIntegerParameter(_Range, _Tuned):
+class LogIntegerParameter(_BoundedModel, _RoleModel):
     """Whole numbers from min to max, searched on a logarithmic scale."""
 
     type: Literal["log_integer"]
@@ -115,7 +116,7 @@ def _power_of_two(value: int) -> int:
 PowerOfTwo = Annotated[StrictInt, Field(ge=1, le=MAX_INTEGER), AfterValidator(_power_of_two)]
 
 
-class PowerOfTwoParameter(_Range, _Tuned):
+class PowerOfTwoParameter(_BoundedModel, _RoleModel):
     """The powers of two from min to max."""
 
     type: Literal["power_of_two"]
@@ -124,14 +125,14 @@ class PowerOfTwoParameter(_Range, _Tuned):
     default: StrictInt = Field(description="the value of the baseline")
 
 
-class BooleanParameter(_Tuned):
+class BooleanParameter(_RoleModel):
     """False or true; the source sees 0 or 1."""
 
     type: Literal["boolean"]
     default: StrictBool = Field(description="the value of the baseline")
 
 
-class ListedParameter(_Tuned):
+class ListedParameter(_RoleModel):
     """The listed values: numbers in ascending order are searched as a scale, others by name."""
 
     type: Literal["values"] = "values"
@@ -159,29 +160,29 @@ Parameter = Annotated[
 ]
 
 
-def _has_place_for_value(option: str) -> str:
+def _needs_value(option: str) -> str:
     if "{value}" not in option:
         raise ValueError(f"must contain {{value}}, where the value goes, but got '{option}'")
     return option
 
 
-Option = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_has_place_for_value)]
+Option = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_needs_value)]
 _OPTION_HELP = "how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is wrong"
 
 
-def _has_no_place_for_value(option: str) -> str:
+def _takes_no_value(option: str) -> str:
     if "{value}" in option:
         raise ValueError(f"a boolean flag is there or not and takes no value, but got '{option}'")
     return option
 
 
 SwitchOption = Annotated[
-    StrictStr, AfterValidator(plain), AfterValidator(_has_no_place_for_value), Field(min_length=1)
+    StrictStr, AfterValidator(plain), AfterValidator(_takes_no_value), Field(min_length=1)
 ]
 
 
-class FlagSwitch(_Conditional):
-    """A compiler flag that is there or not; `boolean` alone says the same where that is all."""
+class FlagSwitch(_ConditionalModel):
+    """A compiler flag that is there or not; the word `boolean` alone is a short form."""
 
     type: Literal["boolean"] = Field(description="boolean: there or not")
     option: SwitchOption | None = Field(
@@ -189,7 +190,7 @@ class FlagSwitch(_Conditional):
     )
 
 
-class FlagRange(_Range, _Conditional):
+class FlagRange(_BoundedModel, _ConditionalModel):
     """A compiler flag that takes a number, or is absent."""
 
     step: StrictInt = Field(default=1, ge=1, le=MAX_INTEGER, description="distance between values")
@@ -206,7 +207,7 @@ class FlagRange(_Range, _Conditional):
         return self
 
 
-class FlagValues(_Conditional):
+class FlagValues(_ConditionalModel):
     """A compiler flag that takes one of these values, or is absent."""
 
     values: Values = Field(description="every value that it may take, beside being absent")

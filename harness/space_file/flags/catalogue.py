@@ -1,7 +1,7 @@
 """A catalogue of compiler flags: read, held against its model, and checked as a whole.
 
 The catalogues of this folder are found by their compiler's name; a person's own is any YAML file
-of the same shape. Faults are told with file and line, as those of spaces are.
+of the same shape. Faults are reported with file and line, like those of spaces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.core.errors import ExpressionError, SpecError, UsageError
 from harness.core.program import family
 from harness.core.records import LIMIT_NAMES, Value
 from harness.core.text import suggestion
-from harness.space_file.document import Document, Place, read_document
+from harness.space_file.document import Document, Location, located, read_document
 from harness.space_file.flags.model import (
     FLAG_MODELS,
     CatalogueFile,
@@ -32,7 +32,6 @@ from harness.space_file.flags.model import (
     Switch,
     fields_at,
 )
-from harness.space_file.messages import told_at
 
 # Each compiler with the file of its catalogue; the C++ drivers take the flags of the C drivers.
 COMPILERS = {
@@ -51,7 +50,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True)
-class Constraint:
+class FlagConstraint:
     """A relation between flags, with what the compiler did where it does not hold."""
 
     expression: Expression
@@ -68,7 +67,7 @@ class Catalogue:
     tested: str
     flags: Mapping[str, Flag]
     sets: Mapping[str, tuple[Item, ...]]
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[FlagConstraint, ...]
     published: Mapping[str, Published]
 
     def absent(self, name: str) -> Value:
@@ -84,8 +83,8 @@ def catalogue_of(compiler: str) -> Catalogue:
     """
     name = family(compiler)
     if name not in COMPILERS:
-        told = f"there is no catalogue of flags for {compiler!r}; {suggestion(name, COMPILERS)}"
-        raise UsageError(told)
+        message = f"there is no catalogue of flags for {compiler!r}; {suggestion(name, COMPILERS)}"
+        raise UsageError(message)
     return load_catalogue(Path(__file__).parent / f"{COMPILERS[name]}.yaml")
 
 
@@ -96,11 +95,11 @@ def load_catalogue(path: Path) -> Catalogue:
         model = CatalogueFile.model_validate(document.data)
     except ValidationError as error:
         for fault in error.errors():
-            document.fault(*_told(document.data, fault))
+            document.fault(*_describe(document.data, fault))
         raise SpecError(document.faults) from None
     constraints = tuple(_constraints(document, model))
-    for place, text in (*_why_names(model), *_why_sets(model), *_why_published(model)):
-        document.fault(place, told_at(place, text))
+    for location, text in (*_why_names(model), *_why_sets(model), *_why_published(model)):
+        document.fault_at(location, text)
     if document.faults:
         raise SpecError(document.faults)
     sets = {name: tuple(items) for name, items in model.sets.items()} | _derived(model)
@@ -149,14 +148,14 @@ def named(item: str | Mapping[str, Any]) -> str:
 # -------------------------------------------------------------------------- what can be wrong
 
 
-def _why_names(model: CatalogueFile) -> Iterator[tuple[Place, str]]:
+def _why_names(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
     """A flag's name is none of the words that constraints have."""
     taken = {*FUNCTIONS, *WORDS, *LIMIT_NAMES, *keyword.kwlist}
     for name in taken & set(model.flags):
         yield ("flags", name), f"`{name}` is a word of constraints; choose another name"
 
 
-def _why_sets(model: CatalogueFile) -> Iterator[tuple[Place, str]]:
+def _why_sets(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
     if DEFAULT not in model.sets:
         yield ("sets",), f"needs the set `{DEFAULT}`"
     for name, items in model.sets.items():
@@ -164,10 +163,10 @@ def _why_sets(model: CatalogueFile) -> Iterator[tuple[Place, str]]:
             kind = "a flag" if name in model.flags else "a set that every catalogue has"
             yield ("sets", name), f"`{name}` is {kind} already; choose another name"
         for index, item in enumerate(items):
-            place: Place = ("sets", name, index)
-            told = _why_not_item(model, item)
-            if told is not None:
-                yield place, told
+            location: Location = ("sets", name, index)
+            message = _why_not_item(model, item)
+            if message is not None:
+                yield location, message
 
 
 def _why_not_item(model: CatalogueFile, item: str | Mapping[str, Narrowing]) -> str | None:
@@ -204,74 +203,76 @@ def narrowed_range(there: range, narrowing: Narrowing) -> range:
     return range(least, most + 1, narrowing.step or there.step)
 
 
-def _why_published(model: CatalogueFile) -> Iterator[tuple[Place, str]]:
+def _why_published(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
     for name, published in model.published.items():
         if name not in model.sets:
             yield ("published", name), f"`{name}` is not one of the sets"
         for index, flag in enumerate(published.flags):
             if flag.today is not None and flag.today not in model.flags:
-                place: Place = ("published", name, "flags", index, "today")
-                yield place, f"`{flag.today}` is not a flag; {suggestion(flag.today, model.flags)}"
+                location: Location = ("published", name, "flags", index, "today")
+                yield (
+                    location,
+                    f"`{flag.today}` is not a flag; {suggestion(flag.today, model.flags)}",
+                )
 
 
-def _constraints(document: Document, model: CatalogueFile) -> Iterator[Constraint]:
+def _constraints(document: Document, model: CatalogueFile) -> Iterator[FlagConstraint]:
     """The constraints; a fault of one is noted."""
     absent = {
         name: False if isinstance(flag, Switch) else None for name, flag in model.flags.items()
     }
     for index, given in enumerate(model.constraints):
-        place: Place = ("constraints", index, "holds")
+        location: Location = ("constraints", index, "holds")
         try:
             expression = Expression(given.holds)
             strange = sorted(expression.names - set(model.flags))
             if strange:
-                told = f"`{strange[0]}` is not a flag; {suggestion(strange[0], model.flags)}"
-                document.fault(place, told_at(place, told))
+                message = f"`{strange[0]}` is not a flag; {suggestion(strange[0], model.flags)}"
+                document.fault_at(location, message)
             elif not expression.holds(absent):
-                told = f"`{given.holds}` forbids that every flag is absent, which is the baseline"
-                document.fault(place, told_at(place, told))
+                message = (
+                    f"`{given.holds}` forbids that every flag is absent, which is the baseline"
+                )
+                document.fault_at(location, message)
             else:
-                yield Constraint(expression, given.found, given.evidence)
+                yield FlagConstraint(expression, given.found, given.evidence)
         except ExpressionError as error:
-            document.fault(place, told_at(place, str(error)))
+            document.fault_at(location, str(error))
 
 
 # -------------------------------------------------------------------------- pydantic's words
 
 
-def _told(data: Any, error: ErrorDetails) -> tuple[Place, str]:
+def _describe(data: Any, error: ErrorDetails) -> tuple[Location, str]:
     """Where a fault stands in the file, and what it is."""
-    place = _place(data, error["loc"])
+    location = _location(data, error["loc"])
     kind, found, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
         known = fields_at(error["loc"][:-1])
-        return place, told_at(place[:-1], f"`{place[-1]}` is not a key here; {_hint(place, known)}")
+        hint = suggestion(str(location[-1]), known) if known else "remove it"
+        return location, located(location[:-1], f"`{location[-1]}` is not a key here; {hint}")
     if kind == "missing":
         key = str(error["loc"][-1])
         purpose = fields_at(error["loc"][:-1]).get(key)
-        return place, told_at(place, f"needs `{key}`" + (f" ({purpose})" if purpose else ""))
+        return location, located(location, f"needs `{key}`" + (f" ({purpose})" if purpose else ""))
     if kind == "value_error":
-        return place, told_at(place, str(context["error"]))
+        return location, located(location, str(context["error"]))
     if kind == "union_tag_not_found":
-        return place, told_at(place, f"needs `type`: {', '.join(FLAG_MODELS)}")
+        return location, located(location, f"needs `type`: {', '.join(FLAG_MODELS)}")
     if kind == "union_tag_invalid":
         tag = str(context["tag"])
         there = ", ".join(FLAG_MODELS)
-        return place, told_at(place, f"the type must be one of {there}, but got `{tag}`")
-    return place, told_at(place, f"{error['msg'].lower()}, but got {found!r}")
+        return location, located(location, f"the type must be one of {there}, but got `{tag}`")
+    return location, located(location, f"{error['msg'].lower()}, but got {found!r}")
 
 
-def _hint(place: Place, known: Mapping[str, str]) -> str:
-    return suggestion(str(place[-1]), known) if known else "remove it"
-
-
-def _place(data: Any, location: Sequence[int | str]) -> Place:
+def _location(data: Any, loc: Sequence[int | str]) -> Location:
     """The location without what is not in the file: unions' tags and missing keys."""
-    place: list[int | str] = []
-    for part in location:
+    location: list[int | str] = []
+    for part in loc:
         in_mapping = isinstance(data, dict) and part in data
         in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
         if in_mapping or in_list:
             data = data[part]
-            place.append(part)
-    return tuple(place)
+            location.append(part)
+    return tuple(location)

@@ -10,7 +10,15 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, S
 from pydantic import model_validator as validated
 
 from harness.core.records import Value
-from harness.space_file.tuned import MAX_FLAG_VALUES, Name, Part, Scalar, Values, Whole, plain
+from harness.space_file.tuned import (
+    MAX_FLAG_VALUES,
+    Name,
+    Scalar,
+    StrictModel,
+    Values,
+    Whole,
+    plain,
+)
 
 ON_OFF = "[no-]"
 
@@ -18,7 +26,7 @@ Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
 Text = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 
 
-class _Flag(Part):
+class _Flag(StrictModel):
     """What every flag of a catalogue says of itself."""
 
     option: Text = Field(description="how it is spelled on the command line")
@@ -165,7 +173,7 @@ FLAG_MODELS: dict[str, type[_Flag]] = {
 }
 
 
-class Narrowing(Part):
+class Narrowing(StrictModel):
     """Fewer values of a flag than the catalogue has: listed, or a range."""
 
     values: Values | None = None
@@ -185,7 +193,7 @@ Item = Annotated[StrictStr, Field(min_length=1)] | dict[Name, Narrowing]
 Chosen = Annotated[list[Item], Field(min_length=1)]
 
 
-class ConstraintModel(Part):
+class ConstraintModel(StrictModel):
     """A relation between flags, and what the compiler did that it was found by."""
 
     holds: StrictStr = Field(description="a condition, in the language of a space's constraints")
@@ -195,7 +203,7 @@ class ConstraintModel(Part):
     evidence: Text = Field(description="what the compiler said, or which settings gave equal code")
 
 
-class PublishedFlag(Part):
+class PublishedFlag(StrictModel):
     """A flag of a published set, and what has become of it."""
 
     was: Text = Field(description="its spelling then, with its values")
@@ -203,14 +211,14 @@ class PublishedFlag(Part):
     why: Text = Field(description="what differs today, or why it is gone")
 
 
-class Published(Part):
+class Published(StrictModel):
     """Where a set was published, and each of its flags."""
 
     source: Text
     flags: Annotated[list[PublishedFlag], Field(min_length=1)]
 
 
-class CatalogueFile(Part):
+class CatalogueFile(StrictModel):
     """A catalogue: the flags of one compiler, named selections of them, and how they meet."""
 
     title: Text = Field(description="one line for people")
@@ -230,7 +238,7 @@ _PARTS = ("constraints", "published", "sets", "flags")
 
 def fields_at(location: Sequence[Any]) -> dict[str, str]:
     """The keys that a catalogue may have at a place of a fault, with what they are for."""
-    by_place: dict[tuple[Any, ...], type[Part]] = {
+    by_place: dict[tuple[Any, ...], type[StrictModel]] = {
         (): CatalogueFile,
         ("constraints",): ConstraintModel,
         ("published",): Published,

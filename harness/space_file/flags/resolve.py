@@ -19,13 +19,13 @@ from harness.core.records import Value, shown
 from harness.core.text import suggestion
 from harness.space_file.flags.catalogue import (
     Catalogue,
-    Constraint,
+    FlagConstraint,
     named,
     selected,
     why_not_narrower,
 )
 from harness.space_file.flags.model import Flag, Integer, Narrowing, OnOff, Setting, Switch
-from harness.space_file.flags.settled import Settled
+from harness.space_file.flags.settled import SettledExpression
 
 Selection = str | Sequence[str | Mapping[str, Any]]
 Declaration = Mapping[str, Any]
@@ -140,9 +140,9 @@ def _narrowed(name: str, flag: Flag, item: Mapping[str, Any]) -> Sequence[Value]
             given = Narrowing.model_validate(given)
         except ValidationError as error:
             raise UsageError(f"`{name}`: {error.errors()[0]['msg']}") from None
-    told = why_not_narrower(flag, given)
-    if len(item) != 1 or told is not None:
-        raise UsageError(f"`{name}`: {told or 'narrow one flag in each item'}")
+    message = why_not_narrower(flag, given)
+    if len(item) != 1 or message is not None:
+        raise UsageError(f"`{name}`: {message or 'narrow one flag in each item'}")
     return selected(flag, {name: given})
 
 
@@ -157,20 +157,20 @@ def _known(
     for name, values in chosen.items():
         tried = _tried(values)
         refused = {
-            value: told
+            value: message
             for value, setting in zip(tried, _settings(catalogue, name, values), strict=True)
-            if (told := said[setting]) is not None
+            if (message := said[setting]) is not None
         }
         if not refused:
             yield name, values
         elif isinstance(values, range) or len(refused) == len(values):
-            value, told = next(iter(refused.items()))
+            value, message = next(iter(refused.items()))
             spelled = " ".join(catalogue.flags[name].words(value))
-            notices.append(f"`{name}` is left out: the compiler refuses {spelled}: {told}")
+            notices.append(f"`{name}` is left out: the compiler refuses {spelled}: {message}")
         else:
             yield name, tuple(value for value in values if value not in refused)
-            for value, told in refused.items():
-                notices.append(f"`{name}` is left without {shown(value)}: {told}")
+            for value, message in refused.items():
+                notices.append(f"`{name}` is left without {shown(value)}: {message}")
 
 
 def _tried(values: Sequence[Value]) -> Sequence[Value]:
@@ -209,7 +209,7 @@ def _among(catalogue: Catalogue, names: Sequence[str]) -> Iterator[Expression]:
         if not missing:
             yield expression
         elif _says_something(catalogue, constraint, names):
-            yield Settled(expression, missing)
+            yield SettledExpression(expression, missing)
 
 
 def _keeps_values(catalogue: Catalogue, chosen: Mapping[str, Sequence[Value]]) -> Iterator[bool]:
@@ -217,7 +217,7 @@ def _keeps_values(catalogue: Catalogue, chosen: Mapping[str, Sequence[Value]]) -
         yield from map(catalogue.flags[name].keeps_values, values)
 
 
-def _says_something(catalogue: Catalogue, constraint: Constraint, names: Sequence[str]) -> bool:
+def _says_something(catalogue: Catalogue, constraint: FlagConstraint, names: Sequence[str]) -> bool:
     """Whether the constraint can be false while the flags that are not selected are absent."""
     found: list[dict[str, Value]] = [{n: catalogue.absent(n) for n in constraint.expression.names}]
     for name in constraint.expression.names.intersection(names):

@@ -1,6 +1,6 @@
 """Constraints of a catalogue over the flags that a space selects, told as the catalogue has them.
 
-A flag that a space leaves out is absent, and its value stands in the constraint in its place:
+A flag that a space leaves out is absent, and its value stands in the constraint in its location:
 `absent != 'false'` is what `prec_div != 'false'` then says, but nothing that a person wrote.
 """
 
@@ -13,7 +13,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import Value, shown
 
 
-class Settled(Expression):
+class SettledExpression(Expression):
     """An expression of which some names have one value for good, which is in its text; people
     read it as it was `written`, with those values beside it."""
 
