@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.nvcc_flags import RECORD, FlagRow, findings, read, write
 from harness.core.records import Value
-from harness.space_file.flags.catalogue import Constraint, catalogue_of
+from harness.space_file.flags.catalogue import FlagConstraint, catalogue_of
 
 CATALOGUE = catalogue_of("nvcc")
 
@@ -31,7 +31,7 @@ def _pairs() -> Iterator[tuple[FlagRow, dict[str, Value]]]:
             yield row, config
 
 
-def _broken(config: dict[str, Value]) -> list[Constraint]:
+def _broken(config: dict[str, Value]) -> list[FlagConstraint]:
     return [c for c in CATALOGUE.constraints if not c.expression.holds(config)]
 
 
