@@ -36,7 +36,7 @@ def typed(value: Value) -> tuple[type, Value]:
 
 
 @dataclass
-class _Rows:
+class _InputRows:
     """The rows of one input."""
 
     index: dict[bytes, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class RecordingBuilder:
         if not parameters:
             raise RecordingError(f"{path}: names no parameter; there is nothing to search")
         self._cells: list[dict[Any, int]] = [{} for _ in (*features, *parameters)]
-        self._inputs: dict[tuple[int, ...], _Rows] = {}
+        self._inputs: dict[tuple[int, ...], _InputRows] = {}
         self._distinct = 0
 
     def add(self, cells: Sequence[Hashable], ended: RecordedOutcome) -> int:
@@ -90,7 +90,7 @@ class RecordingBuilder:
             codes = array("i", [known.setdefault(cell, len(known)) for known, cell in pairs])
         width = len(self._features)
         problem = tuple(codes[:width])
-        rows = self._inputs.get(problem) or self._inputs.setdefault(problem, _Rows())
+        rows = self._inputs.get(problem) or self._inputs.setdefault(problem, _InputRows())
         row = rows.add(codes[width:], ended)
         if row == len(rows.ordinals):
             rows.ordinals.append(self._distinct)
@@ -212,7 +212,7 @@ def _positions_of(column: Sequence[Value], values: Sequence[Value]) -> Positions
     return np.array([known[typed(value)] for value in column], np.int32)
 
 
-def _table(rows: _Rows, moves: Sequence[Positions]) -> RecordedTable:
+def _table(rows: _InputRows, moves: Sequence[Positions]) -> RecordedTable:
     codes = np.array(rows.codes, np.int32).reshape(len(rows.outcomes), len(moves))
     positions = np.empty_like(codes)
     for column, move in enumerate(moves):

@@ -69,7 +69,7 @@ class ListedSpace(Space):
     @cached_property
     def draws(self) -> Draws:
         """The recorded configurations, which are all legal."""
-        return Draws(self.points, _Rows(self._places), self.decode)
+        return Draws(self.points, _ListedCandidates(self._places), self.decode)
 
     # ---------------------------------------------------------------- judging
 
@@ -189,7 +189,7 @@ class ListedSpace(Space):
         raise UsageError(f"{self._recording.path}: a recording cannot be launched")
 
 
-class _Rows:
+class _ListedCandidates:
     """The rows of a ListedSpace as candidates to draw from."""
 
     def __init__(self, rows: Places) -> None:

@@ -1,8 +1,9 @@
-"""Tuning a recording: what each input's search found, and when, against the recorded optimum."""
+"""Searches of a recording, compared with the recorded optimum."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich import box
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.inputs import fastest
-from harness.core.records import Input, Measurement, Outcome, shown
+from harness.core.records import Input, Measurement, shown
 from harness.display import format_time
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
@@ -24,99 +25,98 @@ from harness.tuning.searching import Searching
 from harness.tuning.state import State
 
 MILESTONES = (25, 50, 100, 200, 400)
-"""Numbers of tests after which it is told how far a search had come."""
+"""The numbers of tests after which the table shows how near the optimum a search was."""
 
 
 @dataclass
-class Course:
-    """One input's search: how many tests counted, and the best of the first so many."""
+class ReplayCourse:
+    """The course of one input's search: its tests, and the best time after each milestone."""
 
     best: Measurement | None = None
     tests: int = 0
     after: dict[int, float] = field(default_factory=dict)  # tests -> seconds
 
     def note(self, progress: Progress) -> None:
-        """A test has ended."""
+        """Take in a test that has ended."""
         self.best, self.tests = progress.best, progress.ordinal
         if progress.best is not None and progress.ordinal in MILESTONES:
             self.after[progress.ordinal] = progress.best.time_s
 
 
-class _Noted(Searching):
-    """Searches whose courses are kept."""
+class _NotedSearching(Searching):
+    """Searches that keep their courses."""
 
-    def __init__(self, state: State, courses: dict[Input, Course]) -> None:
+    def __init__(self, state: State, courses: dict[Input, ReplayCourse]) -> None:
         super().__init__(state)
         self._courses = courses
 
     def note(self, progress: Progress) -> None:
-        """A test has ended."""
+        """Take in a test that has ended."""
         super().note(progress)
-        self._courses.setdefault(progress.plan.problem, Course()).note(progress)
+        self._courses.setdefault(progress.plan.problem, ReplayCourse()).note(progress)
 
 
 class RecordedCampaign(Campaign):
-    """A campaign over exactly what a recording holds; tests are counted by this run alone."""
+    """A campaign over the configurations of a recording. Tests of earlier runs do not count."""
 
     def __init__(
         self,
-        recorded: Recording,
+        recording: Recording,
         plan: CampaignPlan,
         measurer: Measurer,
         store: Store,
         display: Display,
     ) -> None:
-        self._recorded = recorded
+        self._recording = recording
         self._spaces: dict[Input, ListedSpace] = {}
-        self._courses: dict[Input, Course] = {}
+        self._courses: dict[Input, ReplayCourse] = {}
         super().__init__(plan, measurer, store, display)
 
-    def space(self, given: Input) -> ListedSpace:
-        """The recorded configurations of an input that are not illegal."""
-        if given not in self._spaces:
-            self._spaces[given] = ListedSpace(self._recorded, given)
-        return self._spaces[given]
+    def space(self, problem: Input) -> ListedSpace:
+        """Return the recorded configurations of an input that are not illegal."""
+        if problem not in self._spaces:
+            self._spaces[problem] = ListedSpace(self._recording, problem)
+        return self._spaces[problem]
 
     def searching(self, state: State) -> Searching:
-        """Searches whose courses are told."""
-        return _Noted(state, self._courses)
+        """Make the searches, which keep their courses."""
+        return _NotedSearching(state, self._courses)
 
     @property
-    def courses(self) -> Mapping[Input, Course]:
-        """Of each input how its search went; of one that was sampled only where it ended."""
+    def courses(self) -> Mapping[Input, ReplayCourse]:
+        """The course of each input; without milestones where the inputs were sampled."""
         if self.validation is None:
             return self._courses
-        known = {given: found for given, found in self.measured().items() if found}
         return {
-            given: Course(fastest(found.values()), len(found)) for given, found in known.items()
+            problem: ReplayCourse(fastest(found.values()), len(found))
+            for problem, found in self.measured().items()
+            if found
         }
 
     @property
     def result(self) -> Group:
-        """What the searches came to, for a console."""
-        title = f"{self.spec.name}: {self._recorded.title} on {self._recorded.device}"
-        table = optimum_table(self._recorded, self.courses)
-        best = "\n".join(best_lines(self._recorded, self.courses))
+        """The results of the searches, for a console."""
+        title = f"{self.spec.name}: {self._recording.title} on {self._recording.device}"
+        table = optimum_table(self._recording, self.courses)
+        best = "\n".join(best_lines(self._recording, self.courses))
         legend = _LEGEND if any(course.after for course in self.courses.values()) else _SHORT
         return Group(Text(title, style="bold"), table, Text(best), Text(legend, style="dim"))
 
 
-def describe_recording(recorded: Recording) -> str:
-    """What was read, in a line."""
-    outcomes: dict[Outcome, int] = {}
-    for table in recorded.tables.values():
-        for outcome in table.outcomes:
-            outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    told = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
-    searched = sum(len(p.values) > 1 for p in recorded.parameters)
+def describe_recording(recording: Recording) -> str:
+    """Describe a recording in a line."""
+    tables = recording.tables.values()
+    outcomes = Counter(outcome for table in tables for outcome in table.outcomes)
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
+    searched = sum(len(p.values) > 1 for p in recording.parameters)
     return (
-        f"{recorded.path}: {recorded.kind} of {recorded.title} on {recorded.device}; {told}; "
-        f"{searched} parameters to search"
+        f"{recording.path}: {recording.kind} of {recording.title} on {recording.device}; "
+        f"{counts}; {searched} parameters to search"
     )
 
 
-def optimum_table(recorded: Recording, courses: Mapping[Input, Course]) -> Table:
-    """One row an input: how far from the recorded optimum its search came, in how many tests."""
+def optimum_table(recording: Recording, courses: Mapping[Input, ReplayCourse]) -> Table:
+    """Render a row for each input: the best configuration found, and the recorded optimum."""
     reached = [n for n in MILESTONES if any(n in course.after for course in courses.values())]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("input", min_width=20)
@@ -124,35 +124,37 @@ def optimum_table(recorded: Recording, courses: Mapping[Input, Course]) -> Table
         table.add_column(heading, justify="right", no_wrap=True)
     for tests in reached:
         table.add_column(f"after {tests}", justify="right", no_wrap=True)
-    for given, course in courses.items():
-        table.add_row(*map(Text, _cells(recorded, given, course, reached)))
+    for problem, course in courses.items():
+        table.add_row(*map(Text, _cells(recording, problem, course, reached)))
     return table
 
 
 _SHORT = (
-    "times: medians of the recorded samples; optimum: the fastest recorded configuration; "
-    "optimum / best: 1 is the optimum itself"
+    "Times are medians of the recorded samples. The optimum is the fastest recorded configuration. "
+    "optimum / best is 1 where the search found it."
 )
-_LEGEND = f"{_SHORT}; after N: the same after N tests"
+_LEGEND = f"{_SHORT} after N is optimum / best after N tests."
 
 
-def _cells(recorded: Recording, given: Input, course: Course, reached: list[int]) -> Iterator[str]:
-    optimum = recorded.optimum(given)
-    yield str(given)
+def _cells(
+    recording: Recording, problem: Input, course: ReplayCourse, reached: Sequence[int]
+) -> Iterator[str]:
+    optimum = recording.optimum(problem)
+    yield str(problem)
     yield format_time(course.best.time_s) if course.best else "nothing worked"
     yield format_time(optimum.time_s) if optimum else "-"
     yield _fraction(optimum, course.best.time_s if course.best else None)
-    yield f"{course.tests:,} of {len(recorded.tables[given].legal):,}"
+    yield f"{course.tests:,} of {len(recording.tables[problem].legal):,}"
     yield from (_fraction(optimum, course.after.get(tests)) for tests in reached)
 
 
-def best_lines(recorded: Recording, courses: Mapping[Input, Course]) -> Iterator[str]:
-    """The best configuration of each input, by those parameters that have several values."""
-    names = [p.name for p in recorded.parameters if len(p.values) > 1]
-    for given, course in courses.items():
+def best_lines(recording: Recording, courses: Mapping[Input, ReplayCourse]) -> Iterator[str]:
+    """Yield the best configuration of each input, without parameters that have one value."""
+    names = [p.name for p in recording.parameters if len(p.values) > 1]
+    for problem, course in courses.items():
         if course.best is not None:
             values = (f"{name}={shown(course.best.config[name])}" for name in names)
-            yield f"best on ({given}): {', '.join(values)}"
+            yield f"best on ({problem}): {', '.join(values)}"
 
 
 def _fraction(optimum: Measurement | None, best_s: float | None) -> str:
