@@ -731,7 +731,7 @@ def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path:
     def key(spec: Spec, compiler: str = "gcc 1", **changes: Any) -> str:
         space = ConstrainedSpace.of(spec, spec.inputs[0], None, "gcc")
         config = Config({**space.default, **changes})
-        return command_build(spec, space, config, spec.inputs[0]).key(compiler)
+        return command_build(backend_of(spec).plan, space, config, spec.inputs[0]).key(compiler)
 
     (tmp_path / "c.h").write_text('#define TEXT "other"\n')
     edited = load_spec(tmp_path / "c.yaml")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.program import Launch, Program
-from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.device_client import DeviceClient
@@ -31,8 +31,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def __init__(self, spec: Spec, backend: Backend) -> None:
         """Open the device; raises BackendUnavailable."""
-        self._language = backend.language
-        self._compiler = backend.compiler
+        self._backend = backend
         self._device = DeviceClient(spec, backend)
         try:
             self._facts = self._device.describe()
@@ -40,29 +39,20 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             self._device.close()
             raise
         builds = BuildQueue(backend, self._facts.compiler)
-        super().__init__(spec, builds, builds_disturb=self._facts.shares_cpu)
+        super().__init__(
+            spec,
+            builds,
+            environment=self._facts.environment,
+            limits=self._facts.limits,
+            compiler=backend.compiler,
+            builds_disturb=self._facts.shares_cpu,
+        )
         self._times = KernelTimes()
-
-    @property
-    def environment(self) -> Environment:
-        """The device, with its driver and compiler."""
-        return self._facts.environment
-
-    @property
-    def limits(self) -> DeviceLimits:
-        """The limits of the device."""
-        return self._facts.limits
-
-    @property
-    def compiler(self) -> str:
-        """The compiler whose flags are tuned."""
-        return self._compiler
 
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""
-        facts = self._facts
-        build = self._builds.finish
-        return fitted_to_backend(spec, self._compiler, facts.arch, facts.compiler, build)
+        facts, build = self._facts, self._builds.finish
+        return fitted_to_backend(spec, self._backend.compiler, facts.arch, facts.compiler, build)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
@@ -84,7 +74,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def _program(self, space: Space, config: Config, problem: Input | None = None) -> Program:
         """Return the program of a configuration, which is the same for all inputs."""
-        return make_program(self._spec, space, config, self._language)
+        return make_program(self._spec, space, config, self._backend.language)
 
     def _job(
         self, space: Space, problem: Input, config: Config, best_s: float | None
@@ -126,7 +116,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def _twin(self, space: Space, problem: Input, config: Config) -> Twin | None:
         """Return the configuration without flags, where outputs must equal its bit for bit."""
-        if not self._spec.is_bit_exact(self._compiler):
+        if not self._spec.is_bit_exact(self._backend.compiler):
             return None
         absent = {p.name: p.default for p in space.parameters if p.role == "flag"}
         other = space.canonical(Config({**config, **absent}))
@@ -150,36 +140,32 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return self._plausible(space, job, measured)
 
     def _measured_interleaved(
-        self, space: Space, problem: Input, jobs: Sequence[KernelJob], rounds: int
+        self, space: Space, jobs: Sequence[KernelJob], rounds: int
     ) -> list[Measurement]:
-        measured = self._interleaved(problem, jobs, rounds)
+        measured = self._interleaved(jobs, rounds)
         self._times.note(measured)
         pairs = zip(jobs, measured, strict=True)
         return [self._plausible(space, job, each) for job, each in pairs]
 
-    def _interleaved(
-        self, problem: Input, jobs: Sequence[KernelJob], rounds: int
-    ) -> list[Measurement]:
+    def _interleaved(self, jobs: Sequence[KernelJob], rounds: int) -> list[Measurement]:
         """Measure interleaved; after a lost process, each alone and the survivors once more."""
-        measured, complete = self._together(problem, jobs, rounds)
+        measured, complete = self._together(jobs, rounds)
         if complete or len(jobs) == 1:
             return measured
         # Alone, each shows whether it was the one that took the process down.
-        alone = [self._together(problem, [job], rounds)[0][0] for job in jobs]
+        alone = [self._together([job], rounds)[0][0] for job in jobs]
         survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
         if len(survivors) < 2:
             return alone
-        again = iter(self._together(problem, survivors, rounds)[0])
+        again = iter(self._together(survivors, rounds)[0])
         return [next(again) if m.outcome is Outcome.OK else m for m in alone]
 
-    def _together(
-        self, problem: Input, jobs: Sequence[KernelJob], rounds: int
-    ) -> tuple[list[Measurement], bool]:
+    def _together(self, jobs: Sequence[KernelJob], rounds: int) -> tuple[list[Measurement], bool]:
         """Return the measurements and True; or, of a lost process, the failure of all and False."""
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` launches and its verification.
         timeout_s = measure.timeout_s * len(jobs) * (1 + rounds / measure.repeats)
-        method = DeviceWorker.run_interleaved
+        problem, method = jobs[0].input, DeviceWorker.run_interleaved
         try:
             return self._device.run(problem, method, jobs, rounds, timeout_s=timeout_s), True
         except (ProcessLost, LaunchFailed) as error:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.program import Binary
-from harness.core.records import Config, Input, Measurement
+from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.measure.build_queue import B, BuildQueue
 from harness.measure.deduplicate import EqualCode
 from harness.measure.plausibility import PROOF_RUNS, Proofs
@@ -30,19 +30,28 @@ J = TypeVar("J", bound=Job)
 class LocalMeasurer(ABC, Generic[B, J]):
     """Build, deduplicate, measure and prove; subclasses know what is built, and how it runs."""
 
-    def __init__(self, spec: Spec, builds: BuildQueue[B], *, builds_disturb: bool) -> None:
-        """`builds_disturb`: times are wrong while something compiles."""
+    is_replay = False
+
+    def __init__(
+        self,
+        spec: Spec,
+        builds: BuildQueue[B],
+        *,
+        environment: Environment,
+        limits: DeviceLimits,
+        compiler: str | None,
+        builds_disturb: bool,
+    ) -> None:
+        """`compiler` is that whose flags are tuned; `builds_disturb` times that run meanwhile."""
+        self.environment = environment
+        self.limits = limits
+        self.compiler = compiler
         self._spec = spec
         self._builds = builds
         self._builds_disturb = builds_disturb
         self._proofs = Proofs()
         self._recalled: dict[Input, list[Measurement]] = {}
         self._equal: dict[Input, EqualCode] = {}
-
-    @property
-    def is_replay(self) -> bool:
-        """Nothing is replayed."""
-        return False
 
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         """Keep earlier measurements for the first build of the input, which may equal one."""
@@ -73,7 +82,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
         """Measure several configurations, one sample of each per round; each of them is run."""
         prepared = [self._job(space, problem, config, None) for config in configs]
         jobs = [job for job in prepared if not isinstance(job, Measurement)]
-        measured = iter(self._measured_interleaved(space, problem, jobs, rounds) if jobs else ())
+        measured = iter(self._measured_interleaved(space, jobs, rounds) if jobs else ())
         return [job if isinstance(job, Measurement) else next(measured) for job in prepared]
 
     def close(self) -> None:
@@ -102,7 +111,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @abstractmethod
     def _measured_interleaved(
-        self, space: Space, problem: Input, jobs: Sequence[J], rounds: int
+        self, space: Space, jobs: Sequence[J], rounds: int
     ) -> list[Measurement]:
         """Run several jobs interleaved; prove their times where they are implausible."""
 

@@ -52,6 +52,11 @@ class RunFailed(Exception):
         self.worst = worst
 
 
+def outcome_of(error: LaunchFailed | RunFailed) -> Outcome:
+    """Return the outcome of a configuration that raised this error."""
+    return error.outcome if isinstance(error, RunFailed) else Outcome.LAUNCH_FAILED
+
+
 class Runner(Protocol):
     """Run one configuration on one input. All but `observed` raise RunFailed or LaunchFailed."""
 
@@ -93,7 +98,7 @@ def measure(runner: Runner) -> Measurement:
         runner.verify()
         # A run that does nothing leaves the right outputs of an earlier one: only a run into
         # fresh outputs shows it.
-        trial.finish()
+        runner.finish()
     except (LaunchFailed, RunFailed) as error:
         return trial.failed(error)
     return trial.succeeded(reason)
@@ -109,7 +114,7 @@ def measure_interleaved(runners: Sequence[Runner], rounds: int) -> list[Measurem
     for round_ in range(rounds):
         # Every second round runs backwards: no configuration always follows the same other one.
         _each(trials if round_ % 2 == 0 else trials[::-1], _Trial.sample)
-    _each(trials, _Trial.finish)
+    _each(trials, lambda trial: trial.runner.finish())
     return [trial.failure or trial.succeeded(StopReason.INTERLEAVED) for trial in trials]
 
 
@@ -155,20 +160,15 @@ class _Trial:
             if reason is not None:
                 return reason
 
-    def finish(self) -> None:
-        """Verify once more."""
-        self.runner.finish()
-
     def succeeded(self, reason: StopReason) -> Measurement:
         """Return the measurement of a configuration that was verified and timed."""
         return self._ended(Outcome.OK, timing=Timing(tuple(self.samples_s), reason))
 
     def failed(self, error: LaunchFailed | RunFailed) -> Measurement:
         """Return the measurement of a configuration that failed."""
-        if isinstance(error, RunFailed):
-            return self._ended(error.outcome, message=str(error), worst=error.worst)
+        worst = error.worst if isinstance(error, RunFailed) else None
         message = str(error) or "the device refused the launch without a reason"
-        return self._ended(Outcome.LAUNCH_FAILED, message=message)
+        return self._ended(outcome_of(error), message=message, worst=worst)
 
     def _ended(
         self,

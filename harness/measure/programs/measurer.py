@@ -8,11 +8,10 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError, UsageError
 from harness.core.program import Binary
-from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
 from harness.measure.local import LocalMeasurer
 from harness.measure.processes import Processes, ProcessLost
@@ -28,8 +27,6 @@ _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
 """For verification and cleaning up, beyond the deadline at which programs are killed."""
 
-T = TypeVar("T")
-
 
 def backend_of(spec: Spec) -> CommandBackend:
     """Return the backend of a space that tunes a program; raises UsageError for kernels."""
@@ -41,9 +38,8 @@ def backend_of(spec: Spec) -> CommandBackend:
     return CommandBackend(spec.program, spec.program_compiler)
 
 
-def command_build(spec: Spec, space: Space, config: Config, problem: Input) -> CommandBuild:
+def command_build(plan: ProgramPlan, space: Space, config: Config, problem: Input) -> CommandBuild:
     """Return what is built for a configuration; features count where the build names them."""
-    plan = _plan(spec)
     # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     options = [word for flag in flags for word in flag]
@@ -58,11 +54,6 @@ def command_build(spec: Spec, space: Space, config: Config, problem: Input) -> C
     )
 
 
-def _plan(spec: Spec) -> ProgramPlan:
-    assert spec.program is not None
-    return spec.program
-
-
 class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     """Measure the program of a space; a `harness.measure.measurer.Measurer`."""
 
@@ -71,16 +62,22 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
         Raises BackendUnavailable where the compiler is missing, UsageError for a space of kernels.
         """
-        self._backend = backend_of(spec)
-        self._plan = self._backend.plan
-        self._processes = Processes(1, partial(ProgramWorker, self._backend))
+        backend = backend_of(spec)
+        self._plan = backend.plan
+        self._processes = Processes(1, partial(ProgramWorker, backend))
         try:
             self._facts = self._describe()
         except BaseException:
             self._processes.close()
             raise
-        builds = BuildQueue(self._backend, self._facts.identity, ProgramBuildWorker)
-        super().__init__(spec, builds, builds_disturb=True)
+        super().__init__(
+            spec,
+            BuildQueue(backend, self._facts.identity, ProgramBuildWorker),
+            environment=self._facts.environment,
+            limits=backend.limits,
+            compiler=backend.compiler,
+            builds_disturb=True,
+        )
         self._folder = tempfile.TemporaryDirectory(prefix="harness-baselines-")
         self._references: dict[Input, Reference | HostModuleError] = {}
 
@@ -89,21 +86,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             return self._processes.run(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
         except ProcessLost as lost:
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
-
-    @property
-    def environment(self) -> Environment:
-        """The processor, or what program.device names, with the compiler."""
-        return self._facts.environment
-
-    @property
-    def limits(self) -> DeviceLimits:
-        """The number of cores."""
-        return self._backend.limits
-
-    @property
-    def compiler(self) -> str | None:
-        """The compiler whose flags are tuned; None where none are."""
-        return self._backend.compiler
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless builds differ from input to input."""
@@ -164,7 +146,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     # ------------------------------------------------------------------------------- preparing
 
     def _program(self, space: Space, config: Config, problem: Input) -> CommandBuild:
-        return command_build(self._spec, space, config, problem)
+        return command_build(self._plan, space, config, problem)
 
     def _job(
         self, space: Space, problem: Input, config: Config, best_s: float | None
@@ -215,7 +197,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         return self._plausible(space, job, self._run(job))
 
     def _measured_interleaved(
-        self, space: Space, problem: Input, jobs: Sequence[ProgramJob], rounds: int
+        self, space: Space, jobs: Sequence[ProgramJob], rounds: int
     ) -> list[Measurement]:
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` runs.

@@ -26,7 +26,7 @@ from harness.measure.programs.sandbox import (
     CommandResult,
     run_command,
 )
-from harness.measure.trial import Job, RunFailed
+from harness.measure.trial import Job, RunFailed, outcome_of
 from harness.space_file import ProgramPlan
 from harness.space_file.program_model import ProgramVerify
 
@@ -98,10 +98,8 @@ def run_twice(
     with opened(plan, job) as runner:
         try:
             runs = [runner.run_once(path) for path in outputs]
-        except RunFailed as error:
-            raise LaunchFailed(f"{error.outcome}: {error}") from None
-        except LaunchFailed as error:
-            raise LaunchFailed(f"{Outcome.LAUNCH_FAILED}: {error}") from None
+        except (LaunchFailed, RunFailed) as error:
+            raise LaunchFailed(f"{outcome_of(error)}: {error}") from None
     return [time_s for time_s, _ in runs], [result for _, result in runs]
 
 
