@@ -75,8 +75,8 @@ def test_few_inputs_are_told_as_too_few(tmp_path: Path, capsys: pytest.CaptureFi
     assert "it needs 4 inputs with results, and there are 2" in out
     for report in reports:
         assert report.best
-        assert report.best.time_s == formula_s(report.given, report.best.config)
-        default = campaign.space(report.given).default
+        assert report.best.time_s == formula_s(report.problem, report.best.config)
+        default = campaign.space(report.problem).default
         for name, value in report.best.config.items():
             assert (f"{name}={shown(value)}" in out) or value == default[name]
 

@@ -13,9 +13,11 @@ GIVEN = Input({"m": 64, "n": 64})
 A, B, C, D = (Config({"BLOCK": size}) for size in (16, 64, 256, 1024))
 
 
-def ok(config: Config, time_s: float, spread: float = 0.01, in_turn: bool = False) -> Measurement:
+def ok(
+    config: Config, time_s: float, spread: float = 0.01, interleaved: bool = False
+) -> Measurement:
     samples = tuple(time_s * (1 + spread * step) for step in (-1, -0.5, 0, 0.5, 1))
-    stopped = StopReason.INTERLEAVED if in_turn else StopReason.REPEATS
+    stopped = StopReason.INTERLEAVED if interleaved else StopReason.REPEATS
     return Measurement(config, GIVEN, Outcome.OK, Timing(samples, stopped))
 
 
@@ -45,9 +47,13 @@ def test_outcomes_are_counted() -> None:
     assert not report_input(GIVEN, measured, [], A, legal=None).is_exhausted
 
 
-def test_the_best_and_the_baseline_are_those_measured_in_turn() -> None:
+def test_the_best_and_the_baseline_are_those_measured_interleaved() -> None:
     measured = by_config(ok(A, 0.9), ok(B, 1.0), ok(C, 4.0))
-    finals = [ok(B, 1.1, in_turn=True), ok(A, 1.2, in_turn=True), ok(C, 4.4, in_turn=True)]
+    finals = [
+        ok(B, 1.1, interleaved=True),
+        ok(A, 1.2, interleaved=True),
+        ok(C, 4.4, interleaved=True),
+    ]
     report = report_input(GIVEN, measured, finals, C, legal=None)
     assert report.best is finals[0]
     assert report.baseline is finals[2]
@@ -76,14 +82,14 @@ def test_a_speed_up_needs_the_best_and_the_baseline(finals: list[Measurement]) -
 
 def test_ties_are_those_that_the_search_could_not_tell_from_the_best() -> None:
     measured = by_config(ok(A, 1.0), ok(B, 1.001), ok(C, 1.002), ok(D, 1.5), failed(Config({})))
-    report = report_input(GIVEN, measured, [ok(A, 1.0, in_turn=True)], D, legal=None)
+    report = report_input(GIVEN, measured, [ok(A, 1.0, interleaved=True)], D, legal=None)
     assert report.within_noise == 2
 
 
 def test_a_tie_of_equal_machine_code_counts_once_and_the_best_is_no_tie_of_its_own() -> None:
     one, other = ok(A, 1.0), ok(C, 1.001)
     measured = by_config(one, shared(B, one), other, shared(D, other))
-    report = report_input(GIVEN, measured, [ok(B, 1.0, in_turn=True)], D, legal=None)
+    report = report_input(GIVEN, measured, [ok(B, 1.0, interleaved=True)], D, legal=None)
     assert (report.within_noise, report.measured, report.shared) == (1, 4, 2)
 
 
@@ -102,11 +108,11 @@ def test_the_fastest_has_the_least_median_and_worked() -> None:
 def test_a_baseline_that_failed_is_kept_with_how_it_failed_last() -> None:
     measured = by_config(ok(A, 1.0), ok(C, 2.0), failed(D, Outcome.BUILD_FAILED))
     wrong = failed(C, Outcome.WRONG_RESULT)
-    finals = [ok(A, 1.0, in_turn=True), wrong]
+    finals = [ok(A, 1.0, interleaved=True), wrong]
     named = {"-O1": A, "-O2": D, "-O3": B}
     report = report_input(GIVEN, measured, finals, C, legal=None, baselines=named)
-    assert report.refused == {"default": wrong, "-O2": measured[D]}
-    assert set(report.over) == {"-O1"}
+    assert report.failed_baselines == {"default": wrong, "-O2": measured[D]}
+    assert set(report.baseline_speedups) == {"-O1"}
 
 
 # ----------------------------------------------------------------------------- finalists
@@ -137,16 +143,16 @@ def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_meas
     assert choose_finalists([shared(B, one), shared(C, one)], D) == [B]
 
 
-def test_what_won_in_turn_is_a_finalist_though_the_search_thought_little_of_it() -> None:
+def test_what_won_interleaved_is_a_finalist_though_the_search_thought_little_of_it() -> None:
     measured = [ok(A, 1.0), ok(B, 2.0), ok(C, 3.0), ok(D, 4.0)]
-    in_turn = [ok(B, 1.2), ok(D, 1.1), ok(C, 1.3), failed(A)]
-    assert choose_finalists(measured, NONE, None, in_turn) == [A, B, D]
-    assert choose_finalists(measured, NONE, 1, in_turn[:1]) == [A, B]
-    assert choose_finalists(measured[:3], NONE, None, in_turn) == [A, B], "no longer known"
+    interleaved = [ok(B, 1.2), ok(D, 1.1), ok(C, 1.3), failed(A)]
+    assert choose_finalists(measured, NONE, None, interleaved) == [A, B, D]
+    assert choose_finalists(measured, NONE, 1, interleaved[:1]) == [A, B]
+    assert choose_finalists(measured[:3], NONE, None, interleaved) == [A, B], "no longer known"
     one = ok(C, 3.0)
     twins = [ok(A, 1.0), ok(B, 2.0), one, shared(D, one)]
-    assert choose_finalists(twins, NONE, None, in_turn) == [A, B, C], "D is the code of C"
-    assert choose_finalists(twins, D, None, in_turn) == [A, B, D]
+    assert choose_finalists(twins, NONE, None, interleaved) == [A, B, C], "D is the code of C"
+    assert choose_finalists(twins, D, None, interleaved) == [A, B, D]
 
 
 def test_there_are_no_more_finalists_than_what_worked() -> None:

@@ -70,7 +70,7 @@ def test_what_the_time_did_not_suffice_for_is_told_until_it_is_done(
             campaign.run()
     results = read(tmp_path)
     assert not_measured(results) == {second: "not measured: the time was up"}
-    assert [report.given for report in input_reports(results)] == [first, second]
+    assert [report.problem for report in input_reports(results)] == [first, second]
     stopped, cut = reservations(results)
     assert f"is not complete on ({first})" in stopped
     assert cut.startswith("The time is up: 2 of 2 measurements of the default and winners")
@@ -97,7 +97,7 @@ def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path: Pat
     ):
         campaign.run()
     results = read(tmp_path)
-    assert not_measured(results) == {second: "not measured: the search ended before its turn"}
+    assert not_measured(results) == {second: "not measured: the search ended before it"}
     (stopped,) = reservations(results)
     assert f"({first})" in stopped
 
@@ -105,7 +105,7 @@ def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path: Pat
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        ("running", "its search was killed, or is going on"),
+        ("running", "its search was killed, or is still running"),
         ("interrupted", "its search was stopped"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_broken_host_module_is_the_reason_that_is_told(tmp_path: Path) -> None
             campaign.run()
         why = {given: f"left out: {BROKEN}" for given, tests in after.items() if tests == 0}
         assert not_measured(read(tmp_path)) == why
-    told = f"Not measured to the end: ({first}): left out: {BROKEN}."
+    told = f"Not completely measured: ({first}): left out: {BROKEN}."
     assert list(reservations(read(tmp_path))) == [told]
     tune(spec, tmp_path, first, second)
     assert not list(reservations(read(tmp_path)))

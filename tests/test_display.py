@@ -241,8 +241,12 @@ def beside(*reports: InputReport) -> str:
 
 def test_a_failed_baseline_is_listed_with_its_reason() -> None:
     wrong = Measurement(BEST, GIVEN, Outcome.WRONG_RESULT, message="y[3] is 7\nand more")
-    refused = dataclasses.replace(report(), refused={"-O3": wrong}, over={"-O1": CLEAR})
-    other = dataclasses.replace(report(), given=Input({"m": 1}), over={"-O1": CLEAR, "-O3": CLEAR})
+    refused = dataclasses.replace(
+        report(), failed_baselines={"-O3": wrong}, baseline_speedups={"-O1": CLEAR}
+    )
+    other = dataclasses.replace(
+        report(), problem=Input({"m": 1}), baseline_speedups={"-O1": CLEAR, "-O3": CLEAR}
+    )
     head, rows = baselines_rows([refused, other])
     assert head == ("input", "-O1", "-O3")
     assert [row[2] for row in rows] == ["wrong_result", "2.00x [1.90, 2.10]"]
@@ -254,21 +258,23 @@ def test_a_failed_baseline_is_listed_with_its_reason() -> None:
 
 @pytest.mark.parametrize("width", [80, 140])
 def test_a_failed_default_has_its_outcome_in_the_table(width: int) -> None:
-    refused = dataclasses.replace(report(None), baseline=None, refused={"default": failed(DEFAULT)})
+    refused = dataclasses.replace(
+        report(None), baseline=None, failed_baselines={"default": failed(DEFAULT)}
+    )
     assert "build_failed" in printed(refused, width=width)
     assert "    default on (m=64, n=4096): build_failed: as it is" in beside(refused)
     assert "Failed baselines" not in beside(report())
 
 
 def test_a_baseline_without_a_measurement_says_so() -> None:
-    one = dataclasses.replace(report(), over={"-O1": CLEAR})
+    one = dataclasses.replace(report(), baseline_speedups={"-O1": CLEAR})
     (_, row) = baselines_rows([one, report()])[1]
     assert row[1] == "not measured"
 
 
 def test_names_of_baselines_are_no_markup() -> None:
     assert "[/] [bold]O2[/bold]" in beside(
-        dataclasses.replace(report(), over={"[/] [bold]O2[/bold]": CLEAR})
+        dataclasses.replace(report(), baseline_speedups={"[/] [bold]O2[/bold]": CLEAR})
     )
 
 

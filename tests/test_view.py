@@ -149,7 +149,7 @@ def test_measurements_with_parameters_that_the_space_no_longer_has_are_left_out(
         "before the space's parameters changed. They differ in A, TILE."
     )
     assert list(reservations(results)) == [told]
-    why = "all that is known of it has other parameters than the space now has"
+    why = "its measurements are from a space with other parameters"
     assert not_measured(results) == {Input({"n": 32}): f"not measured: {why}"}
     assert analyse.main([place]) == 0
     assert told in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What a database says of each input that a search was asked for, measured or not."""
+"""Report every input that a search was asked for, measured or not, and what was left out."""
 
 from __future__ import annotations
 
@@ -12,88 +12,91 @@ from harness.results import Command, Run
 from harness.results.view import Results, left_out_lines
 
 NOT_MEASURED = "not measured: "
-"""What the reason begins with, where it is none of the input's own."""
+"""The start of a reason that no command noted."""
 
 
 def input_reports(results: Results) -> list[InputReport]:
-    """What each input came to; last those that were not measured, with the reason as their note."""
+    """Report each input; those that were not measured come last, with the reason as their note."""
     default, finals = results.default, results.finals
     measured = [
         report_input(
-            given, known, finals.get(given, ()), default, None, baselines=results.baselines
+            problem, known, finals.get(problem, ()), default, None, baselines=results.baselines
         )
-        for given, known in results.measured.items()
+        for problem, known in results.measured.items()
     ]
     empty = [
-        dataclasses.replace(report_input(given, {}, (), default, None), note=why)
-        for given, why in not_measured(results).items()
+        dataclasses.replace(report_input(problem, {}, (), default, None), note=reason)
+        for problem, reason in not_measured(results).items()
     ]
     return [*measured, *empty]
 
 
 def not_measured(results: Results) -> dict[Input, str]:
-    """The inputs that were asked for and have no measurement, and why, as far as it is known."""
-    last, reasons = _last_runs(results), _reasons(results)
+    """Return the requested inputs that have no measurement, with the reason as far as known."""
+    last, reasons = _last_runs(results), _noted_reasons(results)
     return {
-        given: reasons.get(given) or NOT_MEASURED + _why(results, given, last.get(given))
-        for given in {**reasons, **last}
-        if given not in results.measured
+        problem: reasons.get(problem) or NOT_MEASURED + _reason(results, problem, last.get(problem))
+        for problem in {**reasons, **last}
+        if problem not in results.measured
     }
 
 
 def _last_runs(results: Results) -> dict[Input, Run]:
-    """The run of each input that was last worked on."""
+    """Return the latest run of each input."""
     return {run.problem: run for run in sorted(results.runs, key=lambda run: run.last_at)}
 
 
-def _reasons(results: Results) -> dict[Input, str]:
-    """Of each input that a command was asked for why the last of these left it out; nothing where
-    it did not, or was stopped before it could tell."""
+def _noted_reasons(results: Results) -> dict[Input, str]:
+    """Return why the last command on each input left it out; empty if it did not, or was stopped
+    before it could note a reason."""
     return {
-        given: command.left_out.get(given, "")
+        problem: command.left_out.get(problem, "")
         for command in _commands(results)
-        for given in command.inputs
+        for problem in command.inputs
     }
 
 
 def _commands(results: Results) -> list[Command]:
-    """The first begun first."""
+    """Sort the commands by their start."""
     return sorted(results.commands, key=lambda command: command.started_at)
 
 
-def _why(results: Results, given: Input, run: Run | None) -> str:
-    """Why nothing is known of an input, where no command has told it."""
-    if given in results.compatible.left_out.inputs:
-        return "all that is known of it has other parameters than the space now has"
+def _reason(results: Results, problem: Input, run: Run | None) -> str:
+    """Say why an input has no measurement, where no command noted a reason."""
+    if problem in results.compatible.left_out.inputs:
+        return "its measurements are from a space with other parameters"
     if run is None:
-        return "the search ended before its turn"
+        return "the search ended before it"
     if run.state == "running":
-        return "its search was killed, or is going on"
-    return "its search was stopped" if run.state == "interrupted" else "nothing was asked for"
+        return "its search was killed, or is still running"
+    return "its search was stopped" if run.state == "interrupted" else "no tests were requested"
 
 
 def reservations(results: Results) -> Iterator[str]:
-    """What of the measurements is left out, and what was begun and not brought to its end, a
-    sentence each."""
+    """Yield a sentence for each thing that was left out, or begun and not completed."""
     yield from left_out_lines(results)
-    reasons, last = _reasons(results), _last_runs(results)
-    stopped = [g for g in results.measured if g in last and last[g].state != "complete"]
-    told = [f"({given})" for given in stopped if not reasons.get(given)]
-    if told:
+    reasons, last = _noted_reasons(results), _last_runs(results)
+    started = [problem for problem in results.measured if problem in last]
+    stopped = [problem for problem in started if last[problem].state != "complete"]
+    unexplained = [f"({problem})" for problem in stopped if not reasons.get(problem)]
+    if unexplained:
         yield (
-            f"The search is not complete on {first_few(told)}: it was stopped by hand or by "
+            f"The search is not complete on {first_few(unexplained)}: it was stopped by hand or by "
             "--max-time, or is still running."
         )
-    broken = [f"({given}): {reasons[given]}" for given in results.measured if reasons.get(given)]
+    broken = [f"({p}): {reasons[p]}" for p in results.measured if reasons.get(p)]
     if broken:
-        yield f"Not measured to the end: {first_few(broken)}."
+        yield f"Not completely measured: {first_few(broken)}."
     for notice in _notices(results):
         yield f"{notice[0].upper()}{notice[1:]}."
 
 
 def _notices(results: Results) -> list[str]:
-    """What stages left out, until a later command on all of the same inputs has come through the
-    same stage, or tells what it left out in turn."""
+    """Return what stages left out.
+
+    A notice is dropped when a later command on at least the same inputs has passed the same stage;
+    that command's own notice replaces it.
+    """
     later: dict[str, set[frozenset[Input]]] = {}
     found: list[str] = []
     for command in reversed(_commands(results)):

@@ -1,7 +1,7 @@
-"""Pure functions over measurements: what each input came to, and which configuration suits which.
+"""Report on single inputs: the best configuration, its speed-up, ties and finalists.
 
-They need no device and no database; `harness.tune` calls them on what it has just measured,
-`harness.analyse` on what a database holds.
+Pure functions over measurements; harness.tune calls them on what it has just measured,
+harness.analyse on what a database holds.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ Measured = Mapping[Config, Measurement]
 
 @dataclass(frozen=True)
 class InputReport:
-    """What tuning an input came to; `best` and `baseline` are those of the interleaved
-    re-measurement, or else the search's own, None where nothing worked; `speedup` needs both
-    to be re-measured.
+    """The result of tuning one input.
 
-    `legal` is the number of legal configurations, None where it is not known. `note` says
-    what kept an input from being measured, or measured again. `shared` configurations have the
-    measurement of another, whose machine code they share; among ties each code counts once.
+    `best` and `baseline` come from the finals, which measure finalists and default interleaved;
+    without finals they come from the search, and are None where nothing worked. `speedup` needs
+    finals of both. `within_noise` counts the configurations that tie with the best, once per
+    machine code.
+
+    `legal` is the number of legal configurations, None if unknown. `note` is the reason why an
+    input was not measured, or not measured again. `shared` configurations have the measurement of
+    another one with the same machine code.
     """
 
-    given: Input
+    problem: Input
     best: Measurement | None
     baseline: Measurement | None
     speedup: TimeRatio | None
@@ -46,14 +49,14 @@ class InputReport:
     legal: int | None
     note: str = ""
     shared: int = 0
-    over: Mapping[str, TimeRatio] = field(default_factory=dict)
-    """The speed-up over each named baseline that worked, as re-measured beside the best."""
-    refused: Mapping[str, Measurement] = field(default_factory=dict)
-    """The default and the named baselines that failed by their names, as they last failed."""
+    baseline_speedups: Mapping[str, TimeRatio] = field(default_factory=dict)
+    """The speed-up over each named baseline that worked in the finals."""
+    failed_baselines: Mapping[str, Measurement] = field(default_factory=dict)
+    """The last failure of the default and of each named baseline that failed, by name."""
 
     @property
     def measured(self) -> int:
-        """How many configurations have a measurement, failed and shared ones included."""
+        """The number of configurations with a measurement, including failed and shared ones."""
         return sum(self.outcomes.values())
 
     @property
@@ -63,7 +66,7 @@ class InputReport:
 
 
 def report_input(
-    given: Input,
+    problem: Input,
     measured: Measured,
     finals: Iterable[Measurement],
     default: Config,
@@ -71,18 +74,18 @@ def report_input(
     confidence: float = 0.95,
     baselines: Mapping[str, Config] = MappingProxyType({}),
 ) -> InputReport:
-    """Sum up an input: `measured` by the search, `finals` re-measured in turn, among them the
+    """Report on an input from what the search `measured` and from its `finals`, which include the
     default and the named baselines."""
-    in_turn = {m.config: m for m in finals}
+    final = {m.config: m for m in finals}
     speedup, note = None, ""
-    best, baseline = _fastest_in_turn(in_turn.values()), in_turn.get(default)
+    best, baseline = _fastest_interleaved(final.values()), final.get(default)
     if best and baseline and best.timing and baseline.timing:
         speedup = time_ratio(baseline.timing, best.timing, confidence)
     elif not best and (best := fastest(measured.values())):
-        # The search's own times are flattered, and no speed-up is claimed from them.
+        # The best of a search was lucky, so its time gives no speed-up.
         baseline, note = measured.get(default), "not measured again"
     return InputReport(
-        given,
+        problem,
         best,
         baseline,
         speedup,
@@ -94,42 +97,44 @@ def report_input(
         {
             name: time_ratio(beside.timing, best.timing, confidence)
             for name, config in baselines.items()
-            if best and best.timing and (beside := in_turn.get(config)) and beside.timing
+            if best and best.timing and (beside := final.get(config)) and beside.timing
         },
         {
             name: found
             for name, config in {DEFAULT: default, **baselines}.items()
-            if (found := in_turn.get(config) or measured.get(config)) and not found.timing
+            if (found := final.get(config) or measured.get(config)) and not found.timing
         },
     )
 
 
 def _count_ties(best: Measurement | None, measured: Measured, confidence: float) -> int:
-    """How many others do not differ from the best for certain, all as the search timed them."""
+    """Count the others within noise of the best, by the times of the search."""
     if best is None or best.config not in measured:
         return 0
     own = measured[best.config].timing
-    distinct = one_of_each_code(measured.values(), best.config)
+    distinct = one_per_code(measured.values(), best.config)
     others = [m.timing for m in distinct if m.timing and m.config != best.config]
     return count_within_noise(own, others, confidence) if own else 0
 
 
 def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
-    """The measurement with the least median; None where none is ok."""
+    """Return the measurement with the least median; None if none is ok."""
     working = [m for m in measurements if m.outcome is Outcome.OK]
     return min(working, key=lambda m: m.time_s, default=None)
 
 
-def _fastest_in_turn(finals: Iterable[Measurement]) -> Measurement | None:
-    """The one with the least mean logarithm of its samples, which is what speed-ups compare: the
-    best is then never told as slower than the default."""
+def _fastest_interleaved(finals: Iterable[Measurement]) -> Measurement | None:
+    """Return the measurement with the least mean logarithm.
+
+    Speed-ups compare the same means, so the best is never reported as slower than the default.
+    """
     timed = [(mean_log(m.timing.samples_s), m) for m in finals if m.timing]
     return min(timed, key=lambda pair: pair[0])[1] if timed else None
 
 
-def one_of_each_code(measurements: Iterable[Measurement], preferred: Config) -> list[Measurement]:
-    """Of configurations that share a measurement only one: the preferred one if it is among
-    them, else the one that was measured."""
+def one_per_code(measurements: Iterable[Measurement], preferred: Config) -> list[Measurement]:
+    """Keep one configuration per machine code: the preferred one, else the one that was
+    measured."""
     chosen: dict[str, Measurement] = {}
     for m in measurements:
         origin = _code(m)
@@ -144,28 +149,28 @@ def choose_finalists(
     measurements: Collection[Measurement],
     default: Config,
     count: int | None = None,
-    in_turn: Iterable[Measurement] = (),
+    interleaved: Iterable[Measurement] = (),
 ) -> list[Config]:
-    """So many of the fastest; by default two, and a third within the noise of the fastest: the
-    winner of a noisy search is flattered, so that its rivals are measured again beside it. And the
-    fastest of what was measured `in_turn`, which tells more than times of a search.
+    """Choose the configurations to measure again, since the best of a search was lucky.
 
-    Of configurations of equal machine code one, as `one_of_each_code` has it.
+    These are the `count` fastest; by default two, and a third within noise of the fastest. The
+    fastest of the `interleaved` measurements, which are more reliable than those of a search, is
+    added. Each machine code counts once, as in `one_per_code`.
     """
-    distinct = one_of_each_code(measurements, default)
+    distinct = one_per_code(measurements, default)
     working = [m for m in distinct if m.outcome is Outcome.OK]
     leading = sorted(working, key=lambda m: m.time_s)[: count or MAX_FINALISTS]
     if count is None:
-        leading = [m for place, m in enumerate(leading) if place < 2 or _tie(m, leading[0])]
+        leading = [m for rank, m in enumerate(leading) if rank < 2 or _tie(m, leading[0])]
     code_of = {m.config: _code(m) for m in measurements}
     stands_for = {_code(m): m.config for m in working}
-    leader = _fastest_in_turn(m for m in in_turn if code_of.get(m.config) in stands_for)
+    leader = _fastest_interleaved(m for m in interleaved if code_of.get(m.config) in stands_for)
     leaders = [stands_for[code_of[leader.config]]] if leader else []
     return list(dict.fromkeys([*(m.config for m in leading), *leaders]))
 
 
 def _code(measurement: Measurement) -> str:
-    """What configurations of equal machine code have in common."""
+    """Return a key that configurations with the same machine code share."""
     return measurement.shared_with or measurement.config.digest
 
 

@@ -19,18 +19,18 @@ def baselines_rows(reports: Sequence[InputReport]) -> tuple[tuple[str, ...], lis
     of its speed-ups over them, or of their outcomes. Without named baselines there are no rows."""
     names = list(dict.fromkeys(name for r in reports for name in _named(r)))
     known = [report for report in reports if report.best is not None] if names else []
-    return ("input", *names), [(str(r.given), *(_over(r, name) for name in names)) for r in known]
+    return ("input", *names), [(str(r.problem), *(_over(r, name) for name in names)) for r in known]
 
 
 def _named(report: InputReport) -> Iterator[str]:
-    yield from report.over
-    yield from (name for name in report.refused if name != DEFAULT)
+    yield from report.baseline_speedups
+    yield from (name for name in report.failed_baselines if name != DEFAULT)
 
 
 def _over(report: InputReport, name: str) -> str:
-    ratio, refused = report.over.get(name), report.refused.get(name)
+    ratio, failed = report.baseline_speedups.get(name), report.failed_baselines.get(name)
     if ratio is None:
-        return f"{refused.outcome}" if refused else "not measured"
+        return f"{failed.outcome}" if failed else "not measured"
     return "is the best" if ratio.low == ratio.high == 1 else format_ratio(ratio)
 
 
@@ -50,7 +50,7 @@ def baselines_table(reports: Sequence[InputReport]) -> Table | None:
 
 def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:
     """Say why the default or a named baseline failed: a heading, then one line per reason."""
-    failed = [(r, name, found) for r in reports for name, found in r.refused.items()]
+    failed = [(r, name, found) for r in reports for name, found in r.failed_baselines.items()]
     groups = group_failures(
         failed, lambda one: one[2].message, lambda one: (one[1], one[2].outcome)
     )
@@ -58,7 +58,7 @@ def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:
         yield "Failed baselines:"
     for group in groups:
         report, name, found = group.members[0]
-        where = f"({report.given})"
+        where = f"({report.problem})"
         if len(group.members) > 1:
             where = f"{len(group.members)} inputs, such as {where}"
         yield f"    {name} on {where}: {found.outcome}: {group.headline}"

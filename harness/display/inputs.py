@@ -123,7 +123,7 @@ def _is_noisy(report: InputReport) -> bool:
 
 
 def _cells(report: InputReport, default: Config) -> Iterable[str]:
-    yield str(report.given)
+    yield str(report.problem)
     yield best_configuration(report, default)
     yield best_time(report)
     yield default_time(report)
@@ -134,7 +134,7 @@ def _cells(report: InputReport, default: Config) -> Iterable[str]:
 
 def _lines(report: InputReport, default: Config) -> Iterable[str]:
     """Describe an input in a few short lines."""
-    yield f"\n{report.given}"
+    yield f"\n{report.problem}"
     yield f"    {best_configuration(report, default)}"
     if not report.measured:
         return
@@ -166,8 +166,8 @@ def best_time(report: InputReport) -> str:
 
 def default_time(report: InputReport) -> str:
     """Format the default's time, or its outcome where it failed."""
-    refused = report.refused.get(DEFAULT)
-    return f"{refused.outcome}" if refused else _time(report.baseline)
+    failed = report.failed_baselines.get(DEFAULT)
+    return f"{failed.outcome}" if failed else _time(report.baseline)
 
 
 def _time(measurement: Measurement | None) -> str:

@@ -138,7 +138,7 @@ def input_boxes(results: Results, reports: Sequence[InputReport]) -> list[InputB
     judged = [r for r in reports if r.speedup and r.best and r.baseline and r.baseline.timing]
     judged.sort(key=lambda r: r.speedup.value if r.speedup else 0.0, reverse=True)
     return [
-        InputBoxes(str(report.given), tuple(_boxes(report, results)))
+        InputBoxes(str(report.problem), tuple(_boxes(report, results)))
         for report in _spread(judged, MOST_BOXES)
     ]
 
@@ -148,7 +148,7 @@ def _boxes(report: InputReport, results: Results) -> list[BoxPlot]:
     assert best is not None
     assert baseline is not None
     assert baseline.timing is not None
-    finals = {m.config: m for m in results.finals.get(report.given, ())}
+    finals = {m.config: m for m in results.finals.get(report.problem, ())}
     named = [(n, finals[c]) for n, c in results.baselines.items() if c in finals]
     roles = [("default", baseline), *((name, m) for name, m in named if m.timing)]
     roles += [("tuned", best)] if best.config != baseline.config else []
@@ -178,7 +178,7 @@ class SpeedUp:
 def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
     """List the speed-ups with a finite interval, in the order of the inputs."""
     return [
-        SpeedUp(str(r.given), r.speedup)
+        SpeedUp(str(r.problem), r.speedup)
         for r in reports
         if r.speedup and math.isfinite(r.speedup.high)
     ]

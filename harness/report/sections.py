@@ -78,7 +78,7 @@ def _winners(findings: Findings) -> PageSection:
     """Show the table of the inputs and a plot of their speed-ups."""
     gains = figures.speed_ups(findings.reports)
     default = findings.default
-    winners = [(report.given, report.best) for report in findings.reports if report.best]
+    winners = [(report.problem, report.best) for report in findings.reports if report.best]
     return PageSection(
         "inputs",
         "Best configuration per input",
@@ -104,7 +104,7 @@ _WINNERS_HEAD = (
 def _winner(report: InputReport, default: Config) -> tuple[str, ...]:
     timing = report.best.timing if report.best else None
     return (
-        str(report.given),
+        str(report.problem),
         best_configuration(report, default),
         best_time(report),
         default_time(report),
@@ -138,7 +138,7 @@ def _box_texts(findings: Findings, count: int) -> Iterator[str]:
     if count:
         shown = f"{count} of {len(findings.reports)} inputs" if count > 1 else "the input"
         yield f"Interleaved samples of {shown}. Boxes span the quartiles."
-    if any(report.over for report in findings.reports):
+    if any(report.baseline_speedups for report in findings.reports):
         yield "The table shows the speed-up of the best configuration over each named baseline."
 
 

@@ -32,17 +32,17 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
             left = f"{len(wanted) - number} of {len(wanted)} winners"
             state.skip_rest(ABLATION, f"which flags {left} need")
             break
-        with state.leaving_out(report.given):
+        with state.leaving_out(report.problem):
             try:
                 ablation = _ablated(state, report, flags)
             except WinnerFailed as error:
                 reason = "the winner failed when it was measured again, so its flags are unknown"
-                state.display.warn(f"({report.given}): {reason}: {error}")
+                state.display.warn(f"({report.problem}): {reason}: {error}")
             else:
-                found[report.given] = ablation
-                state.store.note_run(state.runs[report.given], ABLATION, ablation.as_json())
+                found[report.problem] = ablation
+                state.store.note_run(state.runs[report.problem], ABLATION, ablation.as_json())
                 state.store.commit()
-        state.display.step(str(report.given))
+        state.display.step(str(report.problem))
     return found
 
 
@@ -55,7 +55,7 @@ def _sets(report: InputReport, flags: Sequence[str]) -> bool:
 
 
 def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablation:
-    problem, space = report.given, state.space(report.given)
+    problem, space = report.problem, state.space(report.problem)
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     stored = state.store.interleaved(state.run_plan(problem), ABLATION)
     known = {

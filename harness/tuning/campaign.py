@@ -83,7 +83,7 @@ class Campaign:
 
     def _left_out(self, reports: Sequence[InputReport]) -> dict[Input, str]:
         """Return the inputs that were not measured, or not to the end, and why."""
-        unmeasured = {report.given: report.note for report in reports if not report.measured}
+        unmeasured = {report.problem: report.note for report in reports if not report.measured}
         return unmeasured | self.state.left_out
 
     def _note_limits(self) -> None:

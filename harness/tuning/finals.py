@@ -75,8 +75,8 @@ def _note(state: State, report: InputReport) -> str:
     """Say why an input was not measured, or not measured again."""
     if not report.measured:
         why = "the time was up" if state.is_time_up() else "no sample fell on it"
-        return state.left_out.get(report.given, f"not measured: {why}")
-    return state.left_out.get(report.given, report.note)
+        return state.left_out.get(report.problem, f"not measured: {why}")
+    return state.left_out.get(report.problem, report.note)
 
 
 def _measure(

@@ -95,7 +95,7 @@ def _campaign(
 
 
 def _status(campaign: Campaign, reports: Sequence[InputReport]) -> int:
-    failed = [r for r in reports if not r.best and (r.measured or r.given in campaign.left_out)]
+    failed = [r for r in reports if not r.best and (r.measured or r.problem in campaign.left_out)]
     is_measured = any(report.measured for report in reports)
     return FAILED if failed or not is_measured else 0
 
