@@ -103,7 +103,7 @@ def test_folder_and_missing_file_are_told_apart(tmp_path: Path) -> None:
         read_source(tmp_path)
     with pytest.raises(FileNotFoundError):
         read_source(tmp_path / "a.cl")
-    with pytest.raises(ValueError, match="no file's name"):
+    with pytest.raises(ValueError, match="not a file name"):
         read_source(tmp_path / "a\0.cl")
 
 

@@ -75,7 +75,7 @@ def test_a_constraint_is_read_as_an_expression() -> None:
         ("range 1,0x10", "found `0x10`, expected a decimal whole number"),
         ("range 1,9007199254740993", "expected a decimal whole number"),
         ("range 1,8 lanch", "found `lanch` (did you mean `launch`?), expected one of the roles"),
-        ("values 1,,2", "found an empty place, expected decimal numbers"),
+        ("values 1,,2", "found an empty operand, expected decimal numbers"),
         ("values 064", "found `064`, expected decimal numbers"),
         ("values 1e999", "found `1e999`, expected decimal numbers"),
         ("values 1,1.0", "1.0 is there twice"),

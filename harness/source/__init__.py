@@ -1,1 +1,1 @@
-"""Read kernel source: its preprocessor lines, its pragmas, the files that it includes."""
+"""Read kernel source: preprocessor lines, pragmas and included files."""

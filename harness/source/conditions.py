@@ -1,4 +1,4 @@
-"""Conditions of `#if` lines, as far as macros that are whole numbers decide them."""
+"""Evaluate the conditions of `#if` lines from macros that are whole numbers."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _LOGIC = {"||": 1, "&&": 2}
 
 
 def whole_number(text: str) -> int | None:
-    """A plain decimal number, as parameters are written; None for anything else."""
+    """Read a plain decimal number, as parameters are written; None for anything else."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def decide(
     text: str, numbers: Mapping[str, int], defined: Mapping[str, bool | None]
 ) -> bool | None:
-    """Whether a condition holds; None where these macros do not decide it, and where it has
-    operators or numbers that are not read here."""
+    """Whether a condition holds; None where these macros do not decide it or where it has other
+    operators or numbers than these."""
     try:
-        value = _Condition(_split(text), numbers, defined).value()
+        value = _ConditionParser(_split(text), numbers, defined).value()
     except ValueError:
         return None
     return None if value is None else value != 0
 
 
 def _split(text: str) -> list[str]:
-    """Its words, numbers and operators; ValueError for what is none of those."""
+    """Split a condition into words, numbers and operators; raises ValueError for anything else."""
     tokens, position, end = [], 0, len(text.rstrip())
     while position < end:
         found = _TOKEN.match(text, position)
@@ -52,9 +52,9 @@ def _split(text: str) -> list[str]:
     return tokens
 
 
-class _Condition:
-    """A recursive descent; a value that is not known is None, and stays so unless `&&` or `||`
-    is decided by its other side."""
+class _ConditionParser:
+    """A recursive descent parser; an unknown value is None, and makes a result unknown unless the
+    other side of `&&` or `||` decides it."""
 
     def __init__(
         self, tokens: list[str], numbers: Mapping[str, int], defined: Mapping[str, bool | None]
@@ -64,7 +64,7 @@ class _Condition:
         self._defined = defined
 
     def value(self) -> int | None:
-        """The value of the whole; ValueError where it does not end where it should."""
+        """Return the value of the whole condition; raises ValueError where it is malformed."""
         value = self._binary(0)
         if self._tokens:
             raise ValueError(f"{self._tokens[-1]} is not expected")
@@ -118,7 +118,7 @@ class _Condition:
 
 
 def _strength(sign: str) -> int:
-    """How strongly a sign binds; 0 for what is no sign between two values."""
+    """Return the precedence of a binary operator; 0 for anything else."""
     return _LOGIC.get(sign) or _ARITHMETIC.get(sign, (0, None))[0]
 
 

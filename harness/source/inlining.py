@@ -1,7 +1,7 @@
-"""OpenCL source with the files that it includes written into it.
+"""Replace the includes of OpenCL source by the files' content.
 
-Drivers split build options at spaces, so that `-I` cannot name every folder; and a binary that
-is built again when it is loaded, as on PoCL, must not depend on files that may have changed.
+Drivers split build options at spaces, so `-I` cannot name every folder. A binary that is built
+again when it is loaded, as on PoCL, must not depend on files that may have changed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _COMMENT_OR_TEXT = re.compile(r'"(?:\\.|[^"\\])*"|//.*|/\*')
 
 
 def inlined(program: Program) -> str:
-    """The program's text, its quoted includes replaced by their content, with `#line`s so that
-    the compiler's messages still name file and line.
+    """Return the program's text with quoted includes replaced by their content.
 
-    Includes are looked for as compilers do, beside the including file and then in the
-    include folders. One that is not found, or is being included already, stays as it is.
-    Raises BuildFailed where a file is no longer the one that the program was made from.
+    `#line`s keep the files and lines of compiler messages right. Includes are searched as compilers
+    do: in the folder of the including file, then in the include folders. An include stays as it is
+    where it is not found or would include itself. Raises BuildFailed where a file has changed
+    since the program was made.
     """
     folders = tuple(Path(folder) for folder in program.include_dirs)
     return "\n".join(_Inliner(program, folders).lines(program.text, "", (), ()))
@@ -43,13 +43,13 @@ class _Inliner:
     def lines(
         self, text: str, name: str, beside: tuple[Path, ...], within: tuple[Path, ...]
     ) -> Iterator[str]:
-        """The lines of a text called `name`; `within` are the files that include it."""
+        """Yield the lines of a text called `name`; `within` are the files that include it."""
         in_comment, number = False, 0
         for line in text.split("\n"):
             number += 1
             included = None
-            if not in_comment and (told := _LINE.match(line)):
-                number, name = int(told[1]) - 1, told[2] or name
+            if not in_comment and (moved := _LINE.match(line)):
+                number, name = int(moved[1]) - 1, moved[2] or name
             elif not in_comment and (found := _INCLUDE.match(line)):
                 included = self._find(found[1], beside, within)
             if included is None:
@@ -72,7 +72,7 @@ class _Inliner:
         guard = f"HARNESS_ONCE_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
         once = _ONCE.search(text) is not None
         if once:
-            # `#pragma once` speaks of files, and there is but one left.
+            # `#pragma once` works by file, and only one file is left.
             yield from (f"#ifndef {guard}", f"#define {guard}")
         yield f'#line 1 "{name}"'
         yield from self.lines(_ONCE.sub("", text), name, (path.parent,), (*within, path))
@@ -85,12 +85,12 @@ class _Inliner:
         except (OSError, ValueError) as error:
             raise BuildFailed(f"{path} cannot be read: {error}") from None
         if text not in self.program.includes and not self.program.text.endswith(text):
-            raise BuildFailed(f"{path} has changed since the run began; begin it again")
+            raise BuildFailed(f"{path} has changed since the run began; start the run again")
         return text
 
 
 def _ends_in_comment(line: str, inside: bool) -> bool:
-    """Whether the next line begins within a /* comment */, if this one does or does not."""
+    """Whether the next line begins inside a /* comment */; `inside` says it of this line."""
     position = 0
     while True:
         if inside:

@@ -1,4 +1,4 @@
-"""Kernel source as a compiler will see it: the text, and every file that it includes."""
+"""Read kernel source as a compiler sees it: the text and every file that it includes."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ class Source:
 
     @property
     def include_dirs(self) -> tuple[str, ...]:
-        """Where the compiler must look so that it finds what was read: absolute paths."""
+        """The absolute paths of the folders in which the compiler finds the same includes."""
         return (os.path.abspath(self.path.parent),)
 
     def mentions(self, word: str) -> bool:
-        """Whether the word stands in the source or its includes, or names a pragma's loop."""
+        """Whether a word occurs in the source or its includes, or names the loop of a pragma."""
         pattern = re.compile(rf"\b{re.escape(word)}\b")
         texts = (self.text, *self.includes.values())
         return word in self._unrolls.values() or any(pattern.search(text) for text in texts)
 
     def why_fixed(self, word: str) -> str | None:
-        """Why a parameter of this name could not be set: an included file, which reaches the
-        compiler as it stands, defines it whatever was defined before. None where it can."""
+        """Return why a parameter of this name cannot be set; None where it can.
+
+        Included files reach the compiler unchanged, so none may define the name unguarded.
+        """
         for path, text in self.includes.items():
             if word not in text or "define" not in text:
                 continue
@@ -49,18 +51,18 @@ class Source:
                 unguarded = directive.is_constant and word not in directive.undefined
                 if unguarded and directive.word == word:
                     return (
-                        f"{path.name}:{directive.line} defines `{word}` whatever it was before; "
+                        f"{path.name}:{directive.line} always defines `{word}`; "
                         f"put that line between `#ifndef {word}` and `#endif`"
                     )
         return None
 
     def with_macros(self, macros: Mapping[str, Value]) -> str:
-        """The source with `#define` lines before it; line numbers stay those of the file.
+        """Return the source after `#define` lines; line numbers stay those of the file.
 
-        Lines, not -D options: nvcc's own headers come before them, so that a parameter may
-        be called U or N without breaking those. Where the source itself defines one of them,
-        whatever was defined before, the value stands there as well; and its pragmas for us,
-        which no compiler knows, become `#pragma unroll`s or empty lines.
+        These are lines and not -D options, because nvcc's own headers come before them: so a
+        parameter may be called U or N. Where the source itself defines a macro unguarded, the
+        value is replaced there too. Our pragmas, which compilers do not know, become
+        `#pragma unroll`s or empty lines.
         """
         lines = [f"#define {name} {_literal(value)}" for name, value in macros.items()]
         name = self.path.name.replace("\\", "\\\\").replace('"', '\\"')
@@ -72,7 +74,7 @@ class Source:
 
     @cached_property
     def _unrolls(self) -> Mapping[int, str]:
-        """The parameters of unrolled loops, by the offset of their pragma."""
+        """The parameters of unrolled loops, by the offset of the pragma."""
         return unroll_names(self._directives)
 
     def _tuned(self, macros: Mapping[str, Value]) -> str:
@@ -83,16 +85,16 @@ class Source:
         return "".join([*parts, self.text[position:]])
 
     def _edits(self, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
-        """What to replace, in order: from where, to where, and by what; as many lines as before."""
+        """Yield the replacements in order: start, end and new text of as many lines."""
         replaces_next = False
         for directive in self._directives:
             lines = "\n" * self.text.count("\n", directive.start, directive.end)
             if is_ours(directive):
                 factor = macros.get(self._unrolls.get(directive.start, ""))
-                # 0 leaves the choice to the compiler; so does a space without this parameter.
-                told = f"#pragma unroll {_literal(factor)}" if factor else ""
-                yield directive.start, directive.end, told + lines
-                # Between a pragma and what it stands above, constraints may stand.
+                # With 0, or without this parameter, the compiler chooses.
+                pragma = f"#pragma unroll {_literal(factor)}" if factor else ""
+                yield directive.start, directive.end, pragma + lines
+                # Constraints may be between a pragma and the line that it applies to.
                 waits = directive.word == "constraint" and directive.adjoins and replaces_next
                 replaces_next = factor is not None or waits
             elif replaces_next and directive.adjoins and is_unroll(directive):
@@ -105,10 +107,10 @@ class Source:
                 replaces_next = False
 
     def _ruled_out(self, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
-        """Includes in branches that the parameters alone decide against, as empty lines: of a
-        thousand variants, one a file, a build reads one."""
+        """Yield empty lines for includes in branches that the parameters rule out: of a thousand
+        variants, one a file, a build then reads one."""
         numbers = {name: int(v) for name, v in macros.items() if isinstance(v, (bool, int))}
-        groups: list[tuple[bool | None, bool | None]] = []  # a branch was taken; this one is
+        groups: list[tuple[bool | None, bool | None]] = []  # (a branch was taken, this one is live)
         for directive in self._directives:
             holds = decide(directive.text, numbers, {}) if directive.name in _DECIDED else None
             if directive.name in ("if", "ifdef", "ifndef"):
@@ -124,7 +126,7 @@ class Source:
                 yield directive.start, directive.end, ""
 
     def _value_edit(self, directive: Directive, literal: str) -> tuple[int, int, str]:
-        """Put a value into a `#define`, up to a comment behind it."""
+        """Replace the value of a `#define`, up to a comment after it."""
         head, *body = directive.operands
         if not body:
             return head.end, head.end, f" {literal}"
@@ -137,9 +139,9 @@ def _literal(value: Value) -> str:
 
 
 def read_source(path: Path) -> Source:
-    """Read a source and, recursively, what it includes in quotes from beside itself.
+    """Read a source and, recursively, the files that it includes in quotes.
 
-    Raises OSError for a file that cannot be read, ValueError for one that is no text.
+    Raises OSError for a file that cannot be read, ValueError for one that is not text.
     """
     text = read_text(path)
     includes: dict[Path, str] = {}
@@ -154,14 +156,14 @@ def read_source(path: Path) -> Source:
 
 
 def _included(including: Path, content: str, folder: Path) -> Iterator[Path]:
-    """The files that a text includes: from beside itself, else from the source's folder.
+    """Yield the files that a text includes, from its own folder or else the source's folder.
 
-    Others belong to the compiler, or to the branch of another language.
+    Other includes belong to the compiler, or to a branch for another language.
     """
     for name in _INCLUDE.findall(content):
-        for place in (including.parent / name, folder / name):
-            if place.is_file():
-                yield Path(os.path.realpath(place))
+        for path in (including.parent / name, folder / name):
+            if path.is_file():
+                yield Path(os.path.realpath(path))
                 break
 
 
@@ -170,13 +172,13 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:
-    """The UTF-8 text of a file, its lines ended by a newline.
+    """Read a UTF-8 file; every line of the result ends in a plain newline.
 
-    Only regular files are opened: a pipe or a device might never end. Raises OSError for a
-    file that cannot be read, ValueError, which says what is wrong, for one that is no text.
+    Only regular files are opened, as a pipe or a device may never end. Raises OSError for a file
+    that cannot be read, ValueError with the reason for one that is not text.
     """
     if "\0" in str(path):
-        raise ValueError("is no file's name")
+        raise ValueError("is not a file name")
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise ValueError("is a folder; name a file in it")

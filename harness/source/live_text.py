@@ -1,10 +1,10 @@
-"""What of a source is left to compile: equal for sources that differ in nothing that matters.
+"""Reduce a source to the text that matters to the compiler, to find equal sources.
 
 Where a hash of the machine code costs a second compilation, as on PoCL, this is the cheap
-stand-in. A macro that no live line names changes nothing, nor does a branch that an `#if` leaves
-out. Only what the text itself decides is decided: the compiler's own macros are unknown here, so
-a condition on anything but whole numbers that the text defines keeps all of its branches. Sources
-of equal live text are the same to the compiler; those that are the same to it may still differ.
+substitute. Macros that no live line names and branches that an `#if` leaves out are dropped. The
+compiler's own macros are unknown here, so a condition on anything but whole numbers that the text
+defines keeps all its branches. Sources with equal live text are equal for the compiler; sources
+with different live text may be equal, too.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from harness.source.preprocessor import Directive, Scan, Token, scan, spaced
 
 _SPLICE = re.compile(r"\\[ \t\v\f]*\n")
 _WORD = re.compile(r"\w+")
-# Other spellings of # and of \, and texts of many lines: what follows is not read as it is meant.
+# Other spellings of # and of \, and raw strings: the text after them would be misread.
 _MISREAD = re.compile(r'%:|\?\?[=/]|R"')
-# A live line with these means more than its words say: names that are pasted together, the line's
-# own number, definitions that are put aside.
+# Live lines with these depend on more than their words: pasted names, the line's own number, saved
+# definitions.
 _OBSCURE = re.compile(r"##|__(?:LINE|FILE|COUNTER)__|p(?:ush|op)_macro")
 _IFS = ("if", "ifdef", "ifndef")
 _BRANCHES = ("elif", "elifdef", "elifndef", "else", "endif")
@@ -30,11 +30,11 @@ _PLAIN = ("pragma", "error", "warning")
 
 
 def live_text(text: str) -> str:
-    """The live lines of a source, without comments; the whole source where it hides what they
-    name."""
+    """Return the live lines of a source without comments, or the whole source where it cannot be
+    reduced safely."""
     if _MISREAD.search(text):
         return text
-    reader = _Reader()
+    reader = _LiveLines()
     # A compiler joins continued lines first, even in the middle of a word.
     for piece in _pieces(scan(_SPLICE.sub("", text))):
         if isinstance(piece, Directive):
@@ -46,7 +46,7 @@ def live_text(text: str) -> str:
 
 
 def _pieces(found: Scan) -> Iterator[Directive | Sequence[Token]]:
-    """Directives, and the code between them, in order."""
+    """Yield the directives and the code between them, in order."""
     begin = 0
     for directive in found.directives:
         end = bisect_left(found.code, directive.start, key=lambda token: token.start)
@@ -60,16 +60,16 @@ def _pieces(found: Scan) -> Iterator[Directive | Sequence[Token]]:
 
 @dataclass
 class _Group:
-    """An `#if` up to its `#endif`: whether a branch before this one was taken, and whether this
-    one is; None where the text does not tell. `is_kept` says that it stands among the lines."""
+    """An `#if` up to its `#endif`: whether an earlier branch was taken, and whether this one is
+    live; None where unknown. `is_kept` is True where the `#if` is among the kept lines."""
 
     taken: bool | None
     live: bool | None
     is_kept: bool = False
 
 
-class _Reader:
-    """Reads a source from top to end; `is_open_ended` where it includes what is not read here."""
+class _LiveLines:
+    """Collects the live lines of a source; `is_open_ended` after an include or the like."""
 
     def __init__(self) -> None:
         self.is_open_ended = False
@@ -79,17 +79,17 @@ class _Reader:
         self._groups: list[_Group] = []
 
     def read_code(self, tokens: Sequence[Token]) -> None:
-        """Keep code that is not surely left out."""
+        """Keep code unless it is certainly left out."""
         if self._live is not False:
             self._lines.append((None, spaced(tokens)))
 
     def read_directive(self, directive: Directive) -> None:
-        """Follow a directive; one that no compiler takes as it stands is as good as an include."""
+        """Process a directive; an unknown one counts like an include."""
         name = directive.name
         if name in _IFS:
             self._open(directive)
         elif name in _BRANCHES and self._groups:
-            self._turn(directive)
+            self._next_branch(directive)
         elif self._live is False or name == "line":
             return
         elif name in ("define", "undef"):
@@ -100,7 +100,7 @@ class _Reader:
             self.is_open_ended = True
 
     def live_lines(self) -> str:
-        """What was kept, with the definitions of what it names, and of what those name."""
+        """Return the kept lines with all definitions that they use, directly or not."""
         definitions: dict[str, list[str]] = {}
         for macro, line in self._lines:
             if macro is not None:
@@ -133,7 +133,7 @@ class _Reader:
 
     @property
     def _live(self) -> bool | None:
-        """Whether what stands here is compiled."""
+        """Whether the present position is compiled; None where unknown."""
         lives = [group.live for group in self._groups]
         if False in lives:
             return False
@@ -148,8 +148,8 @@ class _Reader:
         if holds is None:
             self._keep(directive)
 
-    def _turn(self, directive: Directive) -> None:
-        """Go on to another branch, or behind the last one."""
+    def _next_branch(self, directive: Directive) -> None:
+        """Go on to the next branch, or past the `#endif`."""
         group = self._groups[-1]
         if directive.name == "endif":
             self._groups.pop()
@@ -172,7 +172,7 @@ class _Reader:
         return None if is_defined is None else is_defined is directive.name.endswith("ifdef")
 
     def _keep(self, directive: Directive) -> None:
-        """Keep a condition; the first that is kept of a group begins it."""
+        """Keep a condition; the first one kept of a group becomes its `#if`."""
         group = self._groups[-1]
         begins = "elif" if group.is_kept else "if"
         group.is_kept = True

@@ -1,4 +1,4 @@
-"""The pragmas by which a kernel's source names its own space, after G-ADAPT.
+"""The pragmas with which a kernel's source describes its own space, after G-ADAPT.
 
     #pragma erange lo,hi[,base] [role]    lo, lo * base, ... up to hi: the base is 2
     #pragma range lo,hi[,step] [role]     lo, lo + step, ... up to hi: the step is 1
@@ -8,7 +8,7 @@
     #pragma unroll_values [NAME] a,b,c    the factors of the loop below; 0 leaves the compiler free
     #pragma constraint EXPRESSION         what every legal configuration satisfies
 
-The first four stand above the `#define` of what is tuned. A compiler knows none of them.
+The first four belong above the `#define` of the parameter. Compilers know none of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
-from harness.core.text import nearest
+from harness.core.text import counted, nearest
 from harness.source.preprocessor import Directive
 
 EXAMPLES = {
@@ -42,15 +42,15 @@ MAX_LISTED = 1000
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _REAL = re.compile(r"-?[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What compilers know, and what only resembles one of ours by chance.
+# Pragmas that compilers know, and others that resemble ours only by chance.
 _OTHERS = ("unroll", "nounroll", "unroll_and_jam", "region", "message", "select_any")
 
 
 @dataclass(frozen=True)
 class Pragma:
-    """One of our pragmas, read. `values` are in the order they stand; empty for a constraint.
+    """One of our pragmas. `values` are in the order of the source; empty for a constraint.
 
-    `name` is the parameter's where the pragma itself gives it, `role` likewise.
+    `name` and `role` are the parameter's where the pragma itself gives them.
     """
 
     kind: str
@@ -70,20 +70,20 @@ def is_ours(directive: Directive) -> bool:
 
 
 def is_unroll(directive: Directive) -> bool:
-    """Whether a preprocessor line is what compilers know: `unroll`, `unroll 4`, `nounroll`."""
+    """Whether a preprocessor line is a pragma of compilers: `unroll`, `unroll 4`, `nounroll`."""
     return directive.name == "pragma" and directive.word in ("unroll", "nounroll")
 
 
 def unroll_factor(text: str) -> str:
-    """The factor as it stands in `unroll 4` or `unroll(N)`; nothing where there is none."""
+    """Return the factor of `unroll 4` or `unroll(N)` as text; empty where there is none."""
     return text.removeprefix("unroll").strip(" ()")
 
 
 def unroll_names(directives: Sequence[Directive]) -> dict[int, str]:
-    """The parameter of each unroll pragma by the pragma's offset.
+    """Return the parameter of each unroll pragma, by the pragma's offset.
 
-    Those without a name of their own are UNROLL_1, UNROLL_2, ...: the number counts all unroll
-    pragmas of the file, so that to name one of them renames no other.
+    Pragmas without a name are UNROLL_1, UNROLL_2, ...; the number counts all unroll pragmas of the
+    file, so that naming one renames no other.
     """
     ours = [d for d in directives if is_ours(d) and d.word in UNROLLS]
     return {d.start: _own_name(d) or f"UNROLL_{index}" for index, d in enumerate(ours, start=1)}
@@ -95,7 +95,7 @@ def _own_name(directive: Directive) -> str | None:
 
 
 def lookalike(directive: Directive) -> str | None:
-    """The pragma of ours that an unknown one resembles: it is likely a slip."""
+    """Return the pragma of ours that an unknown one resembles, likely a typing error."""
     word = directive.word
     if directive.name != "pragma" or word in (*EXAMPLES, *_OTHERS, ""):
         return None
@@ -103,7 +103,7 @@ def lookalike(directive: Directive) -> str | None:
 
 
 def read_pragma(directive: Directive) -> Pragma:
-    """Read one of our pragmas; raises ValueError that says what was found and expected."""
+    """Read one of our pragmas; raises ValueError with what was found and expected."""
     kind = directive.word
     operands = directive.text[len(kind) :].strip()
     if kind == "constraint":
@@ -128,7 +128,7 @@ def _unexpected(kind: str, found: str, expected: str) -> ValueError:
 
 def _constraint(directive: Directive, operands: str) -> Pragma:
     if directive.has_line_comment:
-        # `A // B` is a quotient to a person and `A` to the preprocessor.
+        # `A // B` is a quotient to a person, but only `A` to the preprocessor.
         raise ValueError("// begins a comment here; write floor(a / b), and comments as /* */")
     try:
         return Pragma("constraint", Expression(operands).text, directive.line)
@@ -137,7 +137,7 @@ def _constraint(directive: Directive, operands: str) -> Pragma:
 
 
 def _listed(kind: str, operands: str) -> tuple[list[str], str | None]:
-    """The operands between commas, and the role that may stand behind the last."""
+    """Return the operands between commas, and the role if one follows the last."""
     *most, last = (part.strip() for part in operands.split(","))
     words = last.split()
     if len(words) == 2:
@@ -159,7 +159,7 @@ def _whole(kind: str, text: str) -> int:
 
 def _ends(kind: str, listed: list[str], third: str) -> tuple[int, int, int | None]:
     if len(listed) not in (2, 3):
-        found = f"{len(listed)} operand{'s' if len(listed) > 1 else ''}" if listed[0] else "nothing"
+        found = counted(len(listed), "operand") if listed[0] else "nothing"
         raise _unexpected(kind, found, f"lo,hi[,{third}]")
     lo, hi, *more = (_whole(kind, text) for text in listed)
     if lo > hi:
@@ -168,8 +168,8 @@ def _ends(kind: str, listed: list[str], third: str) -> tuple[int, int, int | Non
 
 
 def _exponential(listed: list[str]) -> Sequence[Value]:
-    lo, hi, given = _ends("erange", listed, "base")
-    base = 2 if given is None else given
+    lo, hi, third = _ends("erange", listed, "base")
+    base = 2 if third is None else third
     if lo < 1 or base < 2:
         raise _unexpected("erange", f"lo={lo}, base={base}", "lo from 1 and a base from 2")
     values = []
@@ -180,8 +180,8 @@ def _exponential(listed: list[str]) -> Sequence[Value]:
 
 
 def _linear(kind: str, listed: list[str]) -> Sequence[Value]:
-    lo, hi, given = _ends(kind, listed, "step")
-    step = 1 if given is None else given
+    lo, hi, third = _ends(kind, listed, "step")
+    step = 1 if third is None else third
     if step < 1:
         raise _unexpected(kind, f"step={step}", "a step from 1")
     return range(lo, hi + 1, step)
@@ -199,7 +199,7 @@ def _number(kind: str, text: str) -> Value:
     value = number(text)
     if value is None:
         expected = "names or decimal numbers" if kind == "select" else "decimal numbers"
-        raise _unexpected(kind, f"`{text}`" if text else "an empty place", expected)
+        raise _unexpected(kind, f"`{text}`" if text else "an empty operand", expected)
     return value
 
 
@@ -223,7 +223,7 @@ _VALUES: dict[str, Callable[[list[str]], Sequence[Value]]] = {
 
 
 def number(text: str) -> int | float | None:
-    """A decimal C constant, brackets allowed, without a suffix; None for anything else."""
+    """Read a decimal C constant without suffix, brackets allowed; None for anything else."""
     while text.startswith("(") and text.endswith(")"):
         text = text[1:-1].strip()
     if _WHOLE.fullmatch(text):
