@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.table import Table
 
 from benchmarks.dispatch_data import DataSet
@@ -16,6 +15,7 @@ from benchmarks.dispatch_runs import OURS, STATIC
 from harness.core.arrays import Array
 from harness.dispatch.study import to_ship
 from harness.dispatch.verdict import Judged, compare
+from harness.display.tables import make_table
 from harness.stats import Estimate
 
 LEGEND = (
@@ -52,38 +52,34 @@ class Result:
 
 def cases_table(result: Result) -> Table:
     """A row a case, a column a learner."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("case", no_wrap=True)
-    table.add_column("inputs", justify="right")
-    for name in result.judged:
-        table.add_column(name, justify="right")
-    table.add_column(f"gain of {result.dispatcher}", justify="right", no_wrap=True)
-    for case, judged in result.cases().items():
-        cells = [f"{_mean(one):.3f} / {_tail(one.logs):.2f}" for one in judged.values()]
-        count = len(judged[STATIC].logs)
-        gain = compare(judged[STATIC], judged[result.dispatcher]).ratio
-        table.add_row(case, f"{count:,}", *cells, _shown(gain))
-    return table
+    head = ("case", "inputs", *result.judged, f"gain of {result.dispatcher}")
+    rows = (
+        (
+            case,
+            f"{len(judged[STATIC].logs):,}",
+            *(f"{_mean(one):.3f} / {_tail(one.logs):.2f}" for one in judged.values()),
+            _shown(compare(judged[STATIC], judged[result.dispatcher]).ratio),
+        )
+        for case, judged in result.cases().items()
+    )
+    return make_table(head, rows, wrap=range(1, len(head) - 1))
 
 
 def verdict_table(result: Result) -> Table:
     """A row a learner, over all inputs of a data set."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("choice", no_wrap=True)
-    for heading in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "fit"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, judged in result.judged.items():
-        leaves, fit_s = result.leaves.get(name), result.fit_s.get(name)
-        table.add_row(
-            name,
-            _shown(judged.mean),
-            _shown(judged.percentile_99),
-            f"{judged.worst:.2f}",
-            f"{judged.near:.1%}",
-            f"{leaves:,.0f}" if leaves else "",
-            f"{fit_s:.1f} s" if fit_s is not None else "",
-        )
-    return table
+    head = ("choice", "geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "fit")
+    return make_table(head, (_cells(result, name) for name in result.judged))
+
+
+def _cells(result: Result, name: str) -> Iterator[str]:
+    judged, leaves, fit_s = result.judged[name], result.leaves.get(name), result.fit_s.get(name)
+    yield name
+    yield _shown(judged.mean)
+    yield _shown(judged.percentile_99)
+    yield f"{judged.worst:.2f}"
+    yield f"{judged.near:.1%}"
+    yield f"{leaves:,.0f}" if leaves else ""
+    yield f"{fit_s:.1f} s" if fit_s is not None else ""
 
 
 def _shown(estimate: Estimate) -> str:

@@ -26,13 +26,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement
+from harness.display.tables import make_table
 from harness.results.view import Results, read_results, the_one
 from harness.stats.timing import mean_log
 
@@ -132,17 +132,14 @@ def _regret(inputs: Sequence[Logs]) -> float:
 
 def table_of(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
     """Make a table of the figures."""
-    table = Table(box=box.HORIZONTALS, show_edge=False)
-    table.add_column("times taken")
-    for name in ("scatter", "regret"):
-        table.add_column(name, justify="right")
-    for stage, of_stage in found.items():
-        cells = [
-            f"{np.mean(pairs):.1%} [{min(pairs):.1%}, {max(pairs):.1%}]"
-            for pairs in of_stage.values()
-        ]
-        table.add_row(stage, *cells)
-    return table
+    rows = (
+        (
+            stage,
+            *(f"{np.mean(p):.1%} [{min(p):.1%}, {max(p):.1%}]" for p in of_stage.values()),
+        )
+        for stage, of_stage in found.items()
+    )
+    return make_table(("times taken", "scatter", "regret"), rows)
 
 
 if __name__ == "__main__":

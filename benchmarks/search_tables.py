@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +20,7 @@ from benchmarks.search_figures import (
     within,
 )
 from harness.display import make_console
+from harness.display.tables import make_table
 from harness.stats import Estimate
 
 Found = Mapping[str, Mapping[str, Searches]]
@@ -85,17 +85,19 @@ def print_whole(part: Table | Text) -> None:
 
 def _overall_table(figures: Mapping[str, Overall], budget: int, spaces: int) -> Table:
     """Make a table with a row for each technique, the best first."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("technique", no_wrap=True)
     has_firsts = _has_firsts(figures, spaces)
-    headings = [f"after {tests}" for tests in shown_after(budget)] + ["tests to near"]
-    for heading in [*headings, *(["first"] if has_firsts else [])]:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for technique, found in figures.items():
-        name = technique if found.spaces == spaces else f"{technique} ({found.spaces} spaces)"
-        cells = [*map(_mean_text, found.at.values()), _count_text(found.tests_to_near, budget)]
-        table.add_row(name, *cells, *([str(found.firsts)] if has_firsts else []))
-    return table
+    after = (f"after {tests}" for tests in shown_after(budget))
+    head = ("technique", *after, "tests to near", *(["first"] if has_firsts else []))
+    rows = (
+        (
+            technique if found.spaces == spaces else f"{technique} ({found.spaces} spaces)",
+            *map(_mean_text, found.at.values()),
+            _count_text(found.tests_to_near, budget),
+            *([str(found.firsts)] if has_firsts else []),
+        )
+        for technique, found in figures.items()
+    )
+    return make_table(head, rows)
 
 
 def _mean_text(mean: Estimate) -> str:
@@ -107,14 +109,12 @@ def _spaces_table(
     found: Found, spaces: Sequence[str], order: Sequence[str], tests: int, budget: int
 ) -> Table:
     """Make a table of median fractions and tests to near: techniques by spaces."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("technique", no_wrap=True)
-    for number, _ in enumerate(spaces, start=1):
-        table.add_column(f"[{number}]", justify="right", no_wrap=True)
-    for technique in order:
-        cells = (_cell(found[technique].get(space), tests, budget) for space in spaces)
-        table.add_row(technique, *cells)
-    return table
+    head = ("technique", *(f"[{number}]" for number in range(1, len(spaces) + 1)))
+    rows = (
+        (technique, *(_cell(found[technique].get(space), tests, budget) for space in spaces))
+        for technique in order
+    )
+    return make_table(head, rows)
 
 
 def _cell(searches: Searches | None, tests: int, budget: int) -> str:

@@ -72,7 +72,7 @@ def test_few_inputs_are_told_as_too_few(tmp_path: Path, capsys: pytest.CaptureFi
         reports = campaign.run()
     assert main([str(tmp_path / "r.db")]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "it needs 4 inputs with results, and there are 2" in out
+    assert "that needs 4 inputs with results, and there are 2" in out
     for report in reports:
         assert report.best
         assert report.best.time_s == formula_s(report.problem, report.best.config)

@@ -324,7 +324,8 @@ def test_one_space_has_one_table() -> None:
     table, legend = tables(found, overall(found, 2), ["x"], 2)
     assert isinstance(table, Table)
     cells = [[str(cell) for cell in column.cells] for column in table.columns]
-    assert [column.header for column in table.columns] == ["technique", "after 2", "tests to near"]
+    head = [str(column.header) for column in table.columns]
+    assert head == ["technique", "after 2", "tests to near"]
     assert cells == [["a"], ["0.750 (0.50-1.00)"], [">2"]]
     assert "mean over seeds (95 % bootstrap interval)" in str(legend)
     assert "first" not in str(legend)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich import box
 from rich.table import Table
-from rich.text import Text
 
 from harness.analysis.failures import group_failures
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT
 from harness.display.formats import format_ratio
+from harness.display.tables import make_table
 
 
 def baselines_rows(reports: Sequence[InputReport]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -37,15 +36,7 @@ def _over(report: InputReport, name: str) -> str:
 def baselines_table(reports: Sequence[InputReport]) -> Table | None:
     """Make a table of the rows; None without any."""
     head, rows = baselines_rows(reports)
-    if not rows:
-        return None
-    table = Table(title="Speed-up over", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(head[0], no_wrap=True)
-    for name in head[1:]:
-        table.add_column(Text(name), justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+    return make_table(head, rows, title="Speed-up over") if rows else None
 
 
 def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:

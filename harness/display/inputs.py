@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement as Width
 from rich.table import Table
@@ -17,9 +16,11 @@ from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import counted
 from harness.display.baselines import baselines_table, refused_lines
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
+from harness.display.tables import make_table
 from harness.display.text import print_lines
 from harness.stats.timing import half_width
 
+_HEAD = ("input", "best configuration", "best", "default", "speed-up", "ties", "measured")
 _CONFIGURATION_WIDTH = 28  # a table that leaves its configurations less becomes a list
 _NOISY = 0.25  # half the interval over the median
 
@@ -66,14 +67,8 @@ class InputsTable:
         return others + min(longest, _CONFIGURATION_WIDTH) <= options.max_width
 
     def _table(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("input", no_wrap=True)
-        table.add_column("best configuration")
-        for heading in ("best", "default", "speed-up", "ties", "measured"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        for report in self._reports:
-            table.add_row(*map(Text, _cells(report, self._default)))
-        return table
+        rows = (_cells(report, self._default) for report in self._reports)
+        return make_table(_HEAD, rows, left=(0, 1), wrap=(1,))
 
     def _list(self) -> Text:
         lines = (line for report in self._reports for line in _lines(report, self._default))

@@ -66,8 +66,8 @@ def _verdict(findings: Findings) -> Iterator[str]:
         clear = sum(one.ratio.low > 1 for one in gains)
         yield (
             f"The best configuration per input is {figures.mean_speed_up(gains):.2f}x as fast as "
-            f"the default (geometric mean of {len(gains)} inputs), and significantly faster on "
-            f"{clear} of them."
+            f"the default (geometric mean of {len(gains)} inputs). It is significantly faster "
+            f"on {clear} of them."
         )
     else:
         yield "There is no speed-up: no best configuration was measured again beside the default."

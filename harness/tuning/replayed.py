@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +13,7 @@ from rich.text import Text
 from harness.analysis.inputs import fastest
 from harness.core.records import Input, Measurement, shown
 from harness.display import format_time
+from harness.display.tables import make_table
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
@@ -118,15 +118,10 @@ def describe_recording(recording: Recording) -> str:
 def optimum_table(recording: Recording, courses: Mapping[Input, ReplayCourse]) -> Table:
     """Render a row for each input: the best configuration found, and the recorded optimum."""
     reached = [n for n in MILESTONES if any(n in course.after for course in courses.values())]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("input", min_width=20)
-    for heading in ("best", "optimum", "optimum / best", "tests"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for tests in reached:
-        table.add_column(f"after {tests}", justify="right", no_wrap=True)
-    for problem, course in courses.items():
-        table.add_row(*map(Text, _cells(recording, problem, course, reached)))
-    return table
+    after = (f"after {tests}" for tests in reached)
+    head = ("input", "best", "optimum", "optimum / best", "tests", *after)
+    rows = (_cells(recording, problem, course, reached) for problem, course in courses.items())
+    return make_table(head, rows, wrap=(0,))
 
 
 _SHORT = (

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from harness.analysis.effects import causes, effects_on_time, trials
 from harness.analysis.effects.text import (
@@ -20,6 +18,7 @@ from harness.analysis.effects.text import (
     pairs_lines,
 )
 from harness.display import print_lines
+from harness.display.tables import make_table
 from harness.results.view import Results
 
 
@@ -41,9 +40,5 @@ def print_effects(console: Console, results: Results) -> None:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.HORIZONTALS, show_edge=False)
-    for name in head:
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+    columns = range(len(head))
+    return make_table(head, rows, left=columns, wrap=columns)

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from harness.analysis import SLOWDOWN
 from harness.analysis.effects.text import shared_samples
@@ -24,6 +22,7 @@ from harness.core.text import counted
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.published import gadapt_judgement
 from harness.display import print_line, print_lines
+from harness.display.tables import make_table
 from harness.models.starchart import (
     Accuracy,
     Tree,
@@ -220,15 +219,17 @@ def _settings_table(trees: Sequence[tuple[Tree, float]], regions: pd.DataFrame) 
         f"{name} <= {limit:g}" for name, (_, limit) in zip(names, trees, strict=True)
     )
     title = f"Settings with {wanted}, as predicted: {counted(len(regions), 'region')}"
-    table = Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
-    table.add_column("settings")
-    for name in (*names, "samples", "within all limits"):
-        table.add_column(name, justify="right")
-    for _, row in regions.head(_MOST_SETTINGS).iterrows():
-        met = "" if row["met"] is None else f"{row['met']}"
-        cells = [str(row["box"]), *(f"{row[name]:.4g}" for name in names), f"{row['count']}", met]
-        table.add_row(*map(Text, cells))
-    return table
+    head = ("settings", *names, "samples", "within all limits")
+    rows = (
+        (
+            str(row["box"]),
+            *(f"{row[name]:.4g}" for name in names),
+            f"{row['count']}",
+            "" if row["met"] is None else f"{row['met']}",
+        )
+        for _, row in regions.head(_MOST_SETTINGS).iterrows()
+    )
+    return make_table(head, rows, title=title, wrap=range(len(head)))
 
 
 def _print_picture(console: Console, tree: Tree, depth: int, path: Path) -> None:

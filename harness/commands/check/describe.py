@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from harness.commands.check.inspection import Compiled, Inspection, SpaceSize, size_of
 from harness.commands.check.targets import DEVICE_ONLY_LIMIT, unchecked
@@ -15,6 +14,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted
 from harness.display import format_time, print_line, print_lines
+from harness.display.tables import make_table
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec
 
@@ -115,14 +115,18 @@ def _feature_range(spec: Spec, name: str) -> str:
 
 
 def _parameters_table(spec: Spec) -> Table:
-    table = Table()
-    for heading in ("parameter", "role", "kind", "values", "default"):
-        table.add_column(heading)
-    for p in spec.parameters:
-        role = f"{p.role} of {p.compiler}" if p.compiler else p.role
-        cells = (p.name, role, p.kind.replace("_", " "), _values(p), shown(p.default))
-        table.add_row(*map(Text, cells))
-    return table
+    head = ("parameter", "role", "kind", "values", "default")
+    rows = (
+        (
+            p.name,
+            f"{p.role} of {p.compiler}" if p.compiler else p.role,
+            p.kind.replace("_", " "),
+            _values(p),
+            shown(p.default),
+        )
+        for p in spec.parameters
+    )
+    return make_table(head, rows, left=range(len(head)), wrap=range(len(head)))
 
 
 def _values(parameter: Parameter) -> str:
@@ -182,20 +186,13 @@ def _describe_build(build: Build) -> str:
 
 def _sample_table(inspection: Inspection, results: Sequence[Compiled]) -> Table:
     target = inspection.target
-    table = Table(title=f"{inspection.spec.name} for {target.name}", title_justify="left")
-    table.add_column("configuration")
     memory = "shared memory" if target.nvcc else "local memory"
-    for heading in ("registers", memory, "spills", "group"):
-        table.add_column(heading, justify="right")
-    table.add_column("occupancy")
-    table.add_column("compiled in", justify="right")
+    head = ["configuration", "registers", memory, "spills", "group", "occupancy", "compiled in"]
     has_messages = any(result.headline for result in results)
-    if has_messages:
-        table.add_column("failure or warning")
-    for result in results:
-        message = [result.headline] if has_messages else []
-        table.add_row(*map(Text, [*_cells(result), *message]))
-    return table
+    head += ["failure or warning"] if has_messages else []
+    rows = ([*_cells(result), *([result.headline] if has_messages else [])] for result in results)
+    title = f"{inspection.spec.name} for {target.name}"
+    return make_table(head, rows, title=title, left=(0, 5, 7), wrap=range(len(head)))
 
 
 def _table_notes(inspection: Inspection) -> str:

@@ -19,6 +19,7 @@ from harness.commands.check.describe import print_compile_notes
 from harness.commands.check.inspection import Compiled, Inspection
 from harness.core.text import counted
 from harness.display import ProgressDisplay, format_time, make_console, print_line
+from harness.display.tables import make_table
 
 _SHOWN_REASONS = 10
 
@@ -108,16 +109,12 @@ def _rows(built: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
 
 
 def _table(rows: Sequence[tuple[str, list[float], bool]]) -> Table:
-    table = Table()
-    table.add_column("per configuration")
-    for heading in ("least", "median", "most"):
-        table.add_column(heading, justify="right")
-    for name, values, are_seconds in rows:
-        if values:
-            ends = (min(values), statistics.median(values), max(values))
-            cells = [format_time(v) if are_seconds else f"{v:,.0f}" for v in ends]
-            table.add_row(name, *cells)
-    return table
+    def cells(name: str, values: list[float], are_seconds: bool) -> list[str]:
+        ends = (min(values), statistics.median(values), max(values))
+        return [name, *(format_time(v) if are_seconds else f"{v:,.0f}" for v in ends)]
+
+    head = ("per configuration", "least", "median", "most")
+    return make_table(head, (cells(*row) for row in rows if row[1]))
 
 
 def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> None:
