@@ -15,6 +15,7 @@ from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
+from harness.measure.tracked_config import TrackedConfig
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
 from tests.fakes import Array, FakeCompiler, FakeDevice
@@ -109,7 +110,7 @@ def test_configuration_chooses_the_launches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "asked"),
+    ("reads", "read"),
     [
         ('config["STEPS"]', {"STEPS"}),
         ('config.get("MISSING", 2)', {"MISSING"}),
@@ -124,26 +125,26 @@ def test_configuration_chooses_the_launches(tmp_path: Path) -> None:
         ("list(config.values())", {"STEPS", "FAST"}),
     ],
 )
-def test_what_a_host_module_asks_for_of_a_configuration_is_noted(
-    tmp_path: Path, asks: str, asked: set[str]
+def test_parameters_that_a_host_module_reads_are_recorded(
+    tmp_path: Path, reads: str, read: set[str]
 ) -> None:
-    text = HOST.replace('config["STEPS"] == 2', f"({asks}) is None")
-    case, read = case_of(tmp_path, text), set[str]()
-    steps = case.launches(Config({"STEPS": 2, "FAST": True}), FUNCTIONS, read)
+    text = HOST.replace('config["STEPS"] == 2', f"({reads}) is None")
+    config = TrackedConfig(Config({"STEPS": 2, "FAST": True}))
+    steps = case_of(tmp_path, text).launches(config, FUNCTIONS)
     next(steps)
-    assert read == set()
+    assert config.read == set()
     steps.send(None)
-    assert read == asked
+    assert config.read == read
 
 
 @pytest.mark.parametrize("bypass", ["eval('STEPS', config)", "dict.get(config, 'STEPS')"])
-def test_a_configuration_cannot_be_read_unnoted(tmp_path: Path, bypass: str) -> None:
+def test_a_configuration_cannot_be_read_without_a_record(tmp_path: Path, bypass: str) -> None:
     case = case_of(tmp_path, HOST.replace('config["STEPS"] == 2', bypass))
     with pytest.raises(LaunchFailed, match="TypeError"):
-        list(case.launches(Config({"STEPS": 2}), FUNCTIONS))
+        list(case.launches(TrackedConfig(Config({"STEPS": 2})), FUNCTIONS))
 
 
-def test_a_measurement_tells_what_was_asked_for_by_launches_and_by_arrange(tmp_path: Path) -> None:
+def test_a_measurement_records_what_launches_and_arrange_read(tmp_path: Path) -> None:
     case = case_of(tmp_path)
     assert measure_kernel(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
     text = ARRANGED.replace('"firsts_packed" if config["PACKED"] else "firsts"', '"firsts_packed"')
@@ -161,7 +162,7 @@ def test_a_failure_tells_what_was_asked_for_before_it(tmp_path: Path) -> None:
 def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
     text = HOST.replace('"copy", (4,), (1,), ("x", "y")', '"copy", (4,), (1,), (np.int32(3), "y")')
     case = case_of(tmp_path, text)
-    steps = case.launches(Config({"STEPS": 1}), FUNCTIONS)
+    steps = case.launches(TrackedConfig(Config({"STEPS": 1})), FUNCTIONS)
     step: Launch | Read = next(steps)
     while not (isinstance(step, Launch) and step.function == "copy"):
         step = steps.send(np.full(1, 64.0) if isinstance(step, Read) else None)
@@ -253,7 +254,7 @@ def test_configurations_in_turn_find_the_data_as_each_arranges_them(tmp_path: Pa
 
 def test_arrangement_that_is_there_already_is_only_written_again_in_turn(tmp_path: Path) -> None:
     case = case_of(tmp_path, ARRANGED)
-    arranged = case.arranged(Config({"PACKED": 0}))
+    arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
     assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
     assert case.to_write(arranged, interleaved=False) == {}
     assert list(case.to_write(arranged, interleaved=True)) == ["pairs"]
@@ -296,4 +297,4 @@ def test_what_is_wrong_with_arrange_is_told(
 ) -> None:
     case = case_of(tmp_path, ARRANGED.replace(old, new))
     with pytest.raises(LaunchFailed, match=reason):
-        case.arranged(Config({"PACKED": 1}))
+        case.arranged(TrackedConfig(Config({"PACKED": 1})))

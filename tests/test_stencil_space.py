@@ -18,6 +18,7 @@ from harness.commands.tune import main as tune
 from harness.core.errors import HostModuleError
 from harness.measure.backends.choose import Backend
 from harness.measure.kernel_data import make_kernel_data
+from harness.measure.tracked_config import TrackedConfig
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
@@ -114,7 +115,7 @@ def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_pat
     case = make_kernel_data(spec.host, spec.inputs[0])
     for config in space:
         assert tuple(config[name] for name in tuned) in points
-        (launch,) = case.launches(config, spec.functions)
+        (launch,) = case.launches(TrackedConfig(config), spec.functions)
         (row,) = (r for r in rows if all(int(r[name]) == config[name] for name in tuned))
         assert list(launch.grid) == [int(row[name]) for name in groups]
         assert launch.group[0] * launch.grid[0] == float(row["global_size_x"])

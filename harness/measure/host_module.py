@@ -82,15 +82,11 @@ class HostModule:
         return tuple(names)
 
     def launches(
-        self,
-        arguments: Mapping[str, Argument],
-        config: Config,
-        functions: Sequence[str],
-        read: set[str] | None = None,
+        self, arguments: Mapping[str, Argument], config: TrackedConfig, functions: Sequence[str]
     ) -> Steps:
-        """Yield the checked steps of launches(); add the parameters that it reads to `read`."""
-        where = f"with ({config})"
-        steps = self._called("launches", where, dict(arguments), TrackedConfig(config, read))
+        """Yield the checked steps of launches()."""
+        where = f"with ({config.untracked})"
+        steps = self._called("launches", where, dict(arguments), config)
         if not isinstance(steps, Iterable):
             kind = type(steps).__name__
             raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
@@ -113,29 +109,19 @@ class HostModule:
     def arrange(
         self,
         arguments: Mapping[str, Argument],
-        config: Config,
+        config: TrackedConfig,
         outputs: frozenset[str],
-        read: set[str] | None = None,
     ) -> dict[str, Array]:
-        """Return the checked arrays of arrange(), none without it; add what it reads to `read`."""
-        if not callable(getattr(self._module, "arrange", None)):
-            return {}
-        where = f"with ({config})"
-        found = self._called("arrange", where, dict(arguments), TrackedConfig(config, read))
-        if not isinstance(found, dict):
-            raise self._fault(f"arrange() must return a dict, but got {type(found).__name__}")
+        """Return the checked arrays of arrange(); none where the module does not define it."""
+        found = self._optional("arrange", config.untracked, dict(arguments), config)
         return {
             name: self._arranged(name, array, arguments.get(name), outputs)
             for name, array in found.items()
         }
 
     def observe(self, config: Config) -> dict[str, float]:
-        """Return the checked numbers of observe(); none without it."""
-        if not callable(getattr(self._module, "observe", None)):
-            return {}
-        found = self._called("observe", f"with ({config})", TrackedConfig(config))
-        if not isinstance(found, dict):
-            raise self._fault(f"observe() must return a dict, but got {type(found).__name__}")
+        """Return the checked numbers of observe(); none where the module does not define it."""
+        found = self._optional("observe", config, TrackedConfig(config))
         for name, value in found.items():
             if type(value) not in (int, float) or not math.isfinite(value):
                 raise self._fault(f"observe() returns `{name}` as {value!r}; use finite numbers")
@@ -169,6 +155,15 @@ class HostModule:
         if not isinstance(result, dict) or not result:
             kind = type(result).__name__
             raise self._fault(f"{name}() must return a dict of arrays, but got {kind}")
+        return result
+
+    def _optional(self, name: str, config: Config, *values: object) -> dict[str, Any]:
+        """Return the dict of a function that the module need not define."""
+        if not callable(getattr(self._module, name, None)):
+            return {}
+        result = self._called(name, f"with ({config})", *values)
+        if not isinstance(result, dict):
+            raise self._fault(f"{name}() must return a dict, but got {type(result).__name__}")
         return result
 
     def _fault(self, text: str) -> HostModuleError:

@@ -15,6 +15,7 @@ from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.program import Argument
 from harness.core.records import Config, Input
 from harness.measure.host_module import Array, HostModule, Steps
+from harness.measure.tracked_config import TrackedConfig
 from harness.measure.verify import never_right
 
 
@@ -33,27 +34,21 @@ class KernelData:
     twin_outputs: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
 
-    def launches(
-        self, config: Config, functions: Sequence[str], read: set[str] | None = None
-    ) -> Steps:
+    def launches(self, config: TrackedConfig, functions: Sequence[str]) -> Steps:
         """Yield the steps of one run that the host module yields, which may launch `functions`.
 
-        Adds the parameters that the module reads to `read`. Raises LaunchFailed for a mistake of
-        the module, which concerns this configuration alone.
+        Raises LaunchFailed for a mistake of the module, which concerns this configuration alone.
         """
         assert self.host is not None
         with _as_launch_failed():
-            yield from self.host.launches(self.arguments, config, functions, read)
+            yield from self.host.launches(self.arguments, config, functions)
 
-    def arranged(self, config: Config, read: set[str] | None = None) -> dict[str, Array]:
-        """Return the arrays that have another layout under this configuration.
-
-        Adds the parameters that the host module reads to `read`. Raises LaunchFailed.
-        """
+    def arranged(self, config: TrackedConfig) -> dict[str, Array]:
+        """Return the arrays with another layout under this configuration; raises LaunchFailed."""
         if self.host is None:
             return {}
         with _as_launch_failed():
-            return self.host.arrange(self.arguments, config, frozenset(self.expected), read)
+            return self.host.arrange(self.arguments, config, frozenset(self.expected))
 
     def observed(self, config: Config) -> dict[str, float]:
         """Return what the host module observes of a configuration; raises LaunchFailed."""

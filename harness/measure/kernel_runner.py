@@ -16,6 +16,7 @@ from harness.measure.backends.base import Device
 from harness.measure.host_module import Array
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import observe_occupancy
+from harness.measure.tracked_config import TrackedConfig
 from harness.measure.trial import Job, RunFailed
 from harness.measure.verify import Tolerance, verify
 
@@ -97,9 +98,11 @@ class KernelRunner:
     _arranged: Mapping[str, Array] = field(default_factory=dict)
     _groups: set[tuple[int, ...]] = field(default_factory=set)  # that the host module launched
     _host_observed: Mapping[str, float] = field(default_factory=dict)
-    _read: set[str] = field(default_factory=set)  # the parameters that the host module read
     _twin_outputs: Mapping[str, Array] | None = None
     _began_s: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self._config = TrackedConfig(self.job.config)
 
     @property
     def wall_s(self) -> float:
@@ -109,13 +112,13 @@ class KernelRunner:
     @property
     def host_read(self) -> tuple[str, ...]:
         """The parameters that the host module has read, sorted."""
-        return tuple(sorted(self._read))
+        return tuple(sorted(self._config.read))
 
     def prepare(self) -> Iterator[float]:
         """Load, and verify a first run."""
         self._twin_outputs = self._outputs_of_twin()
         self._module = self.device.load(self.job.binary)
-        self._arranged = self.data.arranged(self.job.config, self._read)
+        self._arranged = self.data.arranged(self._config)
         self._host_observed = self.data.observed(self.job.config)
         yield self._verified_run("at the first launch")
 
@@ -217,7 +220,7 @@ class KernelRunner:
 
     def _host_launches(self) -> Iterator[float]:
         """Launch what the host module yields, all between two reads at once; yield the seconds."""
-        steps = self.data.launches(self.job.config, self.job.functions, self._read)
+        steps = self.data.launches(self._config, self.job.functions)
         answer: Array | None = None
         waiting: list[Launch] = []
         while True:

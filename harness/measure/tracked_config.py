@@ -9,27 +9,27 @@ from harness.core.records import Config, Value
 
 
 class TrackedConfig(Mapping[str, Value]):
-    """A configuration for host modules, which adds the names of the parameters they read to `read`.
+    """A configuration for host modules; `read` holds the names of the parameters that they read.
 
     Two configurations that agree in all of these are the same to the module. It is no subclass of
     dict, since eval() and others read a dict without its methods.
     """
 
-    def __init__(self, config: Config, read: set[str] | None = None) -> None:
-        self._config = config
-        self._read = set() if read is None else read
+    def __init__(self, config: Config) -> None:
+        self.untracked = config
+        self.read: set[str] = set()
 
     def __getitem__(self, name: str) -> Value:
-        self._read.add(str(name))  # even if missing here: another configuration may have it
-        return self._config[name]
+        self.read.add(str(name))  # even if missing here: another configuration may have it
+        return self.untracked[name]
 
     def __iter__(self) -> Iterator[str]:
-        self._read.update(self._config)
-        return iter(self._config)
+        self.read.update(self.untracked)
+        return iter(self.untracked)
 
     def __len__(self) -> int:
-        self._read.update(self._config)
-        return len(self._config)
+        self.read.update(self.untracked)
+        return len(self.untracked)
 
     def __repr__(self) -> str:
         return repr(dict(self))

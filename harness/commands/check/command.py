@@ -31,6 +31,7 @@ from harness.display import make_console, print_line
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.processes import count_of_builders
+from harness.measure.tracked_config import TrackedConfig
 from harness.space_file import Spec, load_specs, space_schema
 
 DEFAULT_SAMPLE = 8
@@ -235,9 +236,9 @@ def _check_host(console: Console, spec: Spec) -> bool:
 def _launches(spec: Spec, data: KernelData) -> str:
     """List the default's first launches, up to one that reads data from the device."""
     default = Config({p.name: p.default for p in spec.parameters})
-    data.arranged(default)
+    data.arranged(TrackedConfig(default))
     steps: list[str] = []
-    for step in data.launches(default, spec.functions):
+    for step in data.launches(TrackedConfig(default), spec.functions):
         if isinstance(step, Read) or len(steps) == _LISTED_LAUNCHES:
             steps.append("...")
             break
