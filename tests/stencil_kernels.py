@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.measure.backends.opencl import build_program, device_of, find_device, load_pyopencl
 from harness.stencil.definition import load_definition
-from harness.stencil.emit import CUDA, OPENCL, Dialect, emit, macros
+from harness.stencil.emit import CUDA, OPENCL, Dialect, emit
 from harness.stencil.ir import Node
 from harness.stencil.lower import lower
 from harness.stencil.nest import LoopNest, NdRange
@@ -30,6 +30,12 @@ PROGRAMS = (
 
 DEPTH = int(os.environ.get("STENCIL_TEST_DEPTH", "1"))
 """A factor on the number of random expressions."""
+
+
+def macros(kernel: LoopNest) -> str:
+    """Define the group sizes that a kernel was lowered for."""
+    sizes = zip("XYZ", kernel.ndrange.local, strict=True)
+    return "".join(f"#define LOCAL_{d} {size}\n" for d, size in sizes)
 
 
 def together(kernels: Sequence[LoopNest], dialect: Dialect) -> str:

@@ -16,7 +16,6 @@ from harness.models.starchart import (
     Region,
     Tree,
     TreeTarget,
-    WordColumns,
     axes_of,
     cross_validate,
     describe,
@@ -24,7 +23,6 @@ from harness.models.starchart import (
     grow,
     importance,
     lay_out,
-    leaves,
     pool,
     settings_below,
 )
@@ -94,7 +92,7 @@ def test_partition_is_the_published_one(seed: int) -> None:
 def test_leaves_predict_the_mean_of_their_samples_with_a_large_offset() -> None:
     table = samples().assign(time_s=lambda rows: rows["time_s"] + 1e9)
     tree = grow(table, "time_s", ["TILE", "n", "CACHE"], Growth(relative_threshold=1e-2))
-    assert len(leaves(tree)) > 3
+    assert len(list(tree.root.leaves())) > 3
     for leaf in tree.root.leaves():
         inside = leaf.box.holds(table)
         assert leaf.count == inside.sum()
@@ -134,15 +132,16 @@ def test_size_is_chosen_by_validation() -> None:
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"A": rng.integers(0, 100, 200), "time_s": rng.normal(5, 1, 200)})
     step = table.assign(time_s=table["time_s"] + 10 * (table["A"] > 40))
-    assert len(leaves(grow(table, "time_s", ["A"]))) <= 2
-    assert str(leaves(grow(step, "time_s", ["A"]))["box"][0]).startswith("A <= 4")
+    assert len(list(grow(table, "time_s", ["A"]).root.leaves())) <= 2
+    lowest = min(grow(step, "time_s", ["A"]).root.leaves(), key=lambda leaf: leaf.mean)
+    assert str(lowest.box).startswith("A <= 4")
 
 
-def test_leaves_of_a_fine_tree_have_a_deviation() -> None:
-    """Rounding leaves pure nodes an impurity just below 0."""
-    found = leaves(kmeans("wattage", relative_threshold=1e-6))
+def test_leaves_of_a_fine_tree_have_no_negative_errors() -> None:
+    """Rounding could leave pure nodes an impurity just below 0."""
+    found = list(kmeans("wattage", relative_threshold=1e-6).root.leaves())
     assert len(found) > 300
-    assert (found["deviation"] >= 0).all()
+    assert all(leaf.sse >= 0 for leaf in found)
 
 
 @pytest.mark.parametrize("actual", [0.0, 1.0])
@@ -335,15 +334,6 @@ def test_platforms_are_parted_into_the_best_two_sets() -> None:
     assert tree.predict(platforms()).tolist() == pytest.approx(platforms()["time_s"].tolist())
 
 
-def test_one_hot_parts_one_platform_from_the_others() -> None:
-    growth = Growth(relative_threshold=1e-6, words=WordColumns.ONE_HOT)
-    tree = grow(platforms(), "time_s", ["platform", "TILE"], growth)
-    split = tree.root.split
-    assert split is not None
-    assert {len(side.box.parts["platform"].values) for side in (split.low, split.high)} == {1, 3}
-    assert tree.predict(platforms()).tolist() == pytest.approx(platforms()["time_s"].tolist())
-
-
 def test_an_absent_flag_is_a_word_of_its_own() -> None:
     table = pd.DataFrame({"dlcm": ["ca", None, "cg", None], "time_s": [1.0, 5, 1, 5]})
     tree = grow(table, "time_s", ["dlcm"], Growth(relative_threshold=0.1))
@@ -394,7 +384,6 @@ def test_tables_that_do_not_fit_are_not_pooled() -> None:
         (lambda: Growth(1e-3, 1.0), "a relative or an absolute threshold, not both"),
         (lambda: Growth(relative_threshold=float("nan")), "must be 0 or more"),
         (lambda: Growth(folds=1), "folds must be 2 or more"),
-        (lambda: Growth(words="ordinal"), "by mean or one-hot, but got ordinal"),  # type: ignore
     ],
 )
 def test_what_cannot_be_grown_is_told(growing: Callable[[], object], message: str) -> None:

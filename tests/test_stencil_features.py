@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.measure.backends.opencl import build_program
-from harness.stencil.emit import OPENCL, emit, macros
+from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import derive, fused
 from harness.stencil.features import FEATURES, features
 from harness.stencil.features import _share as share
@@ -50,7 +50,7 @@ from harness.stencil.nest import (
     Term,
     terms_of,
 )
-from tests.stencil_kernels import DEPTH, Pocl, inputs_of, load_definition
+from tests.stencil_kernels import DEPTH, Pocl, inputs_of, load_definition, macros
 from tests.test_stencil_rules import drawn_range
 
 COUNTED = FEATURES[5:11] + FEATURES[12:]

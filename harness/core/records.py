@@ -19,8 +19,6 @@ import numpy as np
 Value = bool | int | float | str | None
 """What a parameter may be set to; None is a compiler flag that is absent."""
 
-Feature = int | float | str
-
 
 class Outcome(str, Enum):
     """How a measurement ended."""

@@ -87,12 +87,6 @@ def emit(kernel: LoopNest, dialect: Dialect) -> str:
     return "\n\n".join([*writer.functions(), writer.kernel()]) + "\n"
 
 
-def macros(kernel: LoopNest) -> str:
-    """Define the group sizes that a kernel was lowered for."""
-    sizes = zip("XYZ", kernel.ndrange.local, strict=True)
-    return "".join(f"#define LOCAL_{d} {size}\n" for d, size in sizes)
-
-
 class _Emitter:
     def __init__(self, kernel: LoopNest, dialect: Dialect) -> None:
         self._kernel = kernel

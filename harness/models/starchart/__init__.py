@@ -5,7 +5,6 @@ Regression Trees", PACT 2013. All take and give pandas tables with a row a sampl
 
     tree = grow(table, "time_s", ["BLOCK", "UNROLL", "m", "n"])
     print(*describe(tree), sep="\\n")
-    leaves(tree)
     importance(tree), importance(tree, "BLOCK >= 256")
     settings_below([(tree, 0.010), (grow(table, "power_w", ["BLOCK", "UNROLL", "m", "n"]), 150)])
     grow(pool({"A100": a100, "W6600": w6600}), "time_s", ["platform", "BLOCK", "UNROLL"])
@@ -13,7 +12,6 @@ Regression Trees", PACT 2013. All take and give pandas tables with a row a sampl
 
 from harness.models.starchart.axes import Axis, axes_of, pool
 from harness.models.starchart.boxes import Interval, Region, WordSet
-from harness.models.starchart.columns import WordColumns
 from harness.models.starchart.drawing import DrawnNode, draw, lay_out
 from harness.models.starchart.growing import (
     Growth,
@@ -28,7 +26,7 @@ from harness.models.starchart.importance import importance, rows_inside
 from harness.models.starchart.intersection import count_below, settings_below
 from harness.models.starchart.judging import Accuracy, Predictor, cross_validate
 from harness.models.starchart.regression import ErrorSummary
-from harness.models.starchart.text import describe, leaves
+from harness.models.starchart.text import describe
 
 __all__ = [
     "Accuracy",
@@ -43,7 +41,6 @@ __all__ = [
     "Tree",
     "TreeNode",
     "TreeTarget",
-    "WordColumns",
     "WordSet",
     "axes_of",
     "count_below",
@@ -53,7 +50,6 @@ __all__ = [
     "grow",
     "importance",
     "lay_out",
-    "leaves",
     "pool",
     "rows_inside",
     "settings_below",

@@ -3,33 +3,23 @@
 Numbers stand by their positions among the known values. Words, such as the platform, stand by the
 order of their mean target, for which a split into two sets is found as if they were numbers
 (Breiman et al., Classification and Regression Trees, 1984, section 9.4); the order is that of all
-samples, so that it is exact at the root and close to it below. Or each word has a column of its
-own (one-hot), and a split parts one word from the others.
+samples, so that it is exact at the root and close to it below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.models.encoding.parts import one_hot
 from harness.models.starchart.axes import Array, Axis
 from harness.models.starchart.boxes import Part, WordSet, below, beyond
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class WordColumns(str, Enum):
-    """How words become numbers."""
-
-    MEAN = "mean"
-    ONE_HOT = "one-hot"
 
 
 @dataclass(frozen=True)
@@ -81,28 +71,16 @@ def positions(axes: Sequence[Axis], table: pd.DataFrame) -> Array:
     return np.column_stack([axis.codes(table) for axis in axes])
 
 
-def make_encoder(
-    axes: tuple[Axis, ...], codes: Array, values: Array, words: WordColumns
-) -> SampleEncoder:
-    """The encoder for samples of these positions and targets."""
-    return SampleEncoder(
-        axes,
-        tuple(
-            column
-            for axis, of_axis in zip(axes, codes.T, strict=True)
-            for column in _columns(axis, of_axis, values, words)
-        ),
-    )
+def make_encoder(axes: tuple[Axis, ...], codes: Array, values: Array) -> SampleEncoder:
+    """Make the encoder for samples of these positions and targets."""
+    columns = (_column(axis, own, values) for axis, own in zip(axes, codes.T, strict=True))
+    return SampleEncoder(axes, tuple(columns))
 
 
-def _columns(axis: Axis, codes: Array, values: Array, words: WordColumns) -> Iterator[AxisColumn]:
+def _column(axis: Axis, codes: Array, values: Array) -> AxisColumn:
     if axis.is_number:
-        yield AxisColumn(axis)
-    elif words == WordColumns.MEAN:
-        yield AxisColumn(axis, _ranks_by_mean(codes.astype(np.intp), values, len(axis.values)))
-    else:
-        for ranks in one_hot(np.arange(len(axis.values)), len(axis.values)):
-            yield AxisColumn(axis, ranks)
+        return AxisColumn(axis)
+    return AxisColumn(axis, _ranks_by_mean(codes.astype(np.intp), values, len(axis.values)))
 
 
 def _ranks_by_mean(codes: npt.NDArray[np.intp], values: Array, count: int) -> Array:

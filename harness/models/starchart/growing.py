@@ -12,7 +12,7 @@ from harness.core.errors import UsageError
 from harness.models.folds import Fold, group_numbers, grouped_folds
 from harness.models.starchart.axes import Array, Axis, axis_of, is_numeric, must_have, numbers
 from harness.models.starchart.boxes import Region
-from harness.models.starchart.columns import SampleEncoder, WordColumns, make_encoder, positions
+from harness.models.starchart.columns import SampleEncoder, make_encoder, positions
 from harness.models.starchart.regression import Regression, fit
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ class Growth:
 
     relative_threshold: float | None = None
     absolute_threshold: float | None = None
-    words: WordColumns = WordColumns.MEAN
     fewest_to_split: int = 2
     folds: int = 10
     groups: str | None = None
@@ -84,9 +83,6 @@ class Growth:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise UsageError(f"{name} must be 0 or more, but got {value}")
-        if self.words not in list(WordColumns):
-            known = " or ".join(WordColumns)
-            raise UsageError(f"words become numbers by {known}, but got {self.words}")
         for name in ("folds", "fewest_to_split"):
             if getattr(self, name) < 2:
                 raise UsageError(f"{name} must be 2 or more, but got {getattr(self, name)}")
@@ -174,7 +170,7 @@ def grow(
     codes, values = positions(axes, kept), target.of(kept)
     groups = kept[growth.groups].tolist() if growth.groups else None
     threshold = _threshold(axes, codes, values, growth, groups)
-    encoder = make_encoder(axes, codes, values, growth.words)
+    encoder = make_encoder(axes, codes, values)
     regression = fit(encoder.encode(codes), values, threshold, growth.fewest_to_split, growth.seed)
     return Tree(
         target,
@@ -238,7 +234,7 @@ def _squared_errors(
 ) -> Array:
     """Of each threshold the sum over the rows that are held out."""
     learn, judge = fold.fit, fold.test
-    encoder = make_encoder(axes, codes[learn], values[learn], growth.words)
+    encoder = make_encoder(axes, codes[learn], values[learn])
     tree = fit(
         encoder.encode(codes[learn]),
         values[learn],
