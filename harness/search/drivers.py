@@ -123,18 +123,18 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
     def run_generation_techniques(self) -> int:
         """Ask for up to `parallelism` tests; return how many requests came, new or not."""
         self.plugin_proxy.before_techniques()
-        asked = new = 0
+        requested = new = 0
         for _ in range(self.args.parallelism):
             if self.args.test_limit and self.test_count >= self.args.test_limit:
                 break
             desired = self._next_request()
             if desired is None:
                 break
-            asked += 1
+            requested += 1
             new += self._queue(desired)
         self._idle = 0 if new else self._idle + 1
         self.plugin_proxy.after_techniques()
-        return asked
+        return requested
 
     def _next_request(self) -> Any:
         if self.seed_cfgs:
@@ -175,7 +175,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         self.process_new_results()
 
     def process_new_results(self) -> None:
-        """Tell plug-ins and techniques what arrived, in the order it was asked for."""
+        """Pass arrived results to plug-ins and techniques, in the order of their requests."""
         self.new_results, self.arrived = self.arrived, []
         for result in self.new_results:
             self._results[result.configuration.hash] = result

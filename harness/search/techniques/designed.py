@@ -57,7 +57,7 @@ class Designed(SelfContained):
     def desired_configuration(self) -> Any:
         """Return the next sample; None when all are drawn."""
         space: Space = self.manipulator.space
-        pending = [Config(asked.configuration.data) for asked in self.driver.pending]
+        pending = [Config(request.configuration.data) for request in self.driver.pending]
         return self._known.propose(space, self.driver.taken, pending)
 
 

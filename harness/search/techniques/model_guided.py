@@ -73,7 +73,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         self._memory: Memory | None = None
         self._models: list[SurrogateModel] = []
         self._likelier = 0  # the model with more evidence; the second has the prior as its mean
-        self._asked = 0  # the model that was used last
+        self._used = 0  # the model that was used last
         self._relearn_at = 0.0
         self._drew = False  # the last proposal was a uniform draw
 
@@ -105,7 +105,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
     def desired_configuration(self) -> Cfg | None:
         """Return the next proposal; None when all are measured."""
         known = self._known
-        pending = [Config(asked.configuration.data) for asked in self.driver.pending]
+        pending = [Config(request.configuration.data) for request in self.driver.pending]
         waiting = known.space.places_of(pending)
         known.await_results(waiting)
         if known.is_enough(FIRST if known.prior is None else FAVOURITES):
@@ -130,8 +130,8 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         sample = known.sample()
         outputs = standardised(sample.times_s)
         self._learn(sample, outputs)
-        self._asked = self._next_model()
-        model, mean = self._models[self._asked], _Mean(self._asked, sample, outputs)
+        self._used = self._next_model()
+        model, mean = self._models[self._used], _Mean(self._used, sample, outputs)
         rests = outputs - mean.of(sample.expected)
         model.fit(sample.points, rests, learn=False)
         if len(waiting):
@@ -159,7 +159,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         """Choose the model with more evidence; later, if it has the prior, alternate."""
         if self._known.count < ALTERNATE_FROM or self._likelier == 0:
             return self._likelier
-        return (self._asked + 1) % len(self._models)
+        return (self._used + 1) % len(self._models)
 
     def _candidates(self) -> Iterator[Places]:
         """Yield uniform draws, the prior's favourites, and neighbours of the fastest."""

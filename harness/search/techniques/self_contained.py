@@ -1,4 +1,4 @@
-"""What a technique promises that, asked for alone, has the run to itself."""
+"""The base class of techniques that, alone, have a run to themselves."""
 
 from __future__ import annotations
 
