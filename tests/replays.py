@@ -65,11 +65,11 @@ def make_spec(folder: Path, text: str = SPACE) -> Spec:
     return load_spec(write_space(folder, text))
 
 
-def formula_s(given: Input, config: Config) -> float:
+def formula_s(problem: Input, config: Config) -> float:
     """A smooth landscape whose best block size depends on the input; a few points fail."""
     if int(config.digest[:6], 16) % 17 == 0:
         return float("inf")
-    best_block = 64 if given["n"] < given["m"] else 512  # type: ignore[operator]
+    best_block = 64 if problem["n"] < problem["m"] else 512  # type: ignore[operator]
     block = config["BLOCK"]
     assert isinstance(block, int)
     cost = abs(block.bit_length() - best_block.bit_length()) + 1
@@ -77,7 +77,7 @@ def formula_s(given: Input, config: Config) -> float:
 
 
 class FormulaMeasurer(ReplayMeasurer):
-    """Replays a formula; remembers what it was asked for, and can be told to stop the run."""
+    """Replays a formula; remembers what it was asked for, and can stop the run."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class FormulaMeasurer(ReplayMeasurer):
 
     @property
     def limits(self) -> DeviceLimits | None:
-        """What it was told."""
+        """Return the limits that were set."""
         return self._limits
 
     @property
@@ -103,20 +103,20 @@ class FormulaMeasurer(ReplayMeasurer):
         """It stands for a device: what it measured must be on disk before the next test."""
         return False
 
-    def tell_limits(self, limits: DeviceLimits) -> None:
+    def set_limits(self, limits: DeviceLimits) -> None:
         """From now on the device has limits."""
         self._limits = limits
 
-    def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
         """The formula's time in three samples, or a failed build where it is infinite."""
         if self._stop_after is not None and len(self.asked) >= self._stop_after:
             raise KeyboardInterrupt
-        self.asked.append((given, config))
-        return recorded(self._times, given, config)
+        self.asked.append((problem, config))
+        return recorded(self._times, problem, config)
 
-    def measure_interleaved(self, space: Any, given: Input, configs: Any, rounds: int) -> Any:
-        """The same again, or as if it were sampled in turn."""
-        found = [recorded(self._times, given, config) for config in configs]
+    def measure_interleaved(self, space: Any, problem: Input, configs: Any, rounds: int) -> Any:
+        """Measure again, or as if interleaved."""
+        found = [recorded(self._times, problem, config) for config in configs]
         return [_in_turn(m, rounds) if self._interleaves else m for m in found]
 
 
@@ -126,13 +126,13 @@ def _in_turn(measurement: Measurement, rounds: int) -> Measurement:
     return dataclasses.replace(measurement, timing=timing)
 
 
-def recorded(times: Times, given: Input, config: Config) -> Measurement:
+def recorded(times: Times, problem: Input, config: Config) -> Measurement:
     """A measurement as a formula has it."""
-    time_s = times(given, config)
+    time_s = times(problem, config)
     if time_s == float("inf"):
-        return Measurement(config, given, Outcome.BUILD_FAILED, message="as the formula has it")
+        return Measurement(config, problem, Outcome.BUILD_FAILED, message="as the formula has it")
     samples_s = (time_s, time_s * 1.01, time_s * 0.99)
-    return Measurement(config, given, Outcome.OK, Timing(samples_s, StopReason.RECORDED))
+    return Measurement(config, problem, Outcome.OK, Timing(samples_s, StopReason.RECORDED))
 
 
 class Tests(list[Progress], SilentDisplay):

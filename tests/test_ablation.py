@@ -1,5 +1,4 @@
-"""After the search: finals that stand, and which of a winner's flags are needed, kept and told
-again; what the time does not suffice for is told."""
+"""After the search: finals, the flags that a winner needs, and what is skipped without time."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ inputs: {features: [n], values: [{n: 8}]}
 """
 
 
-def time_s(given: Input, config: Config) -> float:
+def time_s(problem: Input, config: Config) -> float:
     """One flag helps, two do nothing; where all three are set it is a hair faster."""
     helps = config["cl_fast_relaxed_math"]
     flags = sum(bool(config[name]) for name in config if name.startswith("cl_"))
@@ -40,7 +39,7 @@ def time_s(given: Input, config: Config) -> float:
 
 
 class OpenCl(FormulaMeasurer):
-    """It times the flags of OpenCL, with a little noise; in turn some of them fail, by BLOCK."""
+    """It times the flags of OpenCL, with a little noise; interleaved, some fail, by BLOCK."""
 
     compiler = "opencl"
 
@@ -50,16 +49,16 @@ class OpenCl(FormulaMeasurer):
         self._failures = failures or {}
 
     def measure_interleaved(
-        self, space: Any, given: Input, configs: Any, rounds: int
+        self, space: Any, problem: Input, configs: Any, rounds: int
     ) -> list[Measurement]:
         self.turns.append(tuple(configs))
-        found = super().measure_interleaved(space, given, configs, rounds)
+        found = super().measure_interleaved(space, problem, configs, rounds)
         return [self._in_turn(measured, rounds) for measured in found]
 
     def _in_turn(self, measured: Measurement, rounds: int) -> Measurement:
         outcome = self._failures.get(measured.config["BLOCK"])
         if outcome is not None:
-            return Measurement(measured.config, measured.input, outcome, message="in turn")
+            return Measurement(measured.config, measured.input, outcome, message="interleaved")
         samples = (measured.timing or Timing((1.0,))).samples_s
         of_turn = tuple(samples[k % len(samples)] for k in range(rounds))
         return dataclasses.replace(measured, timing=Timing(of_turn, StopReason.INTERLEAVED))
@@ -84,7 +83,7 @@ def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         campaign.run()
         assert list(campaign.ablations.values()) == [ablation]
-    assert len(measurer.turns) == turns, "nothing is measured in turn again"
+    assert len(measurer.turns) == turns, "nothing is measured interleaved again"
 
 
 UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}")
@@ -113,16 +112,16 @@ def test_final_that_failed_stands_unless_it_may_be_chance(
     assert finals == [1, again]
 
 
-def test_what_the_time_does_not_suffice_for_is_told(
+def test_a_stage_warns_of_what_it_skips_when_the_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, measurer = make_spec(tmp_path, SPACE.replace("{n: 8}", "{n: 8}, {n: 9}")), OpenCl()
-    told: list[str] = []
+    warnings: list[str] = []
     monkeypatch.setattr(State, "is_time_up", lambda _: True)
     with opened(spec, tmp_path / "r.db", measurer, test_limit=6) as (campaign, tests):
-        monkeypatch.setattr(tests, "warn", told.append)
+        monkeypatch.setattr(tests, "warn", warnings.append)
         campaign.run()
         assert campaign.ablations == {}
-    crossed, reduced = told
+    crossed, ablated = warnings
     assert "measurements of the default and winners on other inputs skipped" in crossed
-    assert "winners need skipped" in reduced
+    assert "winners need skipped" in ablated

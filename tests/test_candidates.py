@@ -1,4 +1,4 @@
-"""What a dispatcher may choose from: few candidates, measured in turn on every input."""
+"""The candidates of a dispatcher, measured interleaved on every input."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def block(value: int) -> Config:
     return Config({"BLOCK": value})
 
 
-def size_of(given: Input) -> int:
-    return int(str(given["n"]))
+def size_of(problem: Input) -> int:
+    return int(str(problem["n"]))
 
 
-def time_s(given: Input, config: Config) -> float:
+def time_s(problem: Input, config: Config) -> float:
     """The further from what an input wants, the slower; 32 fails on the largest."""
-    n, size = size_of(given), int(str(config["BLOCK"]))
+    n, size = size_of(problem), int(str(config["BLOCK"]))
     if (n, size) == (128, 32):
         return math.inf
     return 1e-3 * (1 + abs(math.log2(size / WANTED[n])))
@@ -71,7 +71,7 @@ class Drifting(FormulaMeasurer):
 
     def __init__(
         self,
-        fails: Fails = lambda given, config: False,
+        fails: Fails = lambda problem, config: False,
         seed: int = 0,
         outcome: Outcome = Outcome.CRASHED,
         times: Callable[[Input, Config], float] = time_s,
@@ -82,23 +82,25 @@ class Drifting(FormulaMeasurer):
         self._fails = fails
         self._outcome = outcome
 
-    def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
-        found = super().measure(space, given, config, best_s)
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        found = super().measure(space, problem, config, best_s)
         if found.timing is None:
             return found
         slow = self._random.uniform(1, 1.4)
         samples_s = tuple(slow * sample for sample in found.timing.samples_s)
         return dataclasses.replace(found, timing=Timing(samples_s))
 
-    def measure_interleaved(self, space: Any, given: Input, configs: Any, rounds: int) -> Any:
-        self.turns.append((given, tuple(configs)))
+    def measure_interleaved(self, space: Any, problem: Input, configs: Any, rounds: int) -> Any:
+        self.turns.append((problem, tuple(configs)))
         drift = [self._random.uniform(1, 2) for _ in range(rounds)]
-        found = super().measure_interleaved(space, given, configs, rounds)
+        found = super().measure_interleaved(space, problem, configs, rounds)
         return [self._in_turn(measured, drift) for measured in found]
 
     def _in_turn(self, measured: Measurement, drift: list[float]) -> Measurement:
         if measured.timing is None or self._fails(measured.input, measured.config):
-            return Measurement(measured.config, measured.input, self._outcome, message="in turn")
+            return Measurement(
+                measured.config, measured.input, self._outcome, message="interleaved"
+            )
         samples_s = tuple(measured.time_s * slow * self._random.uniform(1, 1.01) for slow in drift)
         return dataclasses.replace(measured, timing=Timing(samples_s, StopReason.INTERLEAVED))
 
@@ -113,14 +115,14 @@ def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options:
 
 def in_turn(measurer: Drifting) -> list[tuple[Input, tuple[Config, ...]]]:
     """What was measured for the dispatcher; after it the finals, an input each."""
-    inputs = [given for given, _ in measurer.turns]
+    inputs = [problem for problem, _ in measurer.turns]
     return measurer.turns[: len(inputs) - len(set(inputs))]
 
 
 # ----------------------------------------------------------------------------- the matrix
 
 
-def test_the_matrix_is_of_times_in_turn(tmp_path: Path) -> None:
+def test_the_matrix_is_of_interleaved_times(tmp_path: Path) -> None:
     measurer = Drifting()
     results = tuned(tmp_path, measurer)
     matrix = matrix_of(results)
@@ -130,35 +132,35 @@ def test_the_matrix_is_of_times_in_turn(tmp_path: Path) -> None:
     assert set(matrix.candidates) == set(map(block, (16, 32, 64, 128)))
     for row, (n, wanted) in enumerate(WANTED.items()):
         for place, candidate in enumerate(matrix.candidates):
-            given = Input({"n": n})
+            problem = Input({"n": n})
             if int(str(candidate["BLOCK"])) > 8 * n:
                 assert not matrix.applies[row, place]
-            elif math.isinf(time_s(given, candidate)):
+            elif math.isinf(time_s(problem, candidate)):
                 assert math.isinf(matrix.time_s[row, place]), "the search's failure stands"
             else:
-                expected = time_s(given, candidate) / time_s(given, block(wanted))
+                expected = time_s(problem, candidate) / time_s(problem, block(wanted))
                 assert matrix.slowdown[row, place] == pytest.approx(expected, rel=0.01)
     assert len(matrix.judgeable().features) == 5
 
 
-def test_times_in_turn_are_geometric_means_and_of_all_rounds(tmp_path: Path) -> None:
+def test_interleaved_times_are_geometric_means_of_all_rounds(tmp_path: Path) -> None:
     results = tuned(tmp_path, Drifting())
-    matrix, given = matrix_of(results), Input({"n": 64})
-    last = {m.config: m.timing for m in results.candidates[given][-1] if m.timing}
+    matrix, problem = matrix_of(results), Input({"n": 64})
+    last = {m.config: m.timing for m in results.candidates[problem][-1] if m.timing}
     assert {timing.count for timing in last.values()} == {20}
     for config, timing in last.items():
-        told = matrix.time_s[3, matrix.candidates.index(config)]
-        assert told == pytest.approx(statistics.geometric_mean(timing.samples_s))
+        found_s = matrix.time_s[3, matrix.candidates.index(config)]
+        assert found_s == pytest.approx(statistics.geometric_mean(timing.samples_s))
 
 
 def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
     tmp_path: Path,
 ) -> None:
-    """The drift is ten times the difference of 5 %, which only launches in turn can tell."""
+    """The drift is ten times the difference of 5 %, which only interleaved launches can show."""
 
-    def close(given: Input, config: Config) -> float:
+    def close(problem: Input, config: Config) -> float:
         factors = {16: 1.0, 32: 1.0, 64: 1.05, 128: 1.3, 256: 2.0}
-        return 1e-3 * size_of(given) * factors[int(str(config["BLOCK"]))]
+        return 1e-3 * size_of(problem) * factors[int(str(config["BLOCK"]))]
 
     matrix = matrix_of(tuned(tmp_path, Drifting(times=close)))
     found = {config["BLOCK"]: matrix.tied[:, p] for p, config in enumerate(matrix.candidates)}
@@ -166,10 +168,10 @@ def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
     assert found[16].sum() + found[32].sum() >= 8, "they are alike"
 
 
-def test_what_failed_in_the_search_is_not_tried_in_turn(tmp_path: Path) -> None:
+def test_failures_of_the_search_are_not_measured_interleaved(tmp_path: Path) -> None:
     measurer = Drifting()
     tuned(tmp_path, measurer)
-    (last,) = (configs for given, configs in in_turn(measurer) if given["n"] == 128)
+    (last,) = (configs for problem, configs in in_turn(measurer) if problem["n"] == 128)
     assert block(32) not in last
     assert any(block(32) in configs for _, configs in in_turn(measurer))
 
@@ -186,11 +188,11 @@ def test_what_failed_in_the_search_is_not_tried_in_turn(tmp_path: Path) -> None:
     ],
     ids=["the device allows fewer threads", "a parameter has no meaning"],
 )
-def test_what_only_the_device_or_a_condition_rules_out_spoils_no_times_in_turn(
+def test_what_only_the_device_or_a_condition_rules_out_spoils_no_interleaved_times(
     tmp_path: Path, text: str
 ) -> None:
     measurer = Drifting()
-    measurer.tell_limits(DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32))
+    measurer.set_limits(DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32))
     results = tuned(tmp_path, measurer, text, test_limit=60)
     assert len(results.candidates) == 5
     assert matrix_of(results).note == ""
@@ -199,7 +201,7 @@ def test_what_only_the_device_or_a_condition_rules_out_spoils_no_times_in_turn(
 # ----------------------------------------------------------------- one command after another
 
 
-def test_candidates_are_not_measured_in_turn_again(tmp_path: Path) -> None:
+def test_candidates_are_not_measured_interleaved_again(tmp_path: Path) -> None:
     measurer = Drifting()
     first = tuned(tmp_path, measurer)
     count = len(measurer.turns)
@@ -208,9 +210,9 @@ def test_candidates_are_not_measured_in_turn_again(tmp_path: Path) -> None:
     assert again.candidates == first.candidates
 
 
-def test_candidate_that_crashed_in_turn_is_tried_again(tmp_path: Path) -> None:
-    def crashes(given: Input, config: Config) -> bool:
-        return (given["n"], config["BLOCK"]) == (16, 16)
+def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) -> None:
+    def crashes(problem: Input, config: Config) -> bool:
+        return (problem["n"], config["BLOCK"]) == (16, 16)
 
     matrix = matrix_of(tuned(tmp_path, Drifting(crashes)))
     place = matrix.candidates.index(block(16))
@@ -220,28 +222,28 @@ def test_candidate_that_crashed_in_turn_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.LAUNCH_FAILED])
-def test_where_nothing_works_in_turn_the_search_is_told_until_it_does(
+def test_where_nothing_works_interleaved_the_times_of_the_search_are_used(
     tmp_path: Path, outcome: Outcome
 ) -> None:
-    lost = tuned(tmp_path, Drifting(lambda given, _: given["n"] == 16, outcome=outcome))
+    lost = tuned(tmp_path, Drifting(lambda problem, _: problem["n"] == 16, outcome=outcome))
     assert matrix_of(lost).note.startswith(SEARCHED)
     whole = tuned(tmp_path, Drifting())
     assert matrix_of(whole).note == ""
     few = SPACE + "measure: {repeats: 10}\n"
-    lost = tuned(tmp_path, Drifting(lambda given, _: given["n"] == 16, outcome=outcome), few)
-    assert matrix_of(lost).note == "", "the earlier turns still tell"
+    lost = tuned(tmp_path, Drifting(lambda problem, _: problem["n"] == 16, outcome=outcome), few)
+    assert matrix_of(lost).note == "", "the earlier rounds still count"
 
 
-def test_a_chance_crash_is_tried_again_though_an_earlier_turn_was_whole(tmp_path: Path) -> None:
+def test_a_chance_crash_is_tried_again_though_earlier_rounds_were_complete(tmp_path: Path) -> None:
     few = SPACE + "measure: {repeats: 10}\n"
     tuned(tmp_path, Drifting())
-    crashed = Drifting(lambda given, config: (given["n"], config["BLOCK"]) == (16, 16))
+    crashed = Drifting(lambda problem, config: (problem["n"], config["BLOCK"]) == (16, 16))
     place = matrix_of(tuned(tmp_path, crashed, few)).candidates.index(block(16))
     matrix = matrix_of(tuned(tmp_path, Drifting()))
     assert matrix.slowdown[1, place] == 1
 
 
-def test_a_command_for_some_inputs_spoils_no_times_in_turn(tmp_path: Path) -> None:
+def test_a_command_for_some_inputs_spoils_no_interleaved_times(tmp_path: Path) -> None:
     measurer = Drifting()
     whole = matrix_of(tuned(tmp_path, measurer))
     fewer = SPACE.replace("{n: 8}, ", "")
@@ -254,11 +256,11 @@ def test_a_command_for_some_inputs_spoils_no_times_in_turn(tmp_path: Path) -> No
     assert len(in_turn(measurer)) <= count, "no candidates are measured anew"
 
 
-def test_times_in_turn_that_the_search_has_overtaken_do_not_flatter(tmp_path: Path) -> None:
+def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path: Path) -> None:
     """What the search found since was measured beside the default in the finals."""
 
-    def late(given: Input, config: Config) -> float:
-        return time_s(given, config) * (0.2 if config["BLOCK"] == 256 else 1)
+    def late(problem: Input, config: Config) -> float:
+        return time_s(problem, config) * (0.2 if config["BLOCK"] == 256 else 1)
 
     tuned(tmp_path, Drifting(), SPACE.replace(", 256]", "]"))
     results = tuned(tmp_path, Drifting(times=late), stages=Stages(cross=False))
@@ -270,7 +272,7 @@ def test_times_in_turn_that_the_search_has_overtaken_do_not_flatter(tmp_path: Pa
 
 def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
     def only(wanted: int) -> Callable[[Input, Config], float]:
-        return lambda given, config: 1e-3 * (1 if config["BLOCK"] == wanted else 2)
+        return lambda problem, config: 1e-3 * (1 if config["BLOCK"] == wanted else 2)
 
     values = "{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}"
     for name, wanted, inputs in (
@@ -286,19 +288,19 @@ def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
     assert "measured in turn for different candidates" in matrix.note
 
 
-def test_an_interruption_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = dict[str, str]()
-    monkeypatch.setattr(State, "skip_rest", lambda _, *words: told.update([words]))
+def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped = dict[str, str]()
+    monkeypatch.setattr(State, "skip_rest", lambda _, *words: skipped.update([words]))
     measurer = Drifting()
     monkeypatch.setattr(State, "is_time_up", lambda _: len(measurer.turns) == 3)
     results = tuned(tmp_path, measurer)
-    assert told == {CANDIDATE: "candidates on 2 of 5 inputs"}
+    assert skipped == {CANDIDATE: "candidates on 2 of 5 inputs"}
     matrix = matrix_of(results)
     assert matrix.note.startswith(f"{SEARCHED}candidates were measured in turn on 3 of 5 inputs.")
     assert matrix.note in study(matrix, QUICK).notes
 
 
-def test_without_times_in_turn_those_of_the_search_are_told_as_such(tmp_path: Path) -> None:
+def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_path: Path) -> None:
     results = tuned(tmp_path, Drifting(), stages=Stages(cross=False))
     matrix = matrix_of(results)
     assert results.candidates == {}
@@ -315,7 +317,7 @@ class Replaying(Drifting):
         return True
 
 
-def test_recordings_are_not_asked_in_turn_and_need_no_note(tmp_path: Path) -> None:
+def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path) -> None:
     assert tuned(tmp_path, Replaying()).candidates == {}
     (tmp_path / "recorded").mkdir()
     recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), stages=Stages(cross=False))
@@ -329,13 +331,13 @@ def test_few_inputs_need_no_candidates(tmp_path: Path) -> None:
     assert results.candidates == {}
 
 
-def test_what_won_in_turn_is_measured_among_the_finals(tmp_path: Path) -> None:
+def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path: Path) -> None:
     """The search timed what the largest input wants as the slowest of all."""
 
     class Unlucky(Drifting):
-        def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
-            found = super().measure(space, given, config, best_s)
-            if (given["n"], config["BLOCK"]) != (128, 128):
+        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+            found = super().measure(space, problem, config, best_s)
+            if (problem["n"], config["BLOCK"]) != (128, 128):
                 return found
             return dataclasses.replace(found, timing=Timing((9e-3,) * 3))
 
@@ -344,11 +346,11 @@ def test_what_won_in_turn_is_measured_among_the_finals(tmp_path: Path) -> None:
     assert block(128) in finals
 
 
-# ------------------------------------------------------------------------ what is chosen
+# ------------------------------------------------------------------------ finalists
 
 
-def ok(given: Input, size: int, *samples_s: float) -> Measurement:
-    return Measurement(block(size), given, Outcome.OK, Timing(samples_s))
+def ok(problem: Input, size: int, *samples_s: float) -> Measurement:
+    return Measurement(block(size), problem, Outcome.OK, Timing(samples_s))
 
 
 GIVEN = Input({"n": 8})
@@ -410,20 +412,20 @@ def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -
         64: [4.0] * 8,
     }
     known = {
-        (given := Input({"n": n})): {
-            block(size): ok(given, size, of_size[n]) for size, of_size in times.items()
+        (problem := Input({"n": n})): {
+            block(size): ok(problem, size, of_size[n]) for size, of_size in times.items()
         }
         for n in range(8)
     }
-    found = shortlist(known, block(64), lambda given, config: True)
+    found = shortlist(known, block(64), lambda problem, config: True)
     assert found == [block(size) for size in (64, 3, 1, 2, 4)]
-    few = {given: known[given] for given in list(known)[:3]}
-    assert shortlist(few, block(64), lambda given, config: True) == []
+    few = {problem: known[problem] for problem in list(known)[:3]}
+    assert shortlist(few, block(64), lambda problem, config: True) == []
     del known[Input({"n": 5})][block(64)]
-    assert block(64) not in shortlist(known, block(64), lambda given, config: True)
+    assert block(64) not in shortlist(known, block(64), lambda problem, config: True)
 
 
-def test_how_alike_times_come_out_again_is_told(
+def test_the_repeatability_of_times_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in (1, 2, 3):

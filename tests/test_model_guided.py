@@ -82,14 +82,14 @@ class Guided:
         self.technique.manipulator = SpaceManipulator(space, random.Random(seed), transfer)
         self.technique.driver = SimpleNamespace(pending=[], taken=set())
 
-    def tell(self, config: Config, time_s: float) -> None:
-        """A result has come, whoever asked for it."""
+    def add_result(self, config: Config, time_s: float) -> None:
+        """Pass a result on, whichever technique asked for it."""
         self.technique.driver.taken.add(config)
         configuration = SimpleNamespace(data=dict(config))
         self.technique.on_result(SimpleNamespace(configuration=configuration, time=time_s))
 
     def ask(self) -> Config | None:
-        """What is to be measured next."""
+        """Return the next proposal."""
         proposal = self.technique.desired_configuration()
         return None if proposal is None else Config(proposal)
 
@@ -110,21 +110,21 @@ class Guided:
         for _ in range(tests):
             proposal = self.ask()
             assert proposal is not None
-            self.tell(proposal, seconds(proposal))
+            self.add_result(proposal, seconds(proposal))
             yield seconds(proposal)
 
 
 class Flat:
-    """A model that predicts one output everywhere, and remembers what it was told."""
+    """A model that predicts one output everywhere, and remembers the outputs of its fits."""
 
     def __init__(self, evidence: float) -> None:
         self.evidence = evidence
-        self.told: list[list[float]] = []
+        self.outputs: list[list[float]] = []
         self.asked = 0
 
     def fit(self, points: Array, outputs: Array, learn: bool) -> None:
         assert len(points) == len(outputs)
-        self.told.append(outputs.tolist())
+        self.outputs.append(outputs.tolist())
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         self.asked += 1
@@ -171,13 +171,13 @@ def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path: Path) ->
 def test_it_learns_from_results_that_others_asked_for(space: Space) -> None:
     guided = Guided(space)
     for config in space.sample(random.Random(1), 60):
-        guided.tell(config, valley_s(config))
+        guided.add_result(config, valley_s(config))
     proposal = guided.ask()
     assert proposal is not None
     assert share_faster(space, proposal) < 0.02
 
 
-def test_a_failure_is_not_asked_for_again_and_what_is_like_it_is_avoided(space: Space) -> None:
+def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space: Space) -> None:
     def half_fails_s(config: Config) -> float:
         return float("inf") if config["C"] == 3 else valley_s(config)
 
@@ -192,7 +192,7 @@ def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space: Space
     asked = []
     for _ in range(40):
         (config,) = guided.generation(1)
-        guided.tell(config, 1e-3 if config in working else float("inf"))
+        guided.add_result(config, 1e-3 if config in working else float("inf"))
         asked.append(config)
     assert len(set(asked)) == 40
     assert len(working & set(asked)) < 3
@@ -214,19 +214,19 @@ def test_proposals_that_wait_for_results_are_not_proposed_again(results: int, sp
     guided = Guided(space)
     known = space.sample(random.Random(2), results)
     for config in known:
-        guided.tell(config, valley_s(config))
+        guided.add_result(config, valley_s(config))
     asked = guided.generation(8)
     assert len({*known, *asked}) == results + 8
     assert all(space.is_legal(config) for config in asked)
 
 
-def test_proposals_that_wait_count_as_if_they_had_turned_out_as_predicted(space: Space) -> None:
+def test_pending_proposals_count_as_if_measured_with_the_predicted_time(space: Space) -> None:
     guided = Guided(space, make=FlatlyGuided)
     for config in space.sample(random.Random(2), 10):
-        guided.tell(config, valley_s(config))
+        guided.add_result(config, valley_s(config))
     guided.generation(4)
     (model,) = guided.technique.models
-    results, believed = model.told[-1][:10], model.told[-1][10:]
+    results, believed = model.outputs[-1][:10], model.outputs[-1][10:]
     assert np.mean(results) == pytest.approx(0)
     assert believed == [-0.25] * 3
 
@@ -236,7 +236,7 @@ def test_proposals_that_wait_count_as_if_they_had_turned_out_as_predicted(space:
 
 def test_the_favourites_of_a_prior_come_first_in_their_order(space: Space) -> None:
     guided = Guided(space, other_device(space, valley_s, device=7.0))
-    guided.tell(space.default, valley_s(space.default))
+    guided.add_result(space.default, valley_s(space.default))
     asked = guided.generation(3)
     fastest = sorted(map(valley_s, space))[:3]
     assert [valley_s(config) for config in asked] == fastest
@@ -248,7 +248,7 @@ def test_favourites_that_fail_are_followed_by_the_next(space: Space) -> None:
     for _ in range(10):
         config = guided.ask()
         assert config is not None
-        guided.tell(config, float("inf"))
+        guided.add_result(config, float("inf"))
         asked.append(valley_s(config))
     assert asked == sorted(map(valley_s, space))[:10]
 
@@ -271,7 +271,7 @@ def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Sp
     assert guided.technique._likelier == 1
 
 
-def test_once_there_are_many_results_the_models_are_asked_in_turn(space: Space) -> None:
+def test_with_many_results_the_models_alternate(space: Space) -> None:
     guided = Guided(space, other_device(space, inverse_s), make=FlatlyGuided)
     found = list(guided.search(inverse_s, ALTERNATE_FROM))
     assert found == sorted(map(inverse_s, space))[:ALTERNATE_FROM]
@@ -299,7 +299,7 @@ def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
     tall = SourceTask(one.places_of([one.default]), np.array([1.0]), Input({"kind": "tall"}))
     guided = Guided(one, TransferData(Input({"kind": "wide"}), (tall,)))
     assert guided.ask() == one.default
-    guided.tell(one.default, 1.0)
+    guided.add_result(one.default, 1.0)
     assert guided.ask() is None
 
 
@@ -316,7 +316,7 @@ def requestors(database: Path) -> set[object]:
 
 
 def guided_run(folder: Path, **options: object) -> tuple[FormulaMeasurer, Tests]:
-    """A campaign in the folder's one database; what it measured and what it told of its tests."""
+    """Run a campaign in the folder's one database; return its measurer and its tests."""
     measurer, chosen = FormulaMeasurer(), {"technique": ["GaussianProcess"], **options}
     with opened(make_spec(folder), folder / "r.db", measurer, **chosen) as (campaign, tests):
         campaign.run()
@@ -351,7 +351,7 @@ def test_beside_another_technique_each_learns_and_nothing_is_measured_twice(
     assert len(tests) == 80
 
 
-def test_a_uniform_draw_is_told_from_what_the_model_asked_for(
+def test_a_uniform_draw_is_marked_apart_from_the_proposals_of_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guided_run(tmp_path, test_limit=12)
@@ -400,7 +400,7 @@ def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
     assert found == sample.times_s.tolist()
 
 
-def test_candidates_are_told_once_and_without_what_was_seen(space: Space) -> None:
+def test_candidates_are_distinct_and_unseen(space: Space) -> None:
     one, two, three, four = space.sample(random.Random(5), 4)
     memory = remembered(space, [one])
     memory.await_results(space.places_of([two]))

@@ -108,7 +108,7 @@ class Recorder(opentuner.measurement.MeasurementInterface):  # type: ignore[misc
         return Result(time=time_s, state="OK" if math.isfinite(time_s) else "ERROR")
 
     def on_measured(self) -> None:
-        """Nothing is told."""
+        """Report nothing."""
 
     def write(self, _result_ids: Any) -> None:
         """OpenTuner's own rows are enough."""
@@ -198,7 +198,7 @@ def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -
         patches.require_version()
 
 
-def test_missing_opentuner_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_opentuner_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 

@@ -140,7 +140,7 @@ def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(tmp_path
         rows = database.execute("select tuning_run_id, count(*) from result group by 1").fetchall()
         paths = database.execute("select distinct path from input").fetchall()
     assert [count for _, count in rows] == [40, 40]
-    assert sorted(paths) == sorted((given.json,) for given in spec.inputs)
+    assert sorted(paths) == sorted((problem.json,) for problem in spec.inputs)
 
 
 def test_every_winner_is_measured_on_every_input(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_every_winner_is_measured_on_every_input(tmp_path: Path) -> None:
         reports = campaign.run()
         times = campaign.times()
     winners = [report.best.config for report in reports if report.best]
-    assert all(winner in times[given] for winner in winners for given in spec.inputs)
+    assert all(winner in times[problem] for winner in winners for problem in spec.inputs)
 
 
 def test_an_interrupted_run_goes_on_without_measuring_anything_twice(tmp_path: Path) -> None:
@@ -251,9 +251,9 @@ def test_a_larger_budget_goes_on_from_the_tests_that_were_made(
         campaign.run()
     with opened(spec, tmp_path / "r.db", more, test_limit=then) as (campaign, after):
         campaign.run()
-    for given in spec.inputs:
-        tested = [t.measurement.config for t in before if t.plan.problem == given]
-        again = [t.measurement.config for t in after if t.plan.problem == given]
+    for problem in spec.inputs:
+        tested = [t.measurement.config for t in before if t.plan.problem == problem]
+        again = [t.measurement.config for t in after if t.plan.problem == problem]
         assert again[:first] == tested
         assert len(again) == then
     winners_elsewhere = len(spec.inputs)
@@ -282,7 +282,7 @@ def test_fresh_measures_everything_anew(tmp_path: Path) -> None:
 
 def test_a_failed_configuration_never_wins_and_is_kept_with_its_reason(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
-    measurer = FormulaMeasurer(lambda given, config: float("inf") if config["CACHE"] else 1e-3)
+    measurer = FormulaMeasurer(lambda problem, config: float("inf") if config["CACHE"] else 1e-3)
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         reports = campaign.run()
     assert all(report.best and not report.best.config["CACHE"] for report in reports)
@@ -318,10 +318,10 @@ def test_an_input_whose_data_cannot_be_made_is_left_out_and_the_others_go_on(
     spec = make_spec(tmp_path)
 
     class Broken(FormulaMeasurer):
-        def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
-            if given == spec.inputs[0]:
+        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+            if problem == spec.inputs[0]:
                 raise HostModuleError("kernel.py: arguments() raised MemoryError")
-            return super().measure(space, given, config, best_s)
+            return super().measure(space, problem, config, best_s)
 
     with opened(spec, tmp_path / "r.db", Broken()) as (campaign, _):
         first, second = campaign.run()
@@ -342,7 +342,7 @@ def test_time_that_is_up_ends_the_tests_within_a_generation(tmp_path: Path) -> N
 def test_a_space_without_a_legal_configuration_on_the_device_says_why(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
     tiny = DeviceLimits(8, (8, 8, 8), (1, 1, 1), 1024, 1, 1)
-    measurer.tell_limits(tiny)
+    measurer.set_limits(tiny)
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         reports = campaign.run()
     assert measurer.asked == []
@@ -366,11 +366,11 @@ def test_what_ran_into_a_deadline_is_tried_again_with_a_later_one(tmp_path: Path
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
 
     class Hanging(FormulaMeasurer):
-        def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
-            found = super().measure(space, given, config, best_s)
+        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+            found = super().measure(space, problem, config, best_s)
             if not config["CACHE"]:
                 return found
-            return Measurement(config, given, Outcome.TIMEOUT, message="it hung", wall_s=3.0)
+            return Measurement(config, problem, Outcome.TIMEOUT, message="it hung", wall_s=3.0)
 
     asked = []
     for timeout_s in (3.0, 3.0, 5.0):
@@ -380,7 +380,7 @@ def test_what_ran_into_a_deadline_is_tried_again_with_a_later_one(tmp_path: Path
             campaign.run()
         asked.append(measurer.asked)
     assert asked[1] == []
-    assert asked[2] == [(given, config) for given, config in asked[0] if config["CACHE"]]
+    assert asked[2] == [(problem, config) for problem, config in asked[0] if config["CACHE"]]
 
 
 def test_finals_are_measured_again_for_other_repeats(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def failing_s(*_: object) -> float:
 # --------------------------------------------------------------------------------------------
 
 
-def test_what_is_measured_is_legal_and_new_and_repeats_with_the_seed(
+def test_measured_configurations_are_legal_and_new_and_repeat_with_the_seed(
     searches: Searches,
 ) -> None:
     space = searches.space("formula")
@@ -216,8 +216,8 @@ def test_what_is_measured_is_legal_and_new_and_repeats_with_the_seed(
     assert one.ended is EndReason.LIMIT
     assert one.counted == 25
     assert len(one.configs) == len(set(one.configs))
-    given = Input({"m": 64, "n": 4096})
-    assert one.best == min(one.configs, key=lambda config: formula_s(given, config))
+    problem = Input({"m": 64, "n": 4096})
+    assert one.best == min(one.configs, key=lambda config: formula_s(problem, config))
     assert all(space.is_legal(config) for config in one.configs)
 
 

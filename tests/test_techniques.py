@@ -66,11 +66,11 @@ def points(tests: Any) -> list[Point]:
     return [(t.measurement.config["A"], t.measurement.config["B"]) for t in tests]
 
 
-def block_s(given: Input, config: Config) -> float:
+def block_s(problem: Input, config: Config) -> float:
     """The best block depends on the input's shape, where it has one."""
     block, best = config["BLOCK"], 128
-    if "m" in given:
-        best = 64 if given["n"] == 64 else 256
+    if "m" in problem:
+        best = 64 if problem["n"] == 64 else 256
     assert isinstance(block, int)
     return 1e-3 * (1 + abs(block.bit_length() - best.bit_length()))
 
@@ -93,10 +93,10 @@ def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
         tests,
     ):
         reports = campaign.run()
-        (told,) = campaign.describe_tests()
+        (message,) = campaign.describe_tests()
     counts = Counter(test.plan.problem for test in tests)
     assert set(counts.values()) == {published}
-    assert told.startswith(f"HillClimb tested {published} configurations an input")
+    assert message.startswith(f"HillClimb tested {published} configurations an input")
     assert [found.ended for found in campaign.searched.values()] == [EndReason.EXHAUSTED] * 3
     with sqlite3.connect(tmp_path / "r.db") as database:
         rows = database.execute(
@@ -175,11 +175,11 @@ def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_pa
         times = campaign.times()
     default = campaign.space(spec.inputs[0]).default
     assert default not in [test.measurement.config for test in tests]
-    assert all(default in times[given] for given in spec.inputs)
+    assert all(default in times[problem] for problem in spec.inputs)
     assert all(report.best and report.baseline for report in reports)
 
 
-def test_a_climb_beside_another_technique_takes_turns_and_starts_from_the_default(
+def test_a_climb_beside_another_technique_alternates_and_starts_from_the_default(
     tmp_path: Path,
 ) -> None:
     spec, names = make_spec(tmp_path), ["HillClimb", "PureRandom"]
@@ -211,7 +211,7 @@ def test_an_own_technique_that_was_killed_goes_on_where_it_stopped(
 
 
 @pytest.mark.parametrize("name", ["HillClimb", "UniformRandom"])
-def test_a_seed_of_a_person_is_refused_by_a_technique_that_tests_only_its_own(
+def test_a_seed_of_the_user_is_refused_by_a_technique_that_tests_only_its_own(
     name: str, tmp_path: Path
 ) -> None:
     spec = make_spec(tmp_path)
@@ -237,15 +237,15 @@ class Refusing(FormulaMeasurer):
         self._outcome = outcome
         self._everything = everything
 
-    def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
-        found = super().measure(space, given, config, best_s)
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        found = super().measure(space, problem, config, best_s)
         if config["CACHE"] or self._everything:
-            return Measurement(config, given, self._outcome, message="so it is")
+            return Measurement(config, problem, self._outcome, message="so it is")
         return found
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_what_is_refused_is_not_counted_and_what_fails_is(outcome: Outcome, tmp_path: Path) -> None:
+def test_refusals_are_not_counted_and_failures_are(outcome: Outcome, tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path), Refusing(outcome)
     with opened(spec, tmp_path / "r.db", measurer, technique=["UniformRandom"]) as (
         campaign,

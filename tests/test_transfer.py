@@ -57,8 +57,8 @@ def data_for(
     return TransferSources(recordings).data_for(target, problem, measured)
 
 
-def one_task(target: Space, recording: Recording, given: Input = HERE) -> SourceTask:
-    found = data_for(target, given, [recording], {})
+def one_task(target: Space, recording: Recording, problem: Input = HERE) -> SourceTask:
+    found = data_for(target, problem, [recording], {})
     assert found is not None
     (task,) = found.sources
     return task
@@ -101,7 +101,7 @@ def test_a_recording_is_looked_up_once_for_all_inputs() -> None:
     assert places[0] == places[1] == places[2]
 
 
-def test_rows_become_places_by_names_and_values_with_their_median() -> None:
+def test_rows_become_positions_by_names_and_values_with_their_median() -> None:
     recording = recorded("TILE BX", {(7,): [((4, 16), 1.0), ((1, 64), 0.5)]})
     found = seconds(space(), one_task(space(), recording))
     assert found == {(16, 4): 2.0, (64, 1): 1.0}
@@ -227,12 +227,12 @@ def test_a_recording_that_never_has_a_value_that_is_held_here_says_so() -> None:
 # ------------------------------------------------------------------------------ inputs
 
 
-def measured(given: Input, values: Mapping[str, Value], ended: float | Outcome) -> Measurement:
+def measured(problem: Input, values: Mapping[str, Value], ended: float | Outcome) -> Measurement:
     config = Config(values)
     if isinstance(ended, Outcome):
-        return Measurement(config, given, ended, message="as it is")
+        return Measurement(config, problem, ended, message="as it is")
     timing = Timing((ended,), StopReason.RECORDED)
-    return Measurement(config, given, Outcome.OK, timing)
+    return Measurement(config, problem, Outcome.OK, timing)
 
 
 OTHER = Input({"n": 7})
@@ -274,11 +274,11 @@ def test_without_recordings_and_measurements_that_worked_there_is_no_data() -> N
     assert data_for(space(), HERE, [], {OTHER: failed, Input({"n": 8}): []}) is None
 
 
-def problems(given: Input, features: str, *others: tuple[Value, ...]) -> list[Input | None]:
+def problems(problem: Input, features: str, *others: tuple[Value, ...]) -> list[Input | None]:
     """The inputs of the source tasks: a measurement on n=7 and recordings of others."""
     rows = {OTHER: [measured(OTHER, {"BX": 16, "TILE": 2}, 1.0)]}
     recordings = [recorded("BX TILE", {other: [((16, 1), 1.0)]}, features) for other in others]
-    found = data_for(space(), given, recordings, rows)
+    found = data_for(space(), problem, recordings, rows)
     assert isinstance(found, TransferData)
     return [task.problem for task in found.sources]
 
@@ -288,7 +288,7 @@ def test_features_are_kept_where_all_tasks_and_the_input_have_the_same() -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "features", "others"),
+    ("problem", "features", "others"),
     [
         (HERE, "n m", [(9, 1)]),
         (HERE, "problem_size", [(9,)]),
@@ -298,9 +298,9 @@ def test_features_are_kept_where_all_tasks_and_the_input_have_the_same() -> None
     ids=["more", "other", "none", "fewer"],
 )
 def test_where_one_task_has_other_features_all_features_are_dropped(
-    given: Input, features: str, others: list[tuple[Value, ...]]
+    problem: Input, features: str, others: list[tuple[Value, ...]]
 ) -> None:
-    assert problems(given, features, *others) == [None, None]
+    assert problems(problem, features, *others) == [None, None]
 
 
 # --------------------------------------------------------------------------- and beside

@@ -1,4 +1,4 @@
-"""The command itself, as a person runs it: options, interruption, errors, what is left behind."""
+"""The tune command as a user runs it: options, interruption, errors, files left behind."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def replayed(tmp_path: Path) -> list[str]:
     space = write_space(tmp_path, SPACE)
     spec = load_spec(space)
     lines = ["m,n,BLOCK,TILE,CACHE,outcome,time_s,message"]
-    for given in spec.inputs:
-        for config in ConstrainedSpace.of(spec, given, None):
-            time_s = formula_s(given, config)
-            point = [given["m"], given["n"], config["BLOCK"], config["TILE"]]
+    for problem in spec.inputs:
+        for config in ConstrainedSpace.of(spec, problem, None):
+            time_s = formula_s(problem, config)
+            point = [problem["m"], problem["n"], config["BLOCK"], config["TILE"]]
             point.append("true" if config["CACHE"] else "false")
             failed = time_s == float("inf")
             point += ["crashed", "", "as recorded"] if failed else ["ok", time_s, ""]
@@ -94,31 +94,31 @@ def test_a_replay_ends_with_the_table_the_tree_and_the_next_command(
     replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main(replayed) == 0
-    told = capsys.readouterr().out
-    assert "m=64, n=4096" in told
-    assert "speed-up" in told
-    assert "Slowdown against the best known configuration" in told
-    assert f"{shlex.join(['python', '-m', 'harness.tune', *replayed])} --test-limit 40" in told
+    message = capsys.readouterr().out
+    assert "m=64, n=4096" in message
+    assert "speed-up" in message
+    assert "Slowdown against the best known configuration" in message
+    assert f"{shlex.join(['python', '-m', 'harness.tune', *replayed])} --test-limit 40" in message
 
 
-def test_a_replay_tells_nothing_of_a_device_that_measures(
+def test_a_replay_prints_nothing_about_a_measuring_device(
     replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main([*replayed, "--test-limit", "3"]) == 0
-    told = capsys.readouterr().out
+    message = capsys.readouterr().out
     recording = replayed[replayed.index("--replay") + 1]
-    assert f"replaying {recording}: 192 measurements from recording.csv; none is new" in told
-    assert "replayed, replayed from recording.csv" in told
-    assert not [word for word in ("driver", "beside the baseline", "compiler") if word in told]
+    assert f"replaying {recording}: 192 measurements from recording.csv; none is new" in message
+    assert "replayed, replayed from recording.csv" in message
+    assert not [word for word in ("driver", "beside the baseline", "compiler") if word in message]
 
 
 def test_quiet_leaves_out_the_progress_and_nothing_else(
     replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main([*replayed, "--quiet"]) == 0
-    told = capsys.readouterr().out
-    assert "test 20 of 20" not in told
-    assert "speed-up" in told
+    message = capsys.readouterr().out
+    assert "test 20 of 20" not in message
+    assert "speed-up" in message
 
 
 def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
@@ -132,7 +132,7 @@ def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]
     assert _rows(replayed, "select distinct technique, seed from runs") == [("PureRandom", 3)]
 
 
-def test_two_techniques_take_turns(replayed: list[str]) -> None:
+def test_two_techniques_alternate(replayed: list[str]) -> None:
     options = ["-t", "PureRandom", "-t", "UniformGreedyMutation05", "--test-limit", "15"]
     assert tune.main([*replayed, *options]) == 0
     asked = {row[0] for row in _rows(replayed, "select distinct requestor from desired_result")}
@@ -145,10 +145,10 @@ def test_what_had_no_time_to_measure_anything_ends_in_time_and_is_no_success(
     started = time.monotonic()
     assert tune.main([*replayed, "--max-time", "0.001"]) == 1
     assert time.monotonic() - started < 10
-    told = capsys.readouterr().out
-    assert "Nothing was measured: the time was up" in told
-    assert told.rstrip().endswith("--test-limit 20 --max-time 60")
-    assert "Fix what" not in told
+    message = capsys.readouterr().out
+    assert "Nothing was measured: the time was up" in message
+    assert message.rstrip().endswith("--test-limit 20 --max-time 60")
+    assert "Fix what" not in message
     assert _rows(replayed, "select distinct state from runs") == [("interrupted",)]
 
 
@@ -165,7 +165,7 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[1]", "needs a JSON object"),
         ("{", "needs a JSON object"),
@@ -174,12 +174,12 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     ],
 )
 def test_a_seed_configuration_that_does_not_fit_is_refused(
-    text: str, told: str, replayed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, message: str, replayed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = tmp_path / "seed.json"
     seed.write_text(text)
     assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
         (["--backend", "opencl"], "--replay takes the place of a device; leave out --backend"),
@@ -213,16 +213,16 @@ def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixtu
     ],
 )
 def test_a_command_line_that_cannot_be_carried_out_is_one_error(
-    arguments: list[str], told: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main([*replayed, *arguments]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert "Traceback" not in error
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--test-limit", "99999999999999999999"], "a whole number from 1 to 10^9"),
         (["--repeats", "x"], "a whole number from 1 to 10^9"),
@@ -239,12 +239,12 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
     ],
 )
 def test_a_value_that_an_option_cannot_take_says_what_it_takes(
-    arguments: list[str], told: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exit_:
         tune.main([*replayed, *arguments])
     assert exit_.value.code == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_the_next_command_keeps_what_made_this_run(
@@ -252,8 +252,10 @@ def test_the_next_command_keeps_what_made_this_run(
 ) -> None:
     options = ["--seed", "5", "-t", "PureRandom", "--label", "my run", "--fresh", "--test-limit=9"]
     assert tune.main([*replayed, *options]) == 0
-    told = capsys.readouterr().out.rsplit("To continue the search: python -m harness.tune ", 1)[1]
-    again = shlex.split(told)
+    message = capsys.readouterr().out.rsplit("To continue the search: python -m harness.tune ", 1)[
+        1
+    ]
+    again = shlex.split(message)
     assert again == [*replayed, *options[:6], "--test-limit", "18"]
     assert tune.main(again) == 0
     counts = _rows(replayed, "select count(*) from tests group by run_id")
@@ -281,9 +283,9 @@ def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
     replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
-    told = capsys.readouterr().out
-    assert "HillClimb tested " in told
-    again = told.rsplit("To continue with another: python -m harness.tune ", 1)[1]
+    message = capsys.readouterr().out
+    assert "HillClimb tested " in message
+    again = message.rsplit("To continue with another: python -m harness.tune ", 1)[1]
     assert shlex.split(again) == [*replayed, "--seed", "2", "--technique", "auto"]
     assert {row[0] for row in _rows(replayed, "select requestor from tests")} == {"HillClimb"}
 
@@ -295,16 +297,16 @@ def test_validation_has_a_target_of_its_own(
     assert "(target: a median of 0.15)" in capsys.readouterr().out
 
 
-def test_a_validation_tells_its_curve_and_why_it_ended(
+def test_a_validation_prints_its_curve_and_why_it_ended(
     replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     option = "--validate=0.01"
     assert tune.main([*replayed, option, "--test-limit", "10"]) == 0
-    told = capsys.readouterr().out
-    assert "on 96 reserved samples" in told
-    assert "9 in 10 below" in told
-    assert "The limit of 40 samples was spent before the target was reached." in told
-    again = shlex.split(told.rsplit("To continue the search: python -m harness.tune ", 1)[1])
+    message = capsys.readouterr().out
+    assert "on 96 reserved samples" in message
+    assert "9 in 10 below" in message
+    assert "The limit of 40 samples was spent before the target was reached." in message
+    again = shlex.split(message.rsplit("To continue the search: python -m harness.tune ", 1)[1])
     assert again == [*replayed, option, "--test-limit", "20"]
 
 
@@ -313,17 +315,17 @@ def test_inputs_that_are_selected_are_tuned_and_no_others(
 ) -> None:
     chosen = ["--inputs", "n < 4096 and m > 64"]
     assert tune.main([*replayed, *chosen]) == 0
-    told = capsys.readouterr().out
+    message = capsys.readouterr().out
     features = [json.loads(str(row[0])) for row in _rows(replayed, "select features from inputs")]
     assert features == [{"m": 4096, "n": 64}, {"m": 1024, "n": 64}]
-    again = shlex.split(told.rsplit("To continue the search: python -m harness.tune ", 1)[1])
+    again = shlex.split(message.rsplit("To continue the search: python -m harness.tune ", 1)[1])
     assert again == [*replayed, *chosen, "--test-limit", "40"]
     assert tune.main(replayed) == 0
     assert "40 tests were answered from the database" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("condition", "told"),
+    ("condition", "message"),
     [
         ("size_n > 3", "`size_n` is not a feature of"),
         ("nn > 3", "did you mean `n`?"),
@@ -333,15 +335,15 @@ def test_inputs_that_are_selected_are_tuned_and_no_others(
     ],
 )
 def test_a_condition_on_inputs_that_selects_none_is_one_error(
-    condition: str, told: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+    condition: str, message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main([*replayed, "--inputs", condition]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert "Traceback" not in error
 
 
-def test_a_wrong_file_is_told_before_what_takes_seconds_is_loaded(tmp_path: Path) -> None:
+def test_a_wrong_file_is_an_error_before_slow_libraries_are_loaded(tmp_path: Path) -> None:
     code = (
         "import sys; from harness.commands import tune; print(tune.main(['none.yaml']), "
         "*{'opentuner', 'sqlalchemy', 'sklearn', 'pydantic', 'rich'} & set(sys.modules))"
@@ -355,9 +357,9 @@ def test_a_wrong_file_is_told_before_what_takes_seconds_is_loaded(tmp_path: Path
 def test_an_unknown_option_is_answered_with_the_nearest(
     replayed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for given, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
+    for word, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
         with pytest.raises(SystemExit) as exit_:
-            tune.main([*replayed, given])
+            tune.main([*replayed, word])
         assert exit_.value.code == 2
         assert f"did you mean `{near}`?" in capsys.readouterr().err
 
@@ -389,14 +391,14 @@ def test_a_program_that_does_not_work_fails_and_its_page_says_why(
     page.write_text("of another day")
     words = [str(space), "--database", str(tmp_path / "r.db"), "--inputs", "n > 0"]
     assert tune.main([*words, "--report", str(page)]) == 1
-    told = page.read_text()
-    assert "Nothing was measured." in told
-    assert "ended with exit status 5" in told
-    assert f"harness.tune {space} --backend" in told
-    assert "--inputs &#39;n &gt; 0&#39;" in told
+    html = page.read_text()
+    assert "Nothing was measured." in html
+    assert "ended with exit status 5" in html
+    assert f"harness.tune {space} --backend" in html
+    assert "--inputs &#39;n &gt; 0&#39;" in html
     page.unlink()
     page.mkdir()
-    assert tune.main([*words, "--report", str(page)]) == 1, "that it cannot be written is told"
+    assert tune.main([*words, "--report", str(page)]) == 1, "that it cannot be written is printed"
     assert f"error: {page} cannot be written" in capsys.readouterr().out
 
 
@@ -480,7 +482,7 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file
     assert "Traceback" not in errors + refused
 
 
-def test_features_of_words_are_told_where_a_condition_selects_no_input() -> None:
+def test_features_of_words_are_listed_where_a_condition_selects_no_input() -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
     with pytest.raises(UsageError, match="m is narrow, wide, n is 7"):

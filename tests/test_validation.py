@@ -47,9 +47,9 @@ search: {test_limit: 100}
 """
 
 
-def steps_s(given: Input, config: Config) -> float:
+def steps_s(problem: Input, config: Config) -> float:
     """A tree of depth three: its leaves are 1, 3, 4 and 40 ms."""
-    n, block, tile = given["n"], config["BLOCK"], config["TILE"]
+    n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
     assert isinstance(n, int)
     assert isinstance(block, int)
     assert isinstance(tile, int)
@@ -60,9 +60,9 @@ def steps_s(given: Input, config: Config) -> float:
     return 3e-3 if tile > 8 and block > 64 else 1e-3
 
 
-def noise_s(given: Input, config: Config) -> float:
+def noise_s(problem: Input, config: Config) -> float:
     """Nothing but noise, over a factor of 20."""
-    return 1e-3 * 20 ** random.Random(given.json + config.json).random()
+    return 1e-3 * 20 ** random.Random(problem.json + config.json).random()
 
 
 def run(
@@ -158,7 +158,7 @@ def test_a_value_in_the_middle_of_an_enumeration_is_split_off_by_itself() -> Non
     assert prediction_errors(columns, pairs, pairs).median.value == pytest.approx(0)
 
 
-def test_sizes_that_float32_cannot_hold_are_told_apart_by_their_ratio() -> None:
+def test_sizes_that_float32_cannot_hold_are_distinguished_by_their_ratio() -> None:
     layout = Parameter("LAYOUT", "enum", LAYOUTS, "choice", "row")
     inputs = [Input({"n": 2**40 + step * 2**24}) for step in range(2)]
     pairs = [pair(int(i["n"]), "row", 1e-3 * (1 + place)) for place, i in enumerate(inputs)]  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def test_sizes_that_float32_cannot_hold_are_told_apart_by_their_ratio() -> None:
     assert prediction_errors(columns, pairs, pairs).ninth_decile == pytest.approx(0)
 
 
-def test_the_error_is_relative_and_told_with_its_interval() -> None:
+def test_the_error_is_relative_and_has_an_interval() -> None:
     errors = np.arange(1, 101) / 100
     found = summarize(errors)
     assert found.median.value == pytest.approx(0.505)
@@ -196,12 +196,12 @@ def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations() -> None:
     (hypergeometric); five standard deviations are allowed."""
     small, large = Input({"n": 1}), Input({"n": 2})
     pairs = {
-        given: [recorded(noise_s, given, Config({"A": place})) for place in range(count)]
-        for given, count in ((small, 2000), (large, 4000))
+        problem: [recorded(noise_s, problem, Config({"A": place})) for place in range(count)]
+        for problem, count in ((small, 2000), (large, 4000))
     }
 
-    def draw(given: Input, draws: int) -> list[Measurement]:
-        return pairs[given][:draws]
+    def draw(problem: Input, draws: int) -> list[Measurement]:
+        return pairs[problem][:draws]
 
     stream = PairStream({small: 2000, large: 4000}, draw, lambda _: True, random.Random(0))
     taken = Counter(m.input for _ in range(30) for m in stream.take(100))
@@ -212,8 +212,8 @@ def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations() -> None:
 def test_draws_do_not_depend_on_how_many_are_taken_at_a_time() -> None:
     inputs = [Input({"n": n}) for n in range(5)]
 
-    def draw(given: Input, draws: int) -> list[Measurement]:
-        return [recorded(noise_s, given, Config({"A": place})) for place in range(draws)]
+    def draw(problem: Input, draws: int) -> list[Measurement]:
+        return [recorded(noise_s, problem, Config({"A": place})) for place in range(draws)]
 
     def taken(*counts: int) -> set[tuple[Input, Config]]:
         stream = PairStream(dict.fromkeys(inputs, 50), draw, lambda _: True, random.Random(3))
@@ -248,14 +248,14 @@ class Failing(FormulaMeasurer):
         super().__init__(noise_s)
         self._outcome = outcome
 
-    def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
         if config["TILE"] in (5, 6, 7):
-            return Measurement(config, given, self._outcome, message="so it is")
-        return super().measure(space, given, config, best_s)
+            return Measurement(config, problem, self._outcome, message="so it is")
+        return super().measure(space, problem, config, best_s)
 
 
 @pytest.mark.usefixtures("few_reserved")
-def test_failures_count_as_samples_but_teach_nothing_and_refusals_do_not_count(
+def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "wrong").mkdir()
@@ -299,7 +299,7 @@ def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path: Path) -> None:
     assert not found.may_go_on
 
 
-def test_time_that_is_up_is_told(tmp_path: Path) -> None:
+def test_the_end_says_that_the_time_was_up(tmp_path: Path) -> None:
     found = validation(tmp_path, FormulaMeasurer(noise_s), stop_at=0.0)
     assert found.ended == "The time was up before the target was reached."
     assert (found.curve, found.reserved) == ((), 0)
@@ -319,9 +319,9 @@ class Sampled:
     def is_time_up(self) -> bool:
         return False
 
-    def draw_samples(self, part: Any, given: Input, draws: int, held_out: Any) -> Any:
+    def draw_samples(self, part: Any, problem: Input, draws: int, held_out: Any) -> Any:
         free = [config for config in self._configs if config not in held_out]
-        found = [recorded(noise_s, given, config) for config in free[:draws]]
+        found = [recorded(noise_s, problem, config) for config in free[:draws]]
         if self._outcome is Outcome.OK:
             return found
         return [
@@ -353,12 +353,12 @@ def test_a_space_that_is_too_small_is_refused() -> None:
         validate(Sampled(), counts(19), Goal(0.15, 1000))
 
 
-def test_a_device_that_refuses_everything_is_told() -> None:
+def test_a_device_that_refuses_everything_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"needs 20 reserved samples that work, found 0 among"):
         validate(Sampled(Outcome.BUILD_FAILED), counts(100), Goal(0.15, 1000))
 
 
-def test_the_curve_is_told_as_a_table() -> None:
+def test_the_curve_is_described_as_a_table() -> None:
     found = validate(Sampled(), counts(100), Goal(1e-9, 40))
     lines = list(describe_validation(found))
     assert "on 100 reserved samples (target: a median of 1e-09)" in lines[0]

@@ -140,8 +140,8 @@ def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: 
 def test_rows_with_a_mapping_beside_them_are_read_as_well(
     measuring: list[str], tmp_path: Path
 ) -> None:
-    told = write_csv(tmp_path / "told.csv", lambda b, t: time_ms(b, t) / 7, 4096, 128)
-    assert tune.main([*measuring, "--warm-start", str(told)]) == 0
+    csv = write_csv(tmp_path / "times.csv", lambda b, t: time_ms(b, t) / 7, 4096, 128)
+    assert tune.main([*measuring, "--warm-start", str(csv)]) == 0
     assert configs_of(measuring)[1] == BEST
 
 
@@ -151,8 +151,8 @@ def test_of_several_devices_what_is_good_on_all_comes_first(
     def other_s(block: int, tile: int) -> float:
         return 0.5 if (block, tile) == (16, 8) else time_ms(block, tile)
 
-    told = write_csv(tmp_path / "told.csv", other_s, 4096)
-    assert tune.main([*replaying, "--warm-start", str(cache), "--warm-start", str(told)]) == 0
+    csv = write_csv(tmp_path / "times.csv", other_s, 4096)
+    assert tune.main([*replaying, "--warm-start", str(cache), "--warm-start", str(csv)]) == 0
     assert configs_of(replaying)[1] == BEST
 
 
@@ -187,11 +187,11 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
     assert techniques[1] == "GaussianProcess"
 
 
-# --------------------------------------------------------------------- what is refused
+# --------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "other.json does not exist"),
         ("SQLite format 3\0", "other.json: is a results database; replay it with its space: "),
@@ -202,7 +202,7 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
 )
 def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     content: str | None,
-    told: str,
+    message: str,
     measuring: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -212,13 +212,13 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
         other.write_text(content)
     assert tune.main([*measuring, "--warm-start", str(other)]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert "Traceback" not in error
     assert not (tmp_path / "r.db").exists()
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (
             {"tune_params_keys": ["BLOCK", "UNROLL"]},
@@ -237,7 +237,7 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
 )
 def test_a_recording_of_no_use_is_one_error(
     changes: Mapping[str, Any],
-    told: str,
+    message: str,
     measuring: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -258,7 +258,7 @@ def test_a_recording_of_no_use_is_one_error(
     )
     assert tune.main([*measuring, "--warm-start", str(other)]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert "Traceback" not in error
     assert rows(measuring, "select count(*) from measurements") == [(0,)]
 
@@ -266,7 +266,7 @@ def test_a_recording_of_no_use_is_one_error(
 @pytest.mark.parametrize(
     "options", [["-t", "PureRandom"], ["-t", "HillClimb", "-t", "PureRandom"], ["--validate"]]
 )
-def test_a_technique_that_learns_from_no_recording_is_not_given_one(
+def test_a_technique_that_learns_from_no_recording_is_refused_one(
     options: list[str], measuring: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune.main([*measuring, "--warm-start", str(cache), *options]) == 2
