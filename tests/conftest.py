@@ -22,7 +22,7 @@ _BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Builds of tests are cached in a folder of their own, which worker processes inherit."""
+    """Cache the builds of tests in their own folder, which worker processes inherit."""
     with pytest.MonkeyPatch.context() as patch:
         cache = tmp_path_factory.mktemp("cache")
         patch.setenv("HARNESS_CACHE_DIR", str(cache))
@@ -38,7 +38,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_wait_for_the_disk() -> Iterator[None]:
-    """What a test has committed need not outlive the machine, and a disk takes milliseconds."""
+    """Commit without waiting for the disk, which takes milliseconds."""
     set_up_writer = connect._set_up_writer
 
     def without_waiting(connection: Any, record: object) -> None:
@@ -51,18 +51,18 @@ def _no_wait_for_the_disk() -> Iterator[None]:
 
 
 Pair = tuple[Processes, Processes]
-"""The device's process, and the builders."""
+"""The device's process and the builders."""
 
 
 class _Lent(Processes):
-    """Kept processes as one measurer has them: with its own worker, and left open."""
+    """Shared processes for one measurer: with its own worker, and left open."""
 
     def __init__(self, kept: Processes, make_worker: Callable[[], object]) -> None:
         self._kept = kept
         self._made_by = pickle.dumps(make_worker)
 
     def schedule(self, function: Callable[..., T], *args: object, timeout_s: float) -> Task[T]:
-        """Schedule the function there, with a worker that is made where it is not there yet."""
+        """Schedule the function with a worker that is made on first use."""
         return self._kept.schedule(
             call_with_worker, self._made_by, function, *args, timeout_s=timeout_s
         )
@@ -110,8 +110,10 @@ def _fake_processes() -> Iterator[Pair]:
 
 
 def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on all measurers have these processes: to start new ones, and PoCL's compiler in
-    them, takes longer than to measure a kernel."""
+    """Make all measurers use these processes.
+
+    Starting new ones, and PoCL's compiler in them, takes longer than to measure a kernel.
+    """
     device, builders = pair
     for module, kept in (("device_client", device), ("build_queue", builders)):
         lend = partial(_lend, kept)
@@ -124,7 +126,7 @@ def _lend(kept: Processes, count: int, make_worker: Callable[[], object]) -> Pro
 
 @pytest.fixture
 def opencl(_opencl_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """PoCL, for tests that do not ask what a new process brings."""
+    """Choose PoCL with shared processes, for tests that do not need new ones."""
     pytest.importorskip("pyopencl")
     _share(_opencl_processes, monkeypatch)
     return choose("opencl")
@@ -132,7 +134,7 @@ def opencl(_opencl_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 @pytest.fixture
 def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """PoCL as users have it."""
+    """Choose PoCL with its optimisations, as users have it."""
     pytest.importorskip("pyopencl")
     monkeypatch.delenv(_BUILD_OPTIONS)
     _share(_optimising_processes, monkeypatch)
@@ -141,5 +143,5 @@ def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def fake_processes(_fake_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes for measurers of a fake device."""
+    """Share processes between measurers of a fake device."""
     _share(_fake_processes, monkeypatch)

@@ -1,4 +1,4 @@
-"""A device in memory with a clock of its own, and a backend of it for worker processes.
+"""A device in memory with its own clock, and a backend of it for worker processes.
 
 A program's text is a line for each kernel, such as `kernel twice`, with what it does in
 KERNELS; `#error MESSAGE` does not compile.
@@ -39,25 +39,25 @@ MAGIC = b"FAKE\n"
 
 
 def twice(x: Array, y: Array) -> None:
-    """y = 2 x"""
+    """Compute y = 2 x."""
     y[...] = 2 * x
 
 
 def nothing(*_: object) -> None:
-    """Leaves everything as it is."""
+    """Change nothing."""
 
 
 KERNELS: dict[str, Kernel] = {"twice": twice, "nothing": nothing}
 
 
 class FakeCompiler:
-    """Compiles what names known kernels."""
+    """A compiler for texts that name known kernels."""
 
     identity = IDENTITY
     arch: str | None = None
 
     def compile(self, program: Program) -> Binary:
-        """The text itself, or BuildFailed with its `#error`."""
+        """Return the text itself, or raise BuildFailed with its `#error`."""
         for number, line in enumerate(program.text.splitlines(), start=1):
             if line.startswith("#error"):
                 raise BuildFailed(f"kernel:{number}: {line}")
@@ -100,7 +100,7 @@ class FakeDevice:
         bound[...] = array
 
     def read(self, name: str) -> Array:
-        """A copy of one array."""
+        """Return a copy of one array."""
         return self._array(name).copy()
 
     def _array(self, name: str) -> Array:
@@ -110,14 +110,14 @@ class FakeDevice:
         return array
 
     def load(self, binary: Binary) -> object:
-        """The names of the binary's kernels."""
+        """Return the names of the binary's kernels."""
         if not binary.data.startswith(MAGIC):
             raise LaunchFailed("the binary cannot be loaded: it is not of this device")
         lines = binary.data.decode().splitlines()
         return [line.split()[1] for line in lines if line.startswith("kernel ")]
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
-        """Run Python in place of kernels; the sum of their times."""
+        """Run Python functions as kernels; return the sum of their times."""
         if not isinstance(module, list):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         return sum(self._launch(module, launch) for launch in launches)
@@ -140,11 +140,13 @@ class FakeDevice:
 
 @dataclasses.dataclass(frozen=True)
 class FakeBackend(Backend):
-    """A backend whose every compilation and launch leaves a line in `journal`: what, begin,
-    end, in seconds of the machine's clock. A process of its device dies at the launch after
-    `lives`; arrays beyond `memory_bytes` do not fit on it, and nothing does at the binds of
-    all its processes that `refused_binds` numbers, from 0. Where it `hashes` binaries, the lines
-    that name kernels are the machine code; a real `arch` is compiled for by nvcc."""
+    """A backend that writes each compilation and launch to `journal`: event, begin and end in s.
+
+    The device's process dies at the launch after `lives`. Arrays beyond `memory_bytes` do not fit,
+    and binding fails at the binds that `refused_binds` numbers, from 0 over all processes. If it
+    `hashes` binaries, the lines that name kernels are the machine code. A real `arch` is compiled
+    by nvcc.
+    """
 
     journal: Path = Path()
     shares_cpu: bool = False
@@ -156,11 +158,11 @@ class FakeBackend(Backend):
     hashes: bool = False
 
     def open_device(self) -> Device:
-        """A fake device that takes its time."""
+        """Open a fake device that takes its time."""
         return _JournalDevice(self)
 
     def open_compiler(self) -> Compiler:
-        """A fake compiler that takes its time, or nvcc."""
+        """Open a fake compiler that takes its time, or nvcc."""
         return _JournalCompiler(self) if self.arch is None else Nvcc(self.arch)
 
 
@@ -204,7 +206,7 @@ class _JournalDevice(FakeDevice):
         )
 
     def load(self, binary: Binary) -> object:
-        """The names of its kernels; of a cubin, which no fake looks into, all that there are."""
+        """Return the names of its kernels; for a cubin, which fakes cannot read, all names."""
         return list(KERNELS) if binary.data.startswith(b"\x7fELF") else super().load(binary)
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
@@ -219,7 +221,7 @@ _workers: dict[bytes, object] = {}
 
 
 def call_with_worker(made_by: bytes, function: Callable[..., T], *args: object) -> T:
-    """Call a function with the worker of a process that tests keep; the last worker is kept."""
+    """Call a function with the process's worker, which is made once and kept."""
     if made_by not in _workers:
         _workers.clear()
         _workers[made_by] = pickle.loads(made_by)()
@@ -227,7 +229,7 @@ def call_with_worker(made_by: bytes, function: Callable[..., T], *args: object) 
 
 
 class HereProcesses:
-    """In place of worker processes, which take a second each to start: all runs here, at once."""
+    """A fake of worker processes, which take a second to start: it runs all work right here."""
 
     def __init__(self, count: int, make_worker: Callable[[], object]) -> None:
         self._worker = make_worker()
@@ -247,10 +249,10 @@ class HereProcesses:
         return task()
 
     def settle(self, tasks: object) -> None:
-        """Nothing runs."""
+        """Do nothing, since nothing runs."""
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing, since nothing runs."""
 
 
 class _noted:  # noqa: N801 (a context manager)
@@ -266,7 +268,7 @@ class _noted:  # noqa: N801 (a context manager)
 
 
 def read_journal(journal: Path) -> Iterator[tuple[str, float, float]]:
-    """What happened, and when it began and ended."""
+    """Yield each event with the times of its begin and its end."""
     for line in journal.read_text().splitlines():
         what, begin, end = line.split()
         yield what, float(begin), float(end)

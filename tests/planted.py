@@ -1,4 +1,4 @@
-"""The space of faults planted in a kernel (see data/faults), and waiting for processes."""
+"""A space of faults planted in a kernel (see data/faults), and a wait for processes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SOON_S = 60.0
 
 
 def fault(name: str, block: int = 8) -> Config:
-    """The configuration with a fault."""
+    """Make the configuration with a fault."""
     return Config({"FAULT": name, "BLOCK": block})
 
 
 def space_of(spec: Spec, measurer: Measurer, given: Input = GIVEN) -> Space:
-    """The legal configurations of an input for a measurer with OpenCL."""
+    """Make the space of an input for an OpenCL measurer."""
     return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    """Whether a condition comes true soon."""
+    """Wait for a condition; return whether it became true."""
     end = time.monotonic() + SOON_S
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)

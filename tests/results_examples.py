@@ -1,4 +1,4 @@
-"""Small databases for tests: a spec, plans, measurements, and ways to write them."""
+"""Small databases for tests: a spec, plans, measurements, and writers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WITHOUT_SHARING = (
     "DROP TABLE commands; ALTER TABLE measurements DROP COLUMN host_read; "
     "ALTER TABLE measurements DROP COLUMN shared_with; UPDATE schema_version SET version = 2"
 )
-"""What makes a database of the second version of one of the last."""
+"""SQL that turns a present database into one of schema version 2."""
 
 KEY = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
 
@@ -84,7 +84,7 @@ def make_failed(outcome: Outcome, number: int = 1, given: Input = SPEC.inputs[0]
 
 @dataclass
 class Search:
-    """A run that is being searched; tests are numbered as they are added."""
+    """A search in progress; tests are numbered as they are added."""
 
     store: Store
     plan: RunPlan
@@ -109,8 +109,8 @@ def begin_search(store: Store, plan: RunPlan | None = None, tuning_run_id: int =
 
 
 @contextmanager
-def opened(place: Path | str) -> Iterator[Store]:
-    with writing(str(place)) as engine:
+def opened(path: Path | str) -> Iterator[Store]:
+    with writing(str(path)) as engine:
         store = Store(engine)
         try:
             yield store
@@ -118,10 +118,10 @@ def opened(place: Path | str) -> Iterator[Store]:
             store.sessions.remove()
 
 
-def write(place: Path, *measurements: Measurement, plan: RunPlan | None = None) -> None:
-    """A database with one complete run of these measurements, and the command that asked for it."""
+def write(path: Path, *measurements: Measurement, plan: RunPlan | None = None) -> None:
+    """Write a database with one complete run of these measurements, and its command."""
     plan = plan or make_plan()
-    with opened(place) as store:
+    with opened(path) as store:
         command = store.begin_command(plan.spec, plan.environment, plan.campaign)
         search = begin_search(store, plan)
         for measurement in measurements:
@@ -130,9 +130,9 @@ def write(place: Path, *measurements: Measurement, plan: RunPlan | None = None) 
         store.end_command(command, {plan.spec.inputs[0]: "no data"}, {"cross": ""})
 
 
-def write_many(place: Path, count: int, samples: int = 20) -> None:
-    """A database of one run with many measurements, written in bulk."""
-    with opened(place) as store:
+def write_many(path: Path, count: int, samples: int = 20) -> None:
+    """Write a database of one run with many measurements, in bulk."""
+    with opened(path) as store:
         search = begin_search(store)
         pattern = search.test(make_ok(0))
         store.sessions.remove()
@@ -140,7 +140,7 @@ def write_many(place: Path, count: int, samples: int = 20) -> None:
 
 
 def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
-    """Copies of a measurement, each with a configuration of its own."""
+    """Copy a measurement, each time with another configuration."""
     configs = [make_config(number) for number in range(1, count)]
     with engine.begin() as connection:
         connection.execute(
@@ -167,25 +167,25 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
         )
 
 
-def query(place: Path, sql: str) -> list[tuple[object, ...]]:
-    """What any SQL client gets."""
-    connection = sqlite3.connect(place)
+def query(path: Path, sql: str) -> list[tuple[object, ...]]:
+    """Query a database with plain SQL."""
+    connection = sqlite3.connect(path)
     try:
         return connection.execute(sql).fetchall()
     finally:
         connection.close()
 
 
-def tamper(place: Path, sql: str) -> None:
-    """Change a database as no harness does."""
-    connection = sqlite3.connect(place)
+def tamper(path: Path, sql: str) -> None:
+    """Change a database with plain SQL."""
+    connection = sqlite3.connect(path)
     try:
         connection.executescript(sql)
     finally:
         connection.close()
 
 
-def count(place: Path, table: str) -> int:
-    ((number,),) = query(place, f"SELECT count(*) FROM {table}")
+def count(path: Path, table: str) -> int:
+    ((number,),) = query(path, f"SELECT count(*) FROM {table}")
     assert isinstance(number, int)
     return number

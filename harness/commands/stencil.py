@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.files import write_folder
+from harness.core.text import counted
 from harness.space_file.document import MAX_BYTES
 from harness.stencil.definition import Definition, load_definition, program_names
 from harness.stencil.explore import Variant, explore
@@ -107,7 +108,7 @@ def _explore(options: _Exploration) -> int:
     _check_is_new(folder)  # again: exploring takes a while
     write_folder(folder, {path.as_posix(): text.encode() for path, text in texts.items()})
     fewer = "" if points == options.count else f"; found no more of the {options.count}"
-    print(f"{points} points of {len(variants)} variants{fewer}")
+    print(f"{counted(points, 'point')} of {counted(len(variants), 'variant')}{fewer}")
     print(f"wrote {folder / space}; tune it: python -m harness.tune {folder / space}")
     return 0
 
