@@ -114,7 +114,7 @@ def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
 
 def test_folder_with_anything_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"mine\.txt is not; move it away"):
+    with pytest.raises(UsageError, match=r"mine\.txt is not part of one; move it away"):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
 

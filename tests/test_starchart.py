@@ -189,7 +189,7 @@ def test_failures_are_left_out_and_counted() -> None:
     table.loc[[3, 7], "time_s"] = [np.inf, np.nan]
     tree = grow(table, "time_s", ["TILE"], Growth(relative_threshold=0.01))
     assert (tree.root.count, tree.left_out) == (48, 2)
-    assert "(2 samples without a time_s are left out)" in describe(tree)
+    assert "(2 samples without time_s are left out)" in describe(tree)
 
 
 # -------------------------------------------------------------------------- boxes, text
@@ -222,7 +222,7 @@ def test_shares_have_three_digits_and_no_exponent() -> None:
     ],
 )
 def test_ranges_are_told_by_the_values_they_hold(above: float, upto: float, text: str) -> None:
-    assert Interval(above, upto, (1, 2, 4, 8, 16, 32)).told("T") == text
+    assert Interval(above, upto, (1, 2, 4, 8, 16, 32)).text("T") == text
 
 
 def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:

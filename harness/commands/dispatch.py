@@ -1,4 +1,4 @@
-"""python -m harness.dispatch DATABASE -o FOLDER: code that chooses a configuration by input."""
+"""`python -m harness.dispatch`: learn which configuration suits which input; write it as code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import datetime
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.commands.run import run_command
@@ -13,7 +14,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.core.text import counted
 from harness.dispatch.candidates import matrix_of
-from harness.dispatch.current_space import as_now
+from harness.dispatch.current_space import in_current_space
 from harness.dispatch.dispatcher import KernelFile, Provenance
 from harness.dispatch.kernel_files import cuda_kernels, opencl_kernels
 from harness.dispatch.matrix import Matrix
@@ -35,44 +36,64 @@ from harness.results.view import Results, left_out_lines, read_results, the_one
 from harness.space_file import Spec, load_spec
 
 
+@dataclass(frozen=True)
+class DispatchRequest:
+    """What to learn from, and where to write it; None where the user left it open."""
+
+    databases: tuple[str, ...]
+    output: Path
+    space: str | None = None
+    device: str | None = None
+    spec: Path | None = None
+    choice: str = "auto"
+    arch: str | None = None
+    force: bool = False
+    seed: int = 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    return run_command(_parser(), arguments, _dispatch)
+    """Run the command; return its exit code."""
+    return run_command(_parser(), arguments, lambda args: dispatch(_request(args)))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m harness.dispatch",
-        description="Learn which configuration suits which input, judge it on inputs that were "
-        "held out, and write it as C, C++ and Python code with the kernels it chooses from.",
+        description="Learn which configuration suits which input, judge it on held-out inputs, and "
+        "write it as C, C++ and Python code with the kernels it chooses from.",
     )
     parser.add_argument("database", nargs="+", help="results databases of one device")
     parser.add_argument(
-        "-o", "--output", required=True, type=Path, metavar="FOLDER", help="where to"
+        "-o", "--output", required=True, type=Path, metavar="FOLDER", help="where to write it"
     )
     parser.add_argument("--space", metavar="NAME", help="only the space of this name")
     parser.add_argument(
-        "--device", metavar="NAME", help="only devices whose name holds this, of several"
+        "--device", metavar="NAME", help="only the device whose name contains this, of several"
     )
     parser.add_argument(
-        "--spec", type=Path, metavar="FILE", help="its YAML file (default spaces/NAME.yaml)"
+        "--spec", type=Path, metavar="FILE", help="the space's YAML file (default spaces/NAME.yaml)"
     )
     parser.add_argument(
         "--choice",
         choices=("auto", *DISPATCHERS),
         default="auto",
-        help="one tree, one distilled from an ensemble, or the ensemble; auto is the first of "
-        "these that surely beats one configuration for all, unless another surely beats it",
+        help="one tree, one distilled from an ensemble, or the ensemble; auto takes the first of "
+        "these that is significantly faster than one configuration for all, unless another is "
+        "significantly faster still",
     )
-    parser.add_argument("--arch", metavar="SM", help="of CUDA's cubins (default what was tuned)")
     parser.add_argument(
-        "--force", action="store_true", help="write it even if it does not beat the best static one"
+        "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="write it even if it is not significantly faster than one configuration for all",
     )
     parser.add_argument(
         "--seed",
         type=_seed,
         default=0,
-        help="of the draws that the trees and what is held out rest on (default 0)",
+        help="seed of the folds and of the trees (default 0)",
     )
     return parser
 
@@ -83,121 +104,144 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def _dispatch(args: argparse.Namespace) -> int:
-    console = make_console()
-    held = read_results(args.database, args.space)
-    spec = _spec(args.spec, held)
-    results = _results(held, spec, args.device)
-    arch = _arch(args.arch, results)
-    check_folder(args.output)
-    earlier = earlier_inputs(args.output)
-    others = [_told(other) for other in held if other is not results]
-    if others:
-        learnt_from = f"Learnt from {_told(results)}; left out: {'; '.join(others)}"
-        print_line(console, learnt_from)
-    unfit = list(left_out_lines(results))
-    results, notes = as_now(results, spec)
-    print_lines(console, (*unfit, *notes))
+def _request(args: argparse.Namespace) -> DispatchRequest:
+    return DispatchRequest(
+        databases=tuple(args.database),
+        output=args.output,
+        space=args.space,
+        device=args.device,
+        spec=args.spec,
+        choice=args.choice,
+        arch=args.arch,
+        force=args.force,
+        seed=args.seed,
+    )
+
+
+def dispatch(request: DispatchRequest) -> int:
+    """Learn, judge, and write a dispatcher; return 1 if none is worth writing, else 0."""
+    console, out = make_console(), request.output
+    campaigns = read_results(request.databases, request.space)
+    spec = _spec(request.spec, campaigns)
+    results = _results(campaigns, spec, request.device)
+    arch = _arch(request.arch, results)
+    check_folder(out)
+    earlier = earlier_inputs(out)
+    notices, results = _notices(campaigns, results, spec)
+    print_lines(console, notices)
     matrix = matrix_of(results)
     check_candidates(matrix, results.constraints, spec, results.limits)
-    found = _judged(results, matrix, args)
-    name = found.best if args.choice == "auto" else args.choice
+    found = _judged(results, matrix, request)
+    name = found.best if request.choice == "auto" else request.choice
     learnt = {other: found.learnt(other) for other in found.dispatchers}
     console.print(verdict_table(found, learnt))
     print_line(console, f"\n{sentence(found, name)}")
     is_worth_it = found.gain(name).is_better
-    if not is_worth_it and not args.force:
+    if not is_worth_it and not request.force:
         static = found.matrix.candidates[learnt[name].portfolio[0]]
-        print_line(console, _refusal(args.output, static, args.choice))
+        print_line(console, _refusal(out, static, request.choice))
         return 1
-    texts = results.constraints
-    guards: dict[Config, tuple[str, ...]] = dict.fromkeys(found.matrix.candidates, texts)
-    program = learnt[name].program(found.matrix.candidates, guards)
-    verdict = (*verdict_lines(found), "", sentence(found, name))
     count = len(found.matrix.features)
     if earlier is not None and earlier > count:
-        print_line(console, _loss(args.output, count, earlier), "yellow")
-    made = f"{name}, seed {args.seed}"
-    if not is_worth_it:
-        made += "; written by force: it does not surely beat the best static configuration"
+        print_line(console, _loss(out, count, earlier), "yellow")
+    guards = dict.fromkeys(found.matrix.candidates, results.constraints)
+    program = learnt[name].program(found.matrix.candidates, guards)
+    forced = (
+        ""
+        if is_worth_it
+        else ("; written with --force: not significantly faster than the best static configuration")
+    )
     written = write_dispatcher(
-        args.output,
+        out,
         program,
         spec,
-        _provenance(results, count, made, verdict),
-        _kernels(spec, program, results, arch),
-        results.limits,
+        _provenance(results, found, name, f"{name}, seed {request.seed}{forced}"),
+        kernels=_kernels(spec, program, results, arch),
+        limits=results.limits,
     )
-    print_line(console, f"{args.output}: {', '.join(_shown(written, args.output))}")
+    print_line(console, f"{out}: {', '.join(_relative(written, out))}")
     return 0
+
+
+def _notices(
+    campaigns: Sequence[Results], results: Results, spec: Spec
+) -> tuple[list[str], Results]:
+    """Say what is left out of the campaigns and of these results; also return the results that
+    remain."""
+    others = [_describe(other) for other in campaigns if other is not results]
+    left_out = (
+        [f"Learnt from {_describe(results)}; left out: {'; '.join(others)}"] if others else []
+    )
+    remaining, notices = in_current_space(results, spec)
+    return [*left_out, *left_out_lines(results), *notices], remaining
 
 
 def _refusal(out: Path, static: Config, choice: str) -> str:
     others = "" if choice == "auto" else ", try --choice auto"
-    stays = " An earlier dispatcher stays there." if out.exists() else ""
+    stays = " The earlier dispatcher there stays." if out.exists() else ""
     return (
         f"Nothing is written to {out}: what was learnt chooses no better than one configuration "
-        f"for all, ({static}). Tune more inputs{others}, or write it all the same with --force."
-        f"{stays}"
+        f"for all, ({static}). Tune more inputs{others}, or write it anyway with --force.{stays}"
     )
 
 
 def _loss(out: Path, count: int, earlier: int) -> str:
     return (
-        f"This one has learnt from {counted(count, 'input')}; the one that it replaces in {out} "
-        f"had learnt from {earlier}."
+        f"This dispatcher was learnt from {counted(count, 'input')}; the one that it replaces in "
+        f"{out} was learnt from {earlier}."
     )
 
 
-def _spec(path: Path | None, found: Sequence[Results]) -> Spec:
-    """The space whose results are wanted."""
+def _spec(path: Path | None, campaigns: Sequence[Results]) -> Spec:
+    """Load the space of the results."""
     if path is None:
-        several = {results.campaign.space_name: results for results in found}
-        name = the_one(list(several.values()), "choose one with --space NAME").campaign.space_name
+        by_name = {results.campaign.space_name: results for results in campaigns}
+        name = the_one(list(by_name.values()), "choose one with --space NAME").campaign.space_name
         path = Path("spaces") / f"{name}.yaml"
         if not path.is_file():
-            raise UsageError(_nowhere(path, name, found))
+            raise UsageError(_no_file(path, name, campaigns))
     if not path.is_file():
-        raise UsageError(f"{path} is not there; name the YAML file of the space with --spec FILE")
+        raise UsageError(f"{path} not found; name the YAML file of the space with --spec FILE")
     return load_spec(path)
 
 
-def _nowhere(path: Path, name: str, found: Sequence[Results]) -> str:
-    if all(results.campaign.environment.backend == "replay" for results in found):
+def _no_file(path: Path, name: str, campaigns: Sequence[Results]) -> str:
+    if all(results.campaign.environment.backend == "replay" for results in campaigns):
         return (
-            f"{found[0].title} was replayed from a recording: there is no kernel to choose for; "
-            "name a space of this kernel with --spec FILE"
+            f"{campaigns[0].title} was replayed from a recording: there is no kernel to choose "
+            "for; name a space of this kernel with --spec FILE"
         )
-    return f"{path} is not there; name the YAML file of {name} with --spec FILE"
+    return f"{path} not found; name the YAML file of {name} with --spec FILE"
 
 
-def _results(found: Sequence[Results], spec: Spec, device: str | None) -> Results:
-    """What was measured of a space as it now is, on one device; of several drivers, compilers or
+def _results(campaigns: Sequence[Results], spec: Spec, device: str | None) -> Results:
+    """Choose the results of the space as it is now, on one device; of several drivers, compilers or
     campaigns the last.
 
-    Raises UsageError where the space has changed since, and for several devices.
+    Raises UsageError where the kernel has changed since, and for several devices.
     """
     same = [
         results
-        for results in found
+        for results in campaigns
         if results.campaign.space_name == spec.name
         and results.campaign.key.program_sha256 == spec.program_sha256
     ]
     if not same:
-        raise UsageError(_changed(found, spec))
+        raise UsageError(_changed(campaigns, spec))
     latest: dict[tuple[str, str, str], Results] = {}
     for results in sorted(same, key=lambda results: results.last_at, reverse=True):
-        told = results.campaign.environment
-        if device is None or device.casefold() in told.device.casefold():
-            latest.setdefault((told.backend, told.device, told.platform), results)
+        environment = results.campaign.environment
+        if device is None or device.casefold() in environment.device.casefold():
+            key = (environment.backend, environment.device, environment.platform)
+            latest.setdefault(key, results)
     if not latest:
         known = "; ".join(dict.fromkeys(r.campaign.environment.device for r in same))
         raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
     return the_one(list(latest.values()), "choose one with --device NAME")
 
 
-def _changed(found: Sequence[Results], spec: Spec) -> str:
-    known = list(dict.fromkeys(results.campaign.space_name for results in found))
+def _changed(campaigns: Sequence[Results], spec: Spec) -> str:
+    known = list(dict.fromkeys(results.campaign.space_name for results in campaigns))
     if spec.name not in known:
         return (
             f"nothing was measured of {spec.path}, whose name is {spec.name}; there are results of "
@@ -210,33 +254,36 @@ def _changed(found: Sequence[Results], spec: Spec) -> str:
     )
 
 
-def _told(results: Results) -> str:
+def _describe(results: Results) -> str:
     key = results.campaign.key
     inputs = counted(len(results.measured), "input")
     return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
 
 
-def _arch(asked: str | None, results: Results) -> str:
-    """The architecture of cubins: by default what was measured; nothing but on CUDA."""
-    told = results.campaign.environment
-    found = asked or next(iter(re.findall(r"\bsm_\w+", told.compiler)), "")
-    if asked and told.backend != "cuda":
-        raise UsageError(f"--arch is of CUDA's cubins; these were measured with {told.backend}")
-    if told.backend == "cuda" and not found:
+def _arch(wanted: str | None, results: Results) -> str:
+    """Choose the architecture of cubins, by default the measured one; empty except on CUDA."""
+    environment = results.campaign.environment
+    arch = wanted or next(iter(re.findall(r"\bsm_\w+", environment.compiler)), "")
+    if wanted and environment.backend != "cuda":
         raise UsageError(
-            f"cubins are of one architecture, and `{told.compiler}` tells none; name it, such as "
-            "--arch sm_90"
+            f"--arch is for CUDA's cubins, but these results were measured with "
+            f"{environment.backend}"
         )
-    return found
+    if environment.backend == "cuda" and not arch:
+        raise UsageError(
+            f"cubins need one architecture, and `{environment.compiler}` names none; give it, for "
+            "example with --arch sm_90"
+        )
+    return arch
 
 
-def _judged(results: Results, matrix: Matrix, args: argparse.Namespace) -> Study:
-    names = tuple(DISPATCHERS) if args.choice == "auto" else (args.choice,)
+def _judged(results: Results, matrix: Matrix, request: DispatchRequest) -> Study:
+    names = tuple(DISPATCHERS) if request.choice == "auto" else (request.choice,)
     wanted = learners(names)
     with ProgressDisplay(make_console(stderr=True)) as display:
         display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
         try:
-            return study(matrix, wanted, args.seed, display.step)
+            return study(matrix, wanted, request.seed, display.step)
         except ValueError as error:
             raise UsageError(
                 f"{results.title}: nothing can be learnt across inputs: {error}; add inputs to "
@@ -244,23 +291,23 @@ def _judged(results: Results, matrix: Matrix, args: argparse.Namespace) -> Study
             ) from None
 
 
-def _provenance(results: Results, inputs: int, choice: str, verdict: Sequence[str]) -> Provenance:
+def _provenance(results: Results, found: Study, name: str, choice: str) -> Provenance:
     return Provenance(
         environment=results.campaign.environment,
         program_sha256=results.campaign.key.program_sha256,
         databases=tuple(map(without_password, results.databases)),
-        inputs=inputs,
+        inputs=len(found.matrix.features),
         choice=choice,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        verdict=tuple(verdict),
+        verdict=(*verdict_lines(found), "", sentence(found, name)),
     )
 
 
 def _kernels(
     spec: Spec, program: DispatchProgram, results: Results, arch: str
 ) -> tuple[KernelFile, ...]:
-    """What the candidates are launched from, on the backend that they were measured by; nothing
-    for what was only replayed."""
+    """Make the files that candidates are launched from, for the backend that measured them; none
+    for a replay."""
     backend = results.campaign.environment.backend
     if backend == "opencl":
         return opencl_kernels(spec, program)
@@ -270,6 +317,6 @@ def _kernels(
     return ()
 
 
-def _shown(written: Sequence[Path], folder: Path) -> list[str]:
+def _relative(written: Sequence[Path], folder: Path) -> list[str]:
     root = folder.resolve()
     return [path.relative_to(root).as_posix() for path in written]

@@ -1,4 +1,4 @@
-"""Numbers of generated code from numbers: operators and functions that C and Python share.
+"""Arithmetic of generated code: operators and functions that C and Python compute alike.
 
 Each is exact in both languages within the bounds of its operands, or refused.
 """
@@ -34,12 +34,12 @@ _ARITHMETIC: Mapping[type[ast.operator], tuple[str, Callable[[float, float], flo
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Operators and functions, with helpers of C whose names begin with `prefix`."""
+    """Translates operators and functions; the names of C helpers begin with `prefix`."""
 
     prefix: str
 
     def binary(self, op: type[ast.operator], left: Formula, right: Formula) -> Formula:
-        """What an operator but ** makes of two numbers."""
+        """Apply an operator other than ** to two numbers."""
         if op is ast.Div:
             return divided(left, right)
         if op is ast.FloorDiv:
@@ -56,14 +56,16 @@ class Arithmetic:
             c = f"({left.c} {sign} {right.c})"
             return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
         c = f"({real(left)} {sign} {real(right)})"
-        # Else a compiler may fuse the product with a sum that follows, and round once, not twice.
+        # Otherwise a compiler may fuse the product with a following sum and round only once.
         c = f"{self.prefix}_rounded{c}" if op is ast.Mult else c
         return bounded(Type.REAL, c, python, bounds)
 
     def power(self, base: Formula, exponent: int) -> Formula:
-        """A whole number to a constant power."""
+        """Raise a whole number to a constant power."""
         if base.type is not Type.WHOLE or base.is_float or not 1 <= exponent <= _MOST_POWER:
-            raise Untranslatable("powers are exact of whole numbers to a constant power from 1")
+            raise Untranslatable(
+                "only powers of whole numbers, to a constant of 1 or more, are exact"
+            )
         power = base
         for _ in range(exponent - 1):
             power = self._computed(ast.Mult, power, base)
@@ -85,13 +87,14 @@ class Arithmetic:
         return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
 
     def _by_sign(self, helper: str, sign: str, left: Formula, right: Formula) -> str:
-        """C rounds towards zero: only of what is not negative is that Python's floor."""
+        """Use C's operator, which rounds towards zero, where no operand is negative; else a helper
+        that rounds down as Python does."""
         if left.low >= 0 and right.low > 0:
             return f"({left.c} {sign} {right.c})"
         return f"{self.prefix}_{helper}({left.c}, {right.c})"
 
     def called(self, name: str, operands: Sequence[Formula]) -> Formula:
-        """What a function makes of numbers."""
+        """Apply a function to numbers."""
         if name in ("min", "max"):
             return self._extreme(name, operands)
         if name == "ceil_div":
@@ -111,7 +114,7 @@ class Arithmetic:
         raise Untranslatable(f"{name} of a feature differs between mathematical libraries")
 
     def _ceil_divided(self, left: Formula, right: Formula, made: Formula) -> Formula:
-        """Readable where nothing is negative: no minus signs."""
+        """Write a division without minus signs where nothing is negative: it reads better."""
         if left.low < 0 or right.low <= 0 or left.high + right.high > INT64_MAX:
             return made
         c = f"(({left.c} + {right.c} - 1) / {right.c})"

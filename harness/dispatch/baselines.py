@@ -1,4 +1,5 @@
-"""What a dispatcher must beat: the default, the best single configuration, the nearest input's."""
+"""Baselines that a dispatcher must beat: the default, the best single configuration, and that of
+the nearest tuned input."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Candidates in one order for all inputs."""
+    """The same order of candidates for all inputs."""
 
     order: tuple[int, ...]
 
     def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
-        """The first that applies."""
+        """Take the first that applies."""
         return first_applicable(np.array(self.order)[None, :], applies)
 
 
@@ -35,18 +36,18 @@ class Static:
     name: str = "best static"
 
     def fit(self, matrix: Matrix, seed: int) -> Fixed:
-        """All candidates, the best first; the others stand in where it does not apply."""
+        """Sort all candidates, best first; the others stand in where it does not apply."""
         return Fixed(static_order(matrix))
 
 
 @dataclass(frozen=True)
 class Default:
-    """The default of the space; the best static candidate where it does not apply."""
+    """The space's default; the best static candidate where it does not apply."""
 
     name: str = "default"
 
     def fit(self, matrix: Matrix, seed: int) -> Fixed:
-        """Nothing is learnt. Raises ValueError where the matrix has no default."""
+        """Learn nothing. Raises ValueError where the matrix has no default."""
         if matrix.default is None:
             raise ValueError("the matrix has no default candidate")
         return Fixed((matrix.default, *static_order(matrix)))
@@ -54,21 +55,21 @@ class Default:
 
 @dataclass(frozen=True)
 class NearestSelector:
-    """Inputs as points, and of each the candidates, the fastest first."""
+    """Inputs as points, and the candidates of each, fastest first."""
 
     scale: InputScale
     inputs: KDTree
     orders: Indices
 
     def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
-        """The fastest of the nearest input that applies."""
+        """Take the fastest candidate of the nearest input that applies."""
         nearest = self.inputs.query(self.scale.points(features))[1]
         return first_applicable(self.orders[nearest], applies)
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """What was fastest on the most alike input: what a person does with a table of results."""
+    """The fastest candidate of the most similar input, as a person looks it up in a table."""
 
     name: str = "nearest tuned input"
 

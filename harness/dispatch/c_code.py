@@ -1,4 +1,4 @@
-"""A dispatcher -> the text of a header for C99 and C++11 that needs nothing but a compiler."""
+"""Write a dispatcher as a header for C99 and C++11 that needs nothing but a compiler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Type
 from harness.dispatch.nodes import Node, Split
 from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
-from harness.dispatch.rendering import MAX_NESTED, column_names, counted, nested, rendered, told
+from harness.dispatch.rendering import (
+    MAX_NESTED,
+    column_names,
+    comment_lines,
+    counted,
+    nested,
+    rendered,
+)
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
 from harness.models.encoding.columns import Column, ColumnKind
 
@@ -32,16 +39,16 @@ _HELPERS = {
     "min_real": "double {0}_min_real(double a, double b) {{ return b < a ? b : a; }}",
     "max_real": "double {0}_max_real(double a, double b) {{ return b > a ? b : a; }}",
     "abs_real": "double {0}_abs_real(double a) {{ return a < 0 ? -a : a; }}",
-    "rounded": "double {0}_rounded(double a) {{ /* keeps a product from being fused with a sum */\n"
+    "rounded": "double {0}_rounded(double a) {{ /* prevents fusing a product with a sum */\n"
     "    volatile double b = a;\n    return b;\n}}",
-    "size": "int64_t {0}_size(double a) {{ /* 0, which cannot be launched, unless it is whole */\n"
+    "size": "int64_t {0}_size(double a) {{ /* 0, which cannot be launched, for a fraction */\n"
     "    return a >= 1 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : 0;\n}}",
 }
-"""What conditions and sizes call; only those that they do call are written."""
+"""Helpers of conditions and sizes; the header has only those that it calls."""
 
 
 def c_header(dispatcher: Dispatcher) -> str:
-    """The header; `docs/dispatch.md` tells what is in it."""
+    """Write the header; `docs/dispatch.md` describes its contents."""
     writer = _CWriter(dispatcher)
     program, environment = dispatcher.program, dispatcher.provenance.environment
     launches = [(index, list(writer.sizes(index))) for index in range(len(dispatcher.sizes))]
@@ -52,7 +59,9 @@ def c_header(dispatcher: Dispatcher) -> str:
         "header.h.j2",
         name=dispatcher.name,
         upper=dispatcher.name.upper(),
-        comment="\n * ".join(wrapped(map(c_comment, told(dispatcher)))).replace(" * \n", " *\n"),
+        comment="\n * ".join(wrapped(map(c_comment, comment_lines(dispatcher)))).replace(
+            " * \n", " *\n"
+        ),
         needs_sqrt=any("sqrt(" in text for text in exact),
         words=list(writer.words()),
         members=list(writer.members()),
@@ -91,7 +100,7 @@ def _helpers(name: str, texts: Sequence[str]) -> Iterator[str]:
 
 
 class _CWriter:
-    """The parts of a header that depend on the program."""
+    """Writes the parts of a header that depend on the program."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -106,15 +115,15 @@ class _CWriter:
         return str(feature.type.value)
 
     def file(self, name: str) -> str:
-        """Where a kernel's file lies, beside the header."""
+        """Return the path of a kernel's file, relative to the header."""
         return f"{self._dispatcher.name}/kernels/{name}"
 
     def words(self) -> Iterator[str]:
-        """An enumeration for each feature that is a word."""
+        """Write an enumeration for each feature that is a word."""
         for feature in self._dispatcher.features:
             if feature.type is Type.WORD:
                 other = f"{self._dispatcher.name.upper()}_{feature.name.upper()}_OTHER"
-                yield f"/* {c_comment(feature.name)}; of all other words OTHER. */"
+                yield f"/* {c_comment(feature.name)}; OTHER stands for all other words. */"
                 yield f"enum {self._dispatcher.name}_{feature.name} {{"
                 for word in feature.words:
                     constant = self._dispatcher.c_word(feature, word)
@@ -126,13 +135,13 @@ class _CWriter:
     # -------------------------------------------------------------------------- portfolio
 
     def members(self) -> Iterator[str]:
-        """The members of the configuration."""
+        """Write the members of the configuration."""
         for name in self._dispatcher.program.portfolio[0]:
             kind = _member_type(self._values(name))
             yield f"{kind}{'' if kind.endswith('*') else ' '}{member(name)}"
 
     def portfolio(self) -> Iterator[str]:
-        """The configurations, their members in order."""
+        """Write the configurations, members in order."""
         names = list(self._dispatcher.program.portfolio[0])
         types = {name: _member_type(self._values(name)) for name in names}
         for index, config in enumerate(self._dispatcher.program.portfolio):
@@ -145,10 +154,10 @@ class _CWriter:
     # ---------------------------------------------------------------------------- columns
 
     def columns(self) -> Iterator[str]:
-        """A variable for each column that is used; or an array of them, for tables."""
+        """Write a variable for each used column, or an array of them for tables."""
         columns = self._dispatcher.program.columns
         if not self._is_tabular:
-            # Two columns may be the same one, and have the same name.
+            # Two columns may be equal, and then have the same name.
             for name, index in {self._names[index]: index for index in self._used}.items():
                 yield f"const double {name} = {self._column(columns[index])};"
         elif self._used:
@@ -171,7 +180,7 @@ class _CWriter:
         return (" / " if column.kind is ColumnKind.RATIO else " * ").join(reals)
 
     def _equals(self, feature: Feature, word: Value) -> str:
-        """Whether a feature has a value, by the rules of Python's ==."""
+        """Compare a feature with a value by the rules of Python's ==."""
         name = feature.variable
         if feature.type is Type.WORD:
             known = isinstance(word, str)
@@ -191,7 +200,8 @@ class _CWriter:
         return not isinstance(choice, TreeChoice) or nested(choice.root) > MAX_NESTED
 
     def tables_and_choice(self) -> tuple[list[str], list[str]]:
-        """The tables that the choice needs, and the way from the columns to the index."""
+        """Write the tables that the choice needs, and the lines from the columns to the chosen
+        index."""
         choice = self._dispatcher.program.choice
         if isinstance(choice, EnsembleChoice):
             return c_tables.ensemble(self._dispatcher, choice, self.arguments)
@@ -213,7 +223,7 @@ class _CWriter:
         yield f"{indent}{lines[-1]}{comment}"
 
     def first(self, order: Sequence[int]) -> Iterator[str]:
-        """The lines that return the first of an order that applies."""
+        """Write the lines that return the first candidate of an order that applies."""
         always = order and self._dispatcher.guards[order[0]].c == "1"
         if always or not order:
             yield f"return {order[0] if order else -1};"
@@ -225,7 +235,7 @@ class _CWriter:
     # ------------------------------------------------------------------ ranges and launches
 
     def tuned(self) -> Iterator[str]:
-        """The conditions of the tuned range."""
+        """Write the conditions of the tuned range."""
         for tuned in self._dispatcher.program.tuned:
             feature = self._dispatcher.feature(tuned.feature)
             if tuned.words:
@@ -234,12 +244,12 @@ class _CWriter:
                 yield from _within(feature, *ends(tuned, feature))
 
     def box(self) -> Iterator[str]:
-        """The conditions under which guards and launch sizes are exact."""
+        """Write the conditions under which guards and launch sizes are exact."""
         for name, (low, high) in self._dispatcher.box.items():
             yield from _within(self._dispatcher.feature(name), low, high)
 
     def sizes(self, index: int) -> Iterator[str]:
-        """The sizes of a candidate: those of the group, then those of the grid."""
+        """Write the sizes of a candidate: the group's, then the grid's."""
         group, grid = self._dispatcher.sizes[index]
         for number, size in enumerate((*group, *grid)):
             is_whole = size.type is Type.WHOLE
@@ -254,7 +264,7 @@ def _within(feature: Feature, low: float, high: float) -> Iterator[str]:
 
 
 def _member_type(values: Sequence[Value]) -> str:
-    """Numbers where all are; else texts."""
+    """Choose a C type: a number if all values are numbers, else text."""
     kinds = {type(value) for value in values}
     if kinds == {bool}:
         return "bool"

@@ -11,13 +11,14 @@ from harness.dispatch.rendering import in_lines
 from harness.dispatch.spelling import c_real
 from harness.dispatch.tables import Flat, Ranked, flat, ranked
 
-_ABREAST = 8  # trees that are walked in step: as many indices as a processor has registers for
+_ABREAST = 8  # trees walked in step: as many as a processor has registers for their nodes
 
 
 def deep_tree(
     dispatcher: Dispatcher, choice: TreeChoice, arguments: str
 ) -> tuple[list[str], list[str]]:
-    """Tables of one tree, whose leaves name a row of candidates; and how they are used."""
+    """Write one tree as tables whose leaves name a row of candidates; also return the lines that
+    use them."""
     name = dispatcher.name
     orders: dict[tuple[int, ...], int] = {}
     root = choice.root.with_columns(_indices(dispatcher))
@@ -34,14 +35,15 @@ def deep_tree(
         *(f"    {{{len(o)}, {{{', '.join(map(str, o or (-1,)))}}}}}," for o in orders),
         "};",
     ]
-    told = f"{name}_orders[row].order, {name}_orders[row].count"
-    return lines, [row, f"return {name}_first({told}, {arguments});"]
+    order = f"{name}_orders[row].order, {name}_orders[row].count"
+    return lines, [row, f"return {name}_first({order}, {arguments});"]
 
 
 def ensemble(
     dispatcher: Dispatcher, choice: EnsembleChoice, arguments: str
 ) -> tuple[list[str], list[str]]:
-    """Tables of all candidates' trees, and how the least cost among those that apply is found."""
+    """Write all candidates' trees as tables; also return the lines that find the least cost among
+    the candidates that apply."""
     name, upper = dispatcher.name, dispatcher.name.upper()
     found = _ranked(dispatcher)
     ends = [0, *itertools.accumulate(len(own) for own in choice.by_candidate)]
@@ -49,8 +51,8 @@ def ensemble(
     return [
         *_walk_abreast(name, upper, found),
         "",
-        "/* What the trees of each configuration are added to, where they begin, and their end; of",
-        " * each node that is a leaf its value. */",
+        "/* For each configuration its offset and where its trees begin, then their end; for each",
+        " * leaf its value. */",
         *_array("double", f"{name}_offsets", map(c_real, choice.offsets)),
         *_array("int", f"{name}_trees", map(str, ends)),
         *_array("double", f"{name}_values", values),
@@ -68,7 +70,8 @@ def ensemble(
 def forest(
     dispatcher: Dispatcher, choice: ForestChoice, arguments: str
 ) -> tuple[list[str], list[str]]:
-    """Tables of trees that all candidates share, and how the least cost is found."""
+    """Write the trees that all candidates share as tables; also return the lines that find the
+    least cost."""
     name, upper = dispatcher.name, dispatcher.name.upper()
     found = _ranked(dispatcher)
     rows = list(itertools.accumulate((leaf is not None for leaf in found.leaves), initial=0))
@@ -76,7 +79,7 @@ def forest(
     return [
         *_walk_abreast(name, upper, found),
         "",
-        "/* Of each node that is a leaf its row of what it adds to the costs. */",
+        "/* For each leaf the row of costs that it adds. */",
         *_array(_unsigned(rows[-1]), f"{name}_leaf_rows", map(str, rows[:-1])),
         *_rows("double", f"{name}_leaf_costs[][{upper}_COUNT]", costs),
         *_opening(name, upper),
@@ -136,15 +139,14 @@ def _walk(name: str, table: Flat) -> list[str]:
 
 
 def _ranked(dispatcher: Dispatcher) -> Ranked:
-    """All trees over the columns that are used; where none is, over the one number that stands in
-    for them."""
+    """Rank all trees over the used columns; where none is used, over one placeholder."""
     indices = _indices(dispatcher)
     trees = [tree.with_columns(indices) for tree in dispatcher.program.choice.trees]
     return ranked(trees, max(len(indices), 1))
 
 
 def _walk_abreast(name: str, upper: str, found: Ranked) -> list[str]:
-    """Tables of trees, and the leaf of each that an input reaches."""
+    """Write the tables of trees, and the code that finds the leaf of each."""
     rank_type = _unsigned(max(1, *map(len, found.thresholds)))
     return [*_ranked_tables(name, upper, found, rank_type), *_walk_code(name, upper, rank_type)]
 
@@ -161,10 +163,10 @@ def _ranked_tables(name: str, upper: str, found: Ranked, rank_type: str) -> list
     nodes = (f"{{{column}, {rank}, {step}}}" for column, rank, step in found.nodes)
     return [
         "",
-        "/* Trees over ranks: how many thresholds of its column, which ascend, a number exceeds.",
+        "/* Trees over ranks: a number's rank counts the thresholds of its column that it exceeds.",
         " * A split's low side is `step` nodes on, its high side is next to that. A leaf, whose",
-        " * rank none exceeds, is followed by itself, so that trees of unlike depths go in step,",
-        " * and none waits for another (Asadi, Lin, de Vries, IEEE TKDE 2014). */",
+        " * rank is never exceeded, steps to itself, so that trees of different depths are walked",
+        " * in step, without a branch (Asadi, Lin, de Vries, IEEE TKDE 2014). */",
         f"enum {{ {upper}_COLUMNS = {len(thresholds)}, {upper}_TREES = {len(found.roots)} }};",
         *_array("double", f"{name}_thresholds", (c_real(n) for own in thresholds for n in own)),
         *_array("int", f"{name}_starts", map(str, starts)),
@@ -195,7 +197,7 @@ def _walk_code(name: str, upper: str, rank_type: str) -> list[str]:
         f"    return node + {name}_nodes[node].step + is_high;",
         "}",
         "",
-        f"/* The leaf of each tree, with index for a multiple of {_ABREAST}. */",
+        f"/* Find each tree's leaf; `leaves` has room for a multiple of {_ABREAST}. */",
         f"static inline void {name}_walk(const double *numbers, int *leaves) {{",
         f"    {rank_type} ranks[{upper}_COLUMNS];",
         f"    for (int column = 0; column < {upper}_COLUMNS; column++) {{",
@@ -221,7 +223,7 @@ def _parts(depths: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _unsigned(most: int) -> str:
-    """The smallest type: the smaller the tables are, the more of them stays in the caches."""
+    """Choose the smallest type: the smaller the tables, the more of them stays in the caches."""
     return next(f"uint{bits}_t" for bits in (8, 16, 32) if most < 2**bits)
 
 

@@ -1,4 +1,4 @@
-"""Results as the space's file now has them, which may have been edited since they were measured."""
+"""Results under the space as it is now: its file may have changed since they were measured."""
 
 from __future__ import annotations
 
@@ -14,33 +14,36 @@ from harness.results.view import Results
 from harness.space_file import Parameter, Spec
 
 
-def as_now(results: Results, spec: Spec) -> tuple[Results, list[str]]:
-    """The results that the space allows as it is, under its own constraints; and what a person
-    has to know of the rest, in sentences. The kernel is the one that was measured."""
+def in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
+    """Keep the results that the space allows as it is now, under its current constraints; also
+    return notices of what is left out. The kernel must be the measured one."""
     parameters = {parameter.name: parameter for parameter in spec.parameters}
     configs = {row.measurement.config for row in results.rows}
     gone = {config: list(_gone(config, parameters)) for config in configs}
     kept = [row for row in results.rows if not gone[row.measurement.config]]
-    told = []
+    notices = []
     if len(kept) < len(results.rows):
         left_out = counted(len(results.rows) - len(kept), "measurement")
         values = ", ".join(dict.fromkeys(text for texts in gone.values() for text in texts))
-        told.append(f"Left out: {left_out} with values that {spec.path} no longer has: {values}.")
+        notices.append(
+            f"Left out: {left_out} with values that {spec.path} no longer has: {values}."
+        )
     texts = tuple(constraint.expression.text for constraint in spec.constraints)
     if set(texts) == set(results.campaign.constraints):
-        return dataclasses.replace(results, all_rows=tuple(kept)), told
+        return dataclasses.replace(results, all_rows=tuple(kept)), notices
     campaign = dataclasses.replace(results.campaign, constraints=texts)
     now = dataclasses.replace(results, campaign=campaign, all_rows=tuple(kept))
     legal = tuple(_legal(now))
     left_out = counted(len(kept) - len(legal), "measurement")
-    told.append(
-        f"The constraints of {spec.path} were others when it was tuned last: {left_out} that they "
-        "do not allow are left out."
+    notices.append(
+        f"The constraints of {spec.path} have changed since it was last tuned: {left_out} that "
+        "they no longer allow are left out."
     )
-    return dataclasses.replace(now, all_rows=legal), told
+    return dataclasses.replace(now, all_rows=legal), notices
 
 
 def _gone(config: Config, parameters: Mapping[str, Parameter]) -> Iterator[str]:
+    """Name the settings whose values the space no longer has."""
     for name, value in config.items():
         if name in parameters and not parameters[name].allows(value):
             yield f"{name}={shown(value)}"

@@ -1,4 +1,4 @@
-"""All that the written code is made of: a program, what its features are, where it comes from."""
+"""A dispatcher, complete and ready to be written as code: program, features, provenance."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _HIGHEST_BIT = 62
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a dispatcher comes from; the verdict is the text that was printed, in lines.
+    """Where a dispatcher comes from; `verdict` is the printed text, in lines.
 
-    `program_sha256` is the digest of kernel source, host module and launch that was measured;
-    `inputs` is how many it was learnt from, `choice` which of the dispatchers it is.
+    `program_sha256` is the digest of the measured kernel source, host module and launch; `inputs`
+    counts the inputs it was learnt from; `choice` names the dispatcher.
     """
 
     environment: Environment
@@ -41,7 +41,8 @@ class Provenance:
 
 @dataclass(frozen=True)
 class KernelFile:
-    """What a candidate is launched from: a complete source or a cubin, and its build options."""
+    """A file that a candidate is launched from, a complete source or a cubin, with its build
+    options."""
 
     name: str
     content: bytes
@@ -53,8 +54,8 @@ class Dispatcher:
     """A program, ready to be written; raises ExpressionError or UsageError for what cannot be.
 
     `features` are in the order of the functions' arguments. `constants` are what guards and launch
-    sizes may name beside features and a candidate's parameters: the device's numbers, and flags
-    of another compiler. `kernels` are there for each candidate, or for none.
+    sizes may name beside features and a candidate's parameters: the device's numbers, and flags of
+    another compiler. `kernels` has a file for each candidate, or is empty.
     """
 
     name: str
@@ -72,19 +73,19 @@ class Dispatcher:
 
     @cached_property
     def guards(self) -> tuple[Formula, ...]:
-        """Of each candidate, whether it applies within the box."""
+        """For each candidate, the condition under which it applies within the box."""
         return self._guards(self.box)
 
     @cached_property
     def sizes(self) -> tuple[tuple[tuple[Formula, ...], tuple[Formula, ...]], ...]:
-        """Group and grid of each candidate within the box; nothing where there is no plan."""
+        """Group and grid of each candidate within the box; empty without a launch plan."""
         return self._sizes(self.box)
 
     @cached_property
     def box(self) -> Mapping[str, Bounds]:
-        """The range of each number in which guards and launch sizes are known to be exact.
+        """The range of each number in which guards and launch sizes are exact.
 
-        It holds the tuned range, and above it all that 64-bit integers allow.
+        It contains the tuned range, and extends above it as far as 64-bit integers allow.
         """
         self._guards(self._box(None))
         self._sizes(self._box(None))
@@ -103,7 +104,8 @@ class Dispatcher:
         return any(not guard.is_constant or guard.c == "0" for guard in self.guards)
 
     def orders(self, order: Sequence[int]) -> tuple[int, ...]:
-        """A leaf's candidates as far as they can be needed: up to one that always applies."""
+        """Return the candidates of a leaf that can be needed: up to the first that always
+        applies."""
         indices = dict.fromkeys((*self.program.with_static(order), *self._all))
         kept: list[int] = []
         for index in indices:
@@ -115,15 +117,15 @@ class Dispatcher:
 
     @property
     def fallback(self) -> tuple[int, ...]:
-        """The best single candidate, and who stands in for it where it does not apply."""
+        """The best single candidate, and those that stand in where it does not apply."""
         return self.orders(())
 
     def tuned_of(self, name: str) -> TunedRange | None:
-        """The tuned range of a feature."""
+        """Return the tuned range of a feature, if it has one."""
         return next((t for t in self.program.tuned if t.feature == name), None)
 
     def feature(self, name: str) -> Feature:
-        """A feature by its name."""
+        """Return a feature by its name."""
         return next(f for f in self.features if f.name == name)
 
     @property
@@ -170,16 +172,16 @@ class Dispatcher:
         }
 
     def c_word(self, feature: Feature, word: str) -> str:
-        """The C constant of a word of a feature."""
+        """Return the C constant of a feature's word."""
         spelled = [_spelled(other) for other in feature.words]
         own = _spelled(word)
-        # Words that are spelled alike, such as `a-b` and `a+b`, are told apart by their index.
+        # Words that are spelled alike, such as `a-b` and `a+b`, get their index.
         index = f"_{feature.words.index(word)}" if spelled.count(own) > 1 or not own else ""
         return f"{self.name.upper()}_{feature.name.upper()}_IS_{own}{index}"
 
     def _box(self, bits: int | None) -> Mapping[str, Bounds]:
-        """The tuned ranges; with bits, extended up to 2**bits, and down as far as their sign is
-        known: a size that is tuned from 16 may be 1, but not 0, by which one may divide."""
+        """Return the tuned ranges; with bits, extended up to 2**bits, and down only as far as the
+        sign stays known: a size tuned from 16 may be 1, but not 0, which may be a divisor."""
         return {f.name: self._range(f, bits) for f in self.features if f.type is not Type.WORD}
 
     def _range(self, feature: Feature, bits: int | None) -> Bounds:
@@ -195,7 +197,7 @@ class Dispatcher:
 
 
 def ends(tuned: TunedRange, feature: Feature) -> Bounds:
-    """The least and the greatest tuned value."""
+    """Return the least and the greatest tuned value."""
     if tuned.words:
         numbers = [word for word in tuned.words if isinstance(word, (int, float))]
         return min(numbers), max(numbers)
@@ -209,20 +211,20 @@ def _spelled(word: str) -> str:
 
 
 def _check(dispatcher: Dispatcher) -> None:
-    """What the learning half must have kept; a UsageError here tells of a mistake there."""
+    """Check what learning must have ensured; a UsageError here means a mistake there."""
     program, count = dispatcher.program, len(dispatcher.program.portfolio)
     known = {feature.name for feature in dispatcher.features}
-    asked = {name for column in program.columns for name in column.features}
-    asked |= {tuned.feature for tuned in program.tuned}
-    if not asked <= known:
+    used = {name for column in program.columns for name in column.features}
+    used |= {tuned.feature for tuned in program.tuned}
+    if not used <= known:
         raise UsageError(
-            f"the dispatcher looks at {', '.join(sorted(asked - known))}, but the features are "
+            f"the dispatcher uses {', '.join(sorted(used - known))}, but the features are "
             f"{', '.join(sorted(known))}"
         )
     if not 0 <= program.static < count or len(program.guards) != count:
         raise UsageError(
-            f"of {count} candidates number {program.static} is to be the best single one, and "
-            f"{len(program.guards)} have guards"
+            f"there are {count} candidates, but the best single one has the index "
+            f"{program.static}, and {len(program.guards)} have guards"
         )
     if dispatcher.kernels and len(dispatcher.kernels) != count:
         raise UsageError(f"{count} candidates have {len(dispatcher.kernels)} kernel files")
@@ -235,7 +237,7 @@ def _check(dispatcher: Dispatcher) -> None:
 
 
 def _check_untyped(dispatcher: Dispatcher) -> None:
-    """Words are only compared, and numbers have ranges of numbers."""
+    """Check that words are only compared, and that numbers have ranges of numbers."""
     for column in dispatcher.program.columns:
         for name in column.features:
             is_word = dispatcher.feature(name).type is Type.WORD
@@ -250,4 +252,4 @@ def _check_untyped(dispatcher: Dispatcher) -> None:
         most = INT64_MAX if feature.type is Type.WHOLE else math.inf
         fits = fits and max(-tuned.low, tuned.high) < most
         if not fits or (feature.type is Type.WORD and not tuned.words):
-            raise UsageError(f"what was tuned of {tuned.feature} does not fit its kind: {tuned}")
+            raise UsageError(f"the tuned range of {tuned.feature} does not fit its type: {tuned}")

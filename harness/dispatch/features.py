@@ -1,4 +1,4 @@
-"""What the features of a dispatcher are to code: whole numbers, real ones, or words."""
+"""The features of a dispatcher as code takes them: whole numbers, real numbers, or words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.models.encoding.columns import ColumnKind
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature as code takes it: a whole number, a real one, or one of these words."""
+    """A feature as code takes it: a whole number, a real number, or one of `words`."""
 
     name: str
     type: Type
@@ -33,9 +33,9 @@ class Feature:
 def features_of(
     program: DispatchProgram, names: Sequence[str], inputs: Sequence[Mapping[str, Value]]
 ) -> tuple[Feature, ...]:
-    """What each feature is, by the values that the inputs have; raises UsageError for one that
-    is sometimes a number and sometimes a word."""
-    return tuple(_feature(program, name, [given[name] for given in inputs]) for name in names)
+    """Find the type of each feature from the inputs' values; raises UsageError for one that is
+    sometimes a number and sometimes a word."""
+    return tuple(_feature(program, name, [one[name] for one in inputs]) for name in names)
 
 
 def _feature(program: DispatchProgram, name: str, values: Sequence[Value]) -> Feature:
@@ -52,7 +52,7 @@ def _feature(program: DispatchProgram, name: str, values: Sequence[Value]) -> Fe
 
 
 def _words(program: DispatchProgram, name: str) -> list[str]:
-    """All that code compares a word with, each once: first what was tuned."""
+    """List all words that code compares a feature with, once each, the tuned ones first."""
     tuned = [word for t in program.tuned if t.feature == name for word in t.words]
     split = [
         c.word for c in program.columns if c.kind is ColumnKind.EQUALS and c.features[0] == name

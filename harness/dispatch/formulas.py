@@ -1,7 +1,7 @@
-"""Numbers and conditions of generated code: their texts in C and Python, and their bounds.
+"""Numbers and conditions of generated code: their text in C and Python, and their bounds.
 
-A number is refused where its bounds do not prove that a 64-bit integer or a double of C holds the
-very value that Python computes.
+A number is refused if its bounds do not prove that C's 64-bit integer or double holds exactly the
+value that Python computes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.core.records import Value
 from harness.dispatch.spelling import INT64_MAX, c_real, c_whole
 
 MAX_EXACT = 2**53
-"""Up to here every integer is a double as well."""
+"""Every integer up to this is also a double."""
 
 _MOST_REAL = 1e300
 
@@ -25,7 +25,7 @@ Bounds = tuple[float, float]
 
 
 class Type(Enum):
-    """What a generated expression is in C."""
+    """The C type of a generated expression."""
 
     WHOLE = "int64_t"
     REAL = "double"
@@ -35,7 +35,7 @@ class Type(Enum):
 
 @dataclass(frozen=True)
 class FeatureVariable:
-    """A feature as generated code has it: its variable, and its words with their C constants."""
+    """A feature in generated code: its variable, and the C constants of its words."""
 
     variable: str
     type: Type
@@ -46,7 +46,7 @@ class FeatureVariable:
 class Formula:
     """An expression in both languages, with the bounds of its value.
 
-    `is_float` says that Python may hold a whole number as a float, which is the same up to 2**53.
+    `is_float` says that Python may hold the whole number as a float; both are equal up to 2**53.
     """
 
     type: Type
@@ -58,7 +58,7 @@ class Formula:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is a condition that holds always, or never."""
+        """Whether this condition always holds, or never."""
         return self.type is Type.TRUTH and self.c in ("0", "1")
 
 
@@ -67,17 +67,18 @@ FALSE = Formula(Type.TRUTH, "0", "False", 0, 0)
 
 
 class Untranslatable(Exception):
-    """Why an expression cannot be translated."""
+    """An expression that cannot be translated exactly; the message is the reason."""
 
 
 def conjunction(parts: Sequence[Formula]) -> Formula:
-    """Whether all conditions hold; TRUE where there are none."""
+    """Join conditions with `and`; TRUE if there are none."""
     if FALSE in parts:
         return FALSE
     return _of_several([part for part in parts if part != TRUE], "&&", "and", TRUE)
 
 
 def disjunction(parts: Sequence[Formula]) -> Formula:
+    """Join conditions with `or`; FALSE if there are none."""
     if TRUE in parts:
         return TRUE
     return _of_several([part for part in parts if part != FALSE], "||", "or", FALSE)
@@ -92,15 +93,17 @@ def _of_several(parts: Sequence[Formula], c_sign: str, word: str, none: Formula)
 
 
 def truth(c: str, python: str) -> Formula:
+    """Make a condition of its two texts."""
     return {"!1": FALSE, "!0": TRUE}.get(c) or Formula(Type.TRUTH, c, python)
 
 
 def is_number(made: Formula | str | None) -> bool:
+    """Say whether a translation is a number or a condition, which counts as 0 or 1."""
     return isinstance(made, Formula) and made.type is not Type.WORD
 
 
 def constant(value: Value) -> Formula | str | None:
-    """A literal; a float that is whole is written as an integer, since it computes alike."""
+    """Translate a literal; a whole float is written as an integer, which computes alike."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -108,13 +111,14 @@ def constant(value: Value) -> Formula | str | None:
     if isinstance(value, int):
         return whole_constant(value, is_float=False)
     if not math.isfinite(value):
-        raise Untranslatable(f"a constant in it is {value}")
+        raise Untranslatable(f"it has the constant {value}")
     if value == int(value) and abs(value) <= MAX_EXACT:
         return whole_constant(int(value), is_float=True)
     return bounded(Type.REAL, c_real(value), _python_literal(value), (value, value))
 
 
 def whole_constant(value: int, is_float: bool) -> Formula:
+    """Translate a whole number."""
     if abs(value) > INT64_MAX:
         raise Untranslatable(f"{value} does not fit 64 bits")
     text = _python_literal(value)
@@ -126,7 +130,7 @@ def _python_literal(value: float) -> str:
 
 
 def bounded(type_: Type, c: str, python: str, bounds: Bounds, is_float: bool = False) -> Formula:
-    """A number, refused where its bounds do not prove that both languages hold it alike."""
+    """Make a number, refused if its bounds do not prove that both languages hold it alike."""
     low, high = bounds
     if type_ is Type.WHOLE:
         most = MAX_EXACT if is_float else INT64_MAX
@@ -138,21 +142,23 @@ def bounded(type_: Type, c: str, python: str, bounds: Bounds, is_float: bool = F
 
 
 def real(made: Formula) -> str:
-    """As a double in C."""
+    """Convert a number to a double in C."""
     if made.type is Type.REAL:
         return made.c
     if made.low < -MAX_EXACT or made.high > MAX_EXACT:
-        raise Untranslatable(f"{made.python} may pass 2**53, and is calculated with as a double")
+        raise Untranslatable(f"{made.python} may exceed 2**53, and is computed as a double")
     return c_real(made.low) if made.low == made.high else f"(double){made.c}"
 
 
 def negated(operand: Formula) -> Formula:
+    """Negate a number."""
     bounds = (-operand.high, -operand.low)
     texts = f"(-{operand.c})", f"(-{operand.python})"
     return bounded(operand.type, *texts, bounds, operand.is_float)
 
 
 def divided(left: Formula, right: Formula) -> Formula:
+    """Divide two numbers as reals."""
     _check_not_zero(right)
     bounds = corners(lambda a, b: a / b, left, right)
     c = f"({real(left)} / {real(right)})"
@@ -160,8 +166,9 @@ def divided(left: Formula, right: Formula) -> Formula:
 
 
 def check_whole_division(left: Formula, right: Formula) -> None:
+    """Refuse a whole-number division of fractions, or by what may be zero."""
     if left.type is not Type.WHOLE or right.type is not Type.WHOLE:
-        raise Untranslatable("// and % and ceil_div are exact of whole numbers")
+        raise Untranslatable("//, % and ceil_div are exact only for whole numbers")
     _check_not_zero(right)
 
 
@@ -171,7 +178,7 @@ def _check_not_zero(divisor: Formula) -> None:
 
 
 def corners(apply: Callable[[float, float], float], left: Formula, right: Formula) -> Bounds:
-    """The bounds of what rises or falls in either operand: those of its corners."""
+    """Compute the bounds of a function that is monotonic in each operand, from its corners."""
     ends = itertools.product((left.low, left.high), (right.low, right.high))
     values = [apply(a, b) for a, b in ends]
     return min(values), max(values)

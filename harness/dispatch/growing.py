@@ -1,8 +1,8 @@
-"""Regression trees over many outputs: one grown best split first, with all its smaller selves, or
-a forest.
+"""Regression trees over many outputs: one grown best split first, which contains all its smaller
+versions, or a forest.
 
 scikit-learn numbers the nodes of a tree with `max_leaf_nodes` in the order in which they were
-split, so that the first 2 n - 1 nodes are the tree of n leaves: one tree tells of every size.
+split: the first 2 n - 1 nodes are the tree of n leaves, so one tree gives every size.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _NOWHERE = np.iinfo(np.intp).max
 
 @dataclass(frozen=True)
 class Grown:
-    """A tree's nodes as arrays, shape (nodes,); `low` is -1 at a leaf. Inputs of which the column
-    is at most the threshold go to `low`, all others to `high`; children have higher indices."""
+    """A tree's nodes as arrays, shape (nodes,); `low` is -1 at a leaf. Inputs whose column is at
+    most the threshold go to `low`, all others to `high`; children have higher indices."""
 
     low: Indices
     high: Indices
@@ -31,8 +31,8 @@ class Grown:
     threshold: Array
 
     def paths(self, values: Array) -> Indices:
-        """The nodes that each input passes, shape (inputs, depth); rows are filled up with a
-        number above that of any node."""
+        """Return the nodes that each input passes, shape (inputs, depth); rows are padded with a
+        number above any node's."""
         nodes = np.zeros(len(values), dtype=np.intp)
         rows = np.arange(len(values))
         levels = [nodes]
@@ -49,7 +49,8 @@ class Grown:
 
 
 def reached_at(paths: Indices, leaves: int) -> Indices:
-    """The node that each input reaches in the tree of so many leaves, shape (inputs,)."""
+    """Return the node that each input reaches in the tree with this many leaves, shape
+    (inputs,)."""
     last = (paths < 2 * leaves - 1).sum(axis=1) - 1
     reached: Indices = paths[np.arange(len(paths)), last]
     return reached
@@ -57,16 +58,16 @@ def reached_at(paths: Indices, leaves: int) -> Indices:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The distinct values of each column, in order, and the index of each input's value among
-    them, shape (inputs, columns). Trees are grown on indices, so that thresholds are exact:
-    scikit-learn would round values to single precision."""
+    """The distinct values of each column, ascending, and each input's index among them, shape
+    (inputs, columns). Trees are grown on these indices, so that thresholds are exact: scikit-learn
+    would round values to single precision."""
 
     levels: tuple[Array, ...]
     indices: npt.NDArray[np.float32]
 
 
 def ranked(values: Array) -> Ranks:
-    """The ranks of finite values, shape (inputs, columns)."""
+    """Rank finite values, shape (inputs, columns)."""
     indices = np.empty(values.shape, dtype=np.float32)
     levels = []
     for index, column in enumerate(values.T):
@@ -77,8 +78,8 @@ def ranked(values: Array) -> Ranks:
 
 
 def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Grown:
-    """The tree of the least squared error over all outputs, with at most so many leaves of at
-    least so many inputs; `targets` has the shape (inputs, outputs), all finite."""
+    """Grow the tree of least squared error over all outputs, with at most `leaves` leaves of at
+    least `least` inputs each; `targets` has the shape (inputs, outputs), all finite."""
     from sklearn.tree import DecisionTreeRegressor  # here: it loads slowly
 
     model = DecisionTreeRegressor(
@@ -93,11 +94,11 @@ def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Gr
 def grow_forest(
     ranks: Ranks, targets: Array, count: int, least: int, share: float, seed: int
 ) -> list[tuple[Grown, Array]]:
-    """So many trees, each grown on inputs that are drawn with replacement, with leaves of at least
-    so many; a split is the best on a share of the columns, drawn anew each time. With each tree the
+    """Grow `count` trees, each on inputs drawn with replacement, with leaves of at least `least`
+    inputs; each split is the best on a random `share` of the columns. Return each tree with the
     mean targets of its nodes, shape (nodes, outputs).
 
-    `targets` has the shape (inputs, outputs), all finite, with two outputs or more.
+    `targets` has the shape (inputs, outputs), all finite, with at least two outputs.
     """
     from sklearn.ensemble import RandomForestRegressor  # here: it loads slowly
 
@@ -109,7 +110,7 @@ def grow_forest(
 
 
 def _grown(tree: Any, ranks: Ranks) -> Grown:
-    """scikit-learn's tree over ranks as one over values."""
+    """Convert scikit-learn's tree over ranks to one over values."""
     threshold = np.zeros(tree.node_count)
     for node in np.flatnonzero(tree.children_left >= 0):
         level = ranks.levels[tree.feature[node]]
@@ -124,15 +125,15 @@ def _grown(tree: Any, ranks: Ranks) -> Grown:
 
 
 def between(low: float, high: float) -> float:
-    """A threshold with `low` at or below it and `high` above: halfway by their ratio where both
-    are positive, as sizes are."""
+    """Return a threshold with `low` at or below it and `high` above: halfway by ratio if both are
+    positive, as sizes are."""
     middle = math.sqrt(low) * math.sqrt(high) if low > 0 else low + (high - low) / 2
     return middle if low <= middle < high else low
 
 
 def sums_by_node(grown: Grown, paths: Indices, rows: Array) -> Array:
-    """For each node the sum over the inputs that pass it, shape (nodes, outputs); `rows` has the
-    shape (inputs, outputs)."""
+    """Sum the rows of the inputs that pass each node, shape (nodes, outputs); `rows` has the shape
+    (inputs, outputs)."""
     inputs, levels = np.nonzero(paths != _NOWHERE)
     nodes = paths[inputs, levels]
     sums = [
@@ -142,13 +143,13 @@ def sums_by_node(grown: Grown, paths: Indices, rows: Array) -> Array:
 
 
 def passing(grown: Grown, paths: Indices) -> Indices:
-    """How many inputs pass each node, shape (nodes,)."""
+    """Count the inputs that pass each node, shape (nodes,)."""
     counts: Indices = np.bincount(paths[paths != _NOWHERE], minlength=len(grown.low))
     return counts
 
 
 def parents(grown: Grown) -> Indices:
-    """The parent of each node, shape (nodes,); -1 of the root."""
+    """Return the parent of each node, shape (nodes,); -1 for the root."""
     parent = np.full(len(grown.low), -1, dtype=np.intp)
     inner = np.flatnonzero(grown.low >= 0)
     parent[grown.low[inner]] = inner

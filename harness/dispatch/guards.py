@@ -1,10 +1,10 @@
-"""Guards and launch sizes as C and Python conditions that mean exactly what the space says.
+"""Translate guards and launch sizes to C and Python conditions with exactly the space's meaning.
 
 `harness.constraints.expression` computes with Python's unbounded integers, and with NaN where a
-number has no value. C has 64-bit integers and doubles. An expression is therefore translated for a
-box: the range that each feature lies in. Where the bounds of all that is computed on the way prove
-that nothing overflows, rounds another way or divides by zero, both languages give the same answer;
-where they do not, the translation is refused.
+number has no value; C has 64-bit integers and doubles. So an expression is translated for a box:
+the range of each feature. If the bounds of every intermediate result prove that nothing overflows,
+rounds differently or divides by zero, both languages give the same answer; otherwise the
+translation is refused.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from harness.dispatch.formulas import (
 
 @dataclass(frozen=True)
 class Translator:
-    """What an expression is translated with: constants, and features in a box.
+    """Translates expressions, given constants and the features of a box.
 
-    `prefix` begins the names of the helpers that the C code calls; Python's are called alike,
-    with an underscore instead.
+    `prefix` begins the names of the helpers that the C code calls; Python's are named alike, with
+    an underscore instead.
     """
 
     constants: Mapping[str, Value]
@@ -52,11 +52,12 @@ class Translator:
     prefix: str
 
     def condition(self, text: str) -> Formula:
-        """The truth of an expression; raises ExpressionError where it cannot be exact."""
+        """Translate an expression to a condition; raises ExpressionError if it cannot be exact."""
         return self._translated(text, lambda walk, node: walk.truth(node))
 
     def number(self, text: str) -> Formula:
-        """The value of an expression, WHOLE or REAL; raises ExpressionError likewise."""
+        """Translate an expression to a number, WHOLE or REAL; raises ExpressionError if it cannot
+        be exact."""
         return self._translated(text, lambda walk, node: walk.number(node))
 
     def _translated(self, text: str, wanted: Callable[[_Walk, ast.expr], Formula]) -> Formula:
@@ -65,50 +66,48 @@ class Translator:
         if unknown:
             known = ", ".join((*self.features, *self.constants))
             raise ExpressionError(
-                f"`{text}` names {unknown[0]}, which is neither a feature nor a parameter; "
+                f"`{text}` names {unknown[0]}, which is not a feature or a parameter; "
                 f"there are {known}"
             )
         try:
             return wanted(_Walk(self), parsed.tree)
         except Untranslatable as reason:
-            raise ExpressionError(
-                f"`{text}` cannot be written as code that is surely exact: {reason}"
-            ) from None
+            raise ExpressionError(f"`{text}` cannot be written as exact code: {reason}") from None
 
     def _knows(self, name: str) -> bool:
         return name in self.features or name in self.constants
 
 
 class _Walk:
-    """One method for each kind of node of an expression's tree."""
+    """Translates each kind of node of an expression's tree."""
 
     def __init__(self, scope: Translator) -> None:
         self._scope = scope
         self._arithmetic = Arithmetic(scope.prefix)
 
     def number(self, node: ast.expr) -> Formula:
-        """A node's value as a number."""
+        """Translate a node to a number."""
         made = self._of(node)
         if isinstance(made, Formula):
             if made.type is Type.TRUTH:
                 return Formula(Type.WHOLE, f"(int64_t)({made.c})", made.python, 0, 1)
             if made.type is not Type.WORD:
                 return made
-        raise Untranslatable("a text can be compared, not calculated with")
+        raise Untranslatable("a text can be compared but not computed with")
 
     def truth(self, node: ast.expr) -> Formula:
-        """A node's value as a condition."""
+        """Translate a node to a condition."""
         made = self._of(node)
         if not isinstance(made, Formula):
             return TRUE if made else FALSE
         if made.type is Type.TRUTH:
             return made
         if made.type is Type.WORD:
-            raise Untranslatable("a text is no condition")
+            raise Untranslatable("a text is not a condition")
         return truth(f"({made.c} != 0)", f"({made.python} != 0)")
 
     def _of(self, node: ast.expr) -> Formula | str | None:
-        """A formula, or a constant that is a text or absent."""
+        """Translate a node to a formula, or to a constant that is a text or absent."""
         if not self._varies(node):
             return constant(self._evaluated(node))
         if isinstance(node, ast.Name):
@@ -218,7 +217,7 @@ class _Walk:
     def _of_texts(
         self, sign: str, one: Formula | str | None, other: Formula | str | None
     ) -> Formula:
-        """Texts and absent flags only equal their own kind."""
+        """Compare texts and absent flags, which equal only their own kind."""
         if sign not in ("==", "!="):
             raise Untranslatable("a text has no order")
         word, text = (one, other) if isinstance(one, Formula) else (other, one)

@@ -1,4 +1,4 @@
-"""What each candidate is launched from: complete OpenCL sources, or cubins."""
+"""The files that candidates are launched from: complete OpenCL sources, or cubins."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from harness.space_file import Spec
 
 
 def opencl_kernels(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
-    """The source of each candidate, with its parameters and all that it includes, and the options
-    to build it with; raises BuildFailed where a source has changed since the spec was read."""
+    """Make the source of each candidate, with its parameters and all included files, and its build
+    options; raises BuildFailed where a source has changed since the spec was read."""
     return tuple(
         KernelFile(f"{index}.cl", inlined(built).encode(), built.options)
         for index, built in enumerate(_programs(spec, program, "opencl", "opencl"))
@@ -25,7 +25,7 @@ def opencl_kernels(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ..
 def cuda_kernels(
     spec: Spec, program: DispatchProgram, build: Callable[[Program], Binary]
 ) -> tuple[KernelFile, ...]:
-    """The cubin of each candidate; `build` is `Nvcc(arch).compile`, or `finish` of `BuildQueue`.
+    """Make the cubin of each candidate; `build` compiles one, such as `Nvcc(arch).compile`.
 
     Raises what `build` does.
     """

@@ -1,4 +1,4 @@
-"""Ways to choose a candidate for an input: what is judged, ours and others' alike."""
+"""The interface of all ways to choose a candidate for an input: learn, then select."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Selector(Protocol):
     """What a learner has learnt."""
 
     def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
-        """The index of the chosen candidate for each input, shape (inputs,).
+        """Choose a candidate's index for each input, shape (inputs,).
 
-        `features` has the columns of the matrix that was learnt from, `applies` the shape
-        (inputs, candidates); one candidate or more applies to each input, and one of these is
-        chosen, or -1 where the learner knows none of them.
+        `features` has the columns of the matrix that was learnt from, `applies` the shape (inputs,
+        candidates). At least one candidate applies to each input, and one of these is chosen, or -1
+        if the selector knows none of them.
         """
         ...
 
@@ -29,9 +29,9 @@ class Learner(Protocol):
 
     @property
     def name(self) -> str:
-        """As the verdict's table has it."""
+        """Its name in the verdict's table."""
         ...
 
     def fit(self, matrix: Matrix, seed: int) -> Selector:
-        """Learn from the inputs of a matrix; equal seeds learn the same."""
+        """Learn from the inputs of a matrix; the same seed learns the same."""
         ...

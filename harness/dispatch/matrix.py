@@ -1,7 +1,7 @@
-"""What each candidate took on each input: the table that dispatchers are learnt from and judged on.
+"""Times of each candidate on each input: the table that dispatchers are learnt from and judged on.
 
-It is made from results databases by harness.results.view, from recordings by
-benchmarks/dispatch.py.
+`harness.dispatch.candidates` makes it from results databases, benchmarks/dispatch.py from
+recordings.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ _FAILED_FACTOR = 2.0
 class Matrix:
     """Seconds of each candidate on each input, and what is known of both.
 
-    `features`: a row an input, a column a feature, of numbers or of words.
-    `time_s`: shape (inputs, candidates); infinity where a candidate failed, NaN where it was not
-    measured.
-    `applies`: shape (inputs, candidates); what may be chosen on an input, known before any run.
-    `best_s`: shape (inputs,); the least time known of the input, of a candidate or not.
-    `groups`: shape (inputs,); inputs of one group are held out together, since what is learnt on
-    one tells of the other.
-    `tied`: shape (inputs, candidates); where a time differs from the best one by no more than
-    noise: its slowdown is 1. `default` is a candidate's index. `choices` are the parameters whose
-    values have no order, though they may be numbers. `note` is what a reader must know of the
-    times.
+    features: a row an input, a column a feature, of numbers or of words.
+    time_s: shape (inputs, candidates); infinity where a candidate failed, NaN where not measured.
+    applies: shape (inputs, candidates); what may be chosen on an input, known before any run.
+    best_s: shape (inputs,); the least time known of the input, of any configuration.
+    groups: shape (inputs,); inputs of one group are held out together, because learning from one
+        reveals the other.
+    tied: shape (inputs, candidates); where a time is within noise of the best: its slowdown is 1.
+    default: the index of the default candidate.
+    choices: the parameters whose values have no order, even if they are numbers.
+    note: what a reader must know of the times.
     """
 
     features: pd.DataFrame
@@ -66,22 +65,22 @@ class Matrix:
 
     @property
     def slowdown(self) -> Array:
-        """Time over the best known of the input, shape (inputs, candidates); 1 for a tie,
+        """Time over the best known time of the input, shape (inputs, candidates); 1 for a tie,
         infinity for a failure, NaN where not measured."""
         ratio: Array = np.where(self.tied, 1.0, self.time_s / self.best_s[:, None])
         return ratio
 
     @property
     def log_slowdown(self) -> Array:
-        """Its natural logarithm; a failure counts as twice the input's largest slowdown. NaN
-        where a candidate does not apply or was not measured."""
+        """The natural logarithm of the slowdown; a failure counts as twice the input's largest
+        slowdown. NaN where a candidate does not apply or was not measured."""
         slowdown = np.where(self.applies, self.slowdown, np.nan)
         logs: Array = np.where(np.isinf(slowdown), self.failed_log[:, None], np.log(slowdown))
         return logs
 
     @property
     def failed_log(self) -> Array:
-        """What a failure counts as, shape (inputs,)."""
+        """The log slowdown that a failure counts as, shape (inputs,)."""
         slowdown = np.where(self.applies, self.slowdown, np.nan)
         finite = np.where(np.isfinite(slowdown), slowdown, 1.0)
         failed: Array = np.log(_FAILED_FACTOR * finite.max(axis=1, initial=1.0))
@@ -95,7 +94,7 @@ class Matrix:
         return best
 
     def rows(self, rows: Indices) -> Matrix:
-        """The matrix of some inputs, by their indices; nothing of the others."""
+        """Keep only some inputs, by their indices."""
         return replace(
             self,
             features=self.features.iloc[rows].reset_index(drop=True),
@@ -107,13 +106,14 @@ class Matrix:
         )
 
     def complete(self) -> Matrix:
-        """The same, but candidates that lack a measurement on an input do not apply to any: no
-        one may choose what cannot be judged."""
+        """Make candidates that lack a measurement on some input apply to none, because such a
+        choice could not be judged."""
         lacking = (np.isnan(self.time_s) & self.applies).any(axis=0)
         return replace(self, applies=self.applies & ~lacking)
 
     def judgeable(self) -> Matrix:
-        """The candidates that were measured wherever they apply, and the inputs that have one."""
+        """Keep the candidates that were measured wherever they apply, and the inputs that have
+        one."""
         matrix = self.complete()
         return matrix.rows(np.flatnonzero(matrix.applies.any(axis=1)))
 
@@ -131,8 +131,8 @@ def make_matrix(
     choices: Iterable[str] = (),
     note: str = "",
 ) -> Matrix:
-    """A matrix of what is known; left out, everything applies, the best are those of the matrix,
-    each input is a group of its own, and no two times are ties."""
+    """Make a matrix. By default everything applies, the best times are those of the matrix, each
+    input is its own group, and there are no ties."""
     applies = np.ones(time_s.shape, dtype=bool) if applies is None else applies
     if best_s is None:
         best_s = np.nanmin(np.where(applies, time_s, np.inf), axis=1)
@@ -151,7 +151,8 @@ def make_matrix(
 
 
 def stacked(one: Matrix, other: Matrix) -> Matrix:
-    """The inputs of both, of the same candidates; groups of the same number are one."""
+    """Join the inputs of two matrices with the same candidates; groups with the same number are
+    one."""
     import pandas as pd  # here, since it takes half a second to load
 
     return replace(

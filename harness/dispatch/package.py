@@ -1,12 +1,12 @@
-"""A dispatcher -> a folder of files that need nothing but a compiler or Python.
+"""Write a dispatcher as a folder of files that need nothing but a compiler or Python.
 
     NAME.h                the choice for C and C++
     NAME/__init__.py      the choice for Python, and load()
-    NAME/_opencl.py       what load() gives: builds, launches, falls back (or _cuda.py)
+    NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
     NAME/kernels/         what each configuration is launched from
-    dispatch.json         which files were written here, with their digests, from how many inputs
+    dispatch.json         the files written here, with their digests, and the number of inputs
 
-The folder is written aside and then takes its place, so that nobody finds half of it.
+The folder is written beside its final place and then renamed, so that nobody finds half of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MANIFEST = "dispatch.json"
 
 _NOWHERE = Provenance(
     Environment("", "", "", "", ""), "", (), 0, "", "", ()
-)  # of what is not written
+)  # for programs that are only checked
 
 
 def write_dispatcher(
@@ -48,12 +48,12 @@ def write_dispatcher(
 ) -> list[Path]:
     """Write the dispatcher of a space into a folder, and return the files.
 
-    `kernels` are those of the candidates (see `harness.dispatch.kernel_files`); without them
-    there is only the choice. `limits` are the device's numbers that launch sizes may speak of
-    (`DeviceLimits.names()`). A folder that a dispatcher was written to is replaced.
+    `kernels` are those of the candidates (see `harness.dispatch.kernel_files`); without them only
+    the choice is written. `limits` are the device's numbers that launch sizes may name
+    (`DeviceLimits.names()`). A dispatcher's folder is replaced.
 
-    Raises UsageError where the folder holds anything else, and ExpressionError for a constraint
-    or launch size that cannot be written exactly.
+    Raises UsageError if the folder holds anything else, and ExpressionError for a constraint or
+    launch size that cannot be written exactly.
     """
     dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {})
     return write_files(out, files_of(dispatcher), provenance.inputs)
@@ -62,8 +62,9 @@ def write_dispatcher(
 def check_candidates(
     matrix: Matrix, constraints: Sequence[str], spec: Spec, limits: Mapping[str, int]
 ) -> None:
-    """Raise what `write_dispatcher` will raise whatever is learnt: ExpressionError for constraints
-    and launch sizes that cannot be written for any candidate, UsageError for features."""
+    """Raise now what `write_dispatcher` would raise whatever is learnt: ExpressionError for
+    constraints and launch sizes that cannot be written for any candidate, UsageError for
+    features."""
     refused: list[ExpressionError] = []
     choice, tuned = TreeChoice(Leaf(order=(0,))), tuned_range(matrix.features)
     for config in matrix.candidates if len(matrix.features) else ():
@@ -98,7 +99,7 @@ def _dispatcher(
 
 
 def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
-    """The content of each file, by its path in the folder."""
+    """Return the content of each file, by its path in the folder."""
     name = dispatcher.name
     files = {
         f"{name}.h": c_header(dispatcher).encode(),
@@ -114,15 +115,17 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
 def _loader(backend: str) -> bytes:
     path = Path(loaders.__file__).parent / f"{backend}.py"
     if not path.is_file():
-        raise UsageError(f"there is no loader for the backend {backend}; write no kernels for it")
+        raise UsageError(
+            f"the backend {backend} has no loader; write the dispatcher without kernels"
+        )
     return path.read_bytes()
 
 
 def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path]:
-    """Write files, by their paths in a folder, all or none; the folder's own files go. They come
-    from so many inputs.
+    """Write all files, by their paths in a folder, or none; the folder's old files are removed.
+    `inputs` is the number of inputs that the dispatcher was learnt from.
 
-    Raises UsageError where the folder holds anything that was not written so.
+    Raises UsageError if the folder holds anything that was not written so.
     """
     out = Path(os.path.realpath(out))
     check_folder(out)
@@ -134,18 +137,18 @@ def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path
 
 
 def check_folder(out: Path) -> None:
-    """Raise UsageError where a folder holds what a person put there or changed, and for one within
-    a dispatcher's."""
+    """Raise UsageError if a folder holds anything that a person put there or changed, or lies
+    within a dispatcher's folder."""
     outer = next((above for above in out.absolute().parents if (above / MANIFEST).exists()), None)
     if outer is not None:
-        raise UsageError(f"{out} is in {outer}, which a dispatcher was written to; name another")
+        raise UsageError(f"{out} is inside {outer}, a dispatcher's folder; name another")
     if not out.exists():
         return
     if not out.is_dir():
         raise UsageError(f"{out} is not a folder; name another with -o")
     if not (out / MANIFEST).exists():  # all of it is foreign, and may be much to walk through
         for path in out.iterdir():
-            raise _not_ours(out, path.name, "is not")
+            raise _not_ours(out, path.name, "is not part of one")
     found = _written(out).get("dispatcher_files_sha256")
     digests = found if isinstance(found, dict) else {}
     for path in sorted(out.rglob("*")):
@@ -153,30 +156,32 @@ def check_folder(out: Path) -> None:
         if path.is_symlink() or not (path.is_dir() or name == MANIFEST or _is_cache(path)):
             own = None if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
             if own is None or digests.get(name) != own:
-                changed = "was changed since it was written" if name in digests else "is not"
+                changed = (
+                    "was changed since it was written" if name in digests else "is not part of one"
+                )
                 raise _not_ours(out, name, changed)
 
 
 def _not_ours(out: Path, name: str, why: str) -> UsageError:
     return UsageError(
-        f"{out} is replaced only where all that it holds is a dispatcher's, but {name} {why}; "
+        f"{out} is replaced only if it holds nothing but a dispatcher, but {name} {why}; "
         "move it away, or name another folder with -o"
     )
 
 
 def _is_cache(path: Path) -> bool:
-    """Whether Python made it, from what was written."""
+    """Say whether Python made this file from what was written."""
     return path.parent.name == "__pycache__" and path.suffix == ".pyc"
 
 
 def earlier_inputs(out: Path) -> int | None:
-    """From how many inputs the dispatcher in a folder was learnt; None where it does not say."""
+    """Return how many inputs the dispatcher in a folder was learnt from; None if unknown."""
     found = _written(out).get("inputs")
     return found if isinstance(found, int) else None
 
 
 def _written(out: Path) -> Mapping[str, object]:
-    """What is known of a folder's files; nothing where no dispatcher was written to it."""
+    """Read the manifest of a folder; empty if no dispatcher was written there."""
     try:
         found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Few candidates that together suit all inputs, and the best single one.
+"""A small portfolio of candidates that together suits all inputs, and the best single candidate.
 
 A cost is a log slowdown, so that sums of costs are logarithms of geometric means.
 """
@@ -12,12 +12,12 @@ from harness.dispatch.matrix import Matrix
 
 MOST_MEMBERS = 16
 _MOVED = 32
-_WORTH = 0.001  # of log slowdown: a member that gains less only makes the choice harder
+_WORTH = 0.001  # log slowdown: a member that gains less only makes choosing harder
 
 
 def costs(matrix: Matrix) -> Array:
-    """Log slowdowns, shape (inputs, candidates), in which what does not apply costs more than
-    the worst there is."""
+    """Return log slowdowns, shape (inputs, candidates); a candidate that does not apply costs more
+    than the worst that does."""
     logs = matrix.log_slowdown
     worst = np.nanmax(logs, initial=0.0)
     penalised: Array = np.where(np.isnan(logs), 2 * worst + 1.0, logs)
@@ -25,9 +25,9 @@ def costs(matrix: Matrix) -> Array:
 
 
 def greedy_portfolio(matrix: Matrix, most: int = MOST_MEMBERS) -> list[int]:
-    """The indices of candidates in the order of what each adds: the first is the one that is best
-    alone, each next one lowers the mean log slowdown most. It ends at `most`, or where a next one
-    would gain nearly nothing."""
+    """Return the indices of candidates by what each adds: first the one that is best alone, then
+    always the one that lowers the mean log slowdown most. Ends at `most`, or when the next would
+    gain almost nothing."""
     table = costs(matrix)
     chosen: list[int] = []
     best = np.full(len(table), np.inf)
@@ -42,11 +42,11 @@ def greedy_portfolio(matrix: Matrix, most: int = MOST_MEMBERS) -> list[int]:
 
 
 def static_order(matrix: Matrix) -> tuple[int, ...]:
-    """All candidates, such that taking the first that applies has a low mean log slowdown over
-    the inputs: the best static choice. Where all apply, the best single one stands first.
+    """Sort all candidates so that taking the first that applies has a low mean log slowdown over
+    the inputs: the best static choice. Where all apply, the best single one comes first.
 
-    It starts from the order of the means where each applies and moves one candidate at a time
-    to the front as long as that gains. Raises ValueError for an input without any candidate.
+    It starts from the order of the means where each applies, and moves one candidate at a time to
+    the front while that gains. Raises ValueError for an input without any candidate.
     """
     table = matrix.log_slowdown
     applies = matrix.applies
@@ -75,7 +75,7 @@ def _mean_cost(table: Array, applies: Flags, order: list[int]) -> float:
 
 
 def first_applicable(orders: Indices, applies: Flags) -> Indices:
-    """The first candidate of each order that applies, shape (inputs,); -1 where none does.
+    """Return the first candidate of each order that applies, shape (inputs,); -1 if none does.
 
     `orders` has the shape (inputs, members) or (1, members), `applies` (inputs, candidates).
     """

@@ -1,4 +1,4 @@
-"""The published models as learners, so that the verdict can set ours beside them.
+"""The published models as learners, for comparison in the verdict.
 
 Both learn from the matrix of all candidates on all inputs, which is more than their authors had.
 """
@@ -28,8 +28,8 @@ _UNSEEN = "(a word that was not learnt from)"
 
 
 def candidate_table(matrix: Matrix) -> pd.DataFrame:
-    """A row a candidate, a column a parameter. Values that have no order are words; so they are
-    where some candidates have no number for a parameter, and None is one."""
+    """Make a table with a row a candidate and a column a parameter. Values without order become
+    words, as do the numbers of a parameter that is None in some candidates."""
     import pandas as pd
 
     table: pd.DataFrame = pd.DataFrame([dict(config) for config in matrix.candidates])
@@ -46,20 +46,20 @@ def candidate_table(matrix: Matrix) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class GAdaptSelector:
-    """The candidate nearest to the predicted parameters, of those that apply."""
+    """Chooses the candidate nearest to the predicted parameters, among those that apply."""
 
     model: gadapt.GAdaptModel
     candidates: pd.DataFrame = field(repr=False)
 
     def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
-        """As harness.dispatch.learners.Chosen has it."""
+        """See `harness.dispatch.learners.Selector`."""
         return gadapt.nearest(self.model.predict(features), self.candidates, applies)[0]
 
 
 @dataclass(frozen=True)
 class GAdapt:
-    """G-ADAPT's model (harness.models.gadapt): from features to each parameter of the best
-    candidate."""
+    """G-ADAPT's model (harness.models.gadapt): predicts each parameter of the best candidate from
+    features."""
 
     name: str = "G-ADAPT's model"
 
@@ -78,15 +78,16 @@ class GAdapt:
 
 @dataclass(frozen=True)
 class StarchartSelector:
-    """The candidate with the least predicted time. All of a leaf have the same: of these, the
-    one with the least mean slowdown where it was learnt; `preference` has them by that."""
+    """Chooses the candidate with the least predicted time. Candidates of one leaf have the same;
+    among them the one with the least mean slowdown in training comes first: `preference` sorts by
+    that."""
 
     tree: Tree
     pairs: Pairs
     preference: Indices
 
     def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
-        """As harness.dispatch.learners.Chosen has it."""
+        """See `harness.dispatch.learners.Selector`."""
         count = len(self.preference)
         table = self.pairs.of(features)
         for axis in self.tree.axes:
@@ -101,13 +102,13 @@ class StarchartSelector:
 
 @dataclass(frozen=True)
 class Starchart:
-    """Starchart's best leaf: a tree over parameters and features of the logarithm of the time,
-    its size chosen by cross-validation over groups of inputs."""
+    """Starchart's best leaf: a tree over parameters and features that predicts the logarithm of the
+    time, its size chosen by cross-validation over groups of inputs."""
 
     name: str = "Starchart's best leaf"
 
     def fit(self, matrix: Matrix, seed: int) -> StarchartSelector:
-        """Learn from all pairs that were measured; a failure counts as a long time."""
+        """Learn from all measured pairs; a failure counts as a long time."""
         logs = matrix.log_slowdown
         pairs = Pairs(candidate_table(matrix))
         table = pairs.of(matrix.features)
@@ -124,12 +125,13 @@ class Starchart:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Tables with a row for each input and candidate, those of an input together."""
+    """Makes tables with a row for each input and candidate; the rows of an input are together."""
 
     candidates: pd.DataFrame
 
     def of(self, features: pd.DataFrame) -> pd.DataFrame:
-        """Features have _INPUT before their names, since a parameter may have the same."""
+        """Make the table; the names of features get the prefix _INPUT, because a parameter may have
+        the same name."""
         count = len(self.candidates)
         rows = np.repeat(np.arange(len(features)), count)
         table: pd.DataFrame = features.iloc[rows].add_prefix(_INPUT).reset_index(drop=True)
@@ -138,8 +140,9 @@ class Pairs:
         return table
 
     def axes(self, table: pd.DataFrame) -> tuple[Axis, ...]:
-        """Of a table from `of`, all columns but those that were added since. Words have a value
-        for those that a later input may bring: trees predict them by the mean of all words."""
+        """Return the axes of a table from `of`, without the columns added since. Words get one
+        more value, for words that a later input may bring: trees predict them by the mean of all
+        words."""
         found = axes_of(table, [str(n) for n in table.columns if n not in (_GROUP, _TIME)])
         return tuple(
             axis if axis.is_number else replace(axis, values=(*axis.values, _UNSEEN))
@@ -148,7 +151,7 @@ class Pairs:
 
 
 def _by_mean(logs: Array) -> Indices:
-    """Candidates by their mean log slowdown, those last that applied nowhere."""
+    """Sort candidates by their mean log slowdown; those that never applied come last."""
     known = np.isfinite(logs)
     sums = np.where(known, logs, 0.0).sum(axis=0)
     means = np.where(known.any(axis=0), sums / np.maximum(known.sum(axis=0), 1), np.inf)
@@ -157,8 +160,8 @@ def _by_mean(logs: Array) -> Indices:
 
 
 def gadapt_judgement(matrix: Matrix, folds: int | None = None) -> gadapt.Judgement | None:
-    """How well G-ADAPT's model chooses for each input when it is left out, by itself or in so
-    many parts; None where there are too few inputs."""
+    """Judge G-ADAPT's model on inputs left out one by one, or in this many folds; None if there are
+    too few inputs."""
     known = matrix.judgeable()
     if len(known.features) < FEWEST_INPUTS:
         return None

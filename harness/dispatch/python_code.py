@@ -1,4 +1,4 @@
-"""A dispatcher -> the text of a Python module that needs nothing but Python."""
+"""Write a dispatcher as a Python module that needs nothing but Python."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, u
 from harness.dispatch.rendering import (
     MAX_NESTED,
     column_names,
+    comment_lines,
     counted,
     nested,
     real_names,
     rendered,
-    told,
 )
 from harness.dispatch.spelling import bare, docstring, wrapped
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
@@ -25,7 +25,7 @@ from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 _RATIO = '''
 
 def _ratio(dividend, divisor):
-    """The quotient as C has it; Python refuses to divide by zero."""
+    """Divide as C does; Python raises an error for a division by zero."""
     if divisor != 0:
         return dividend / divisor
     if dividend == 0 or dividend != dividend:
@@ -35,7 +35,7 @@ def _ratio(dividend, divisor):
 
 
 def python_module(dispatcher: Dispatcher) -> str:
-    """The module; `docs/dispatch.md` tells what is in it."""
+    """Write the module; `docs/dispatch.md` describes its contents."""
     writer = _PythonWriter(dispatcher)
     provenance, program = dispatcher.provenance, dispatcher.program
     environment = provenance.environment
@@ -46,7 +46,7 @@ def python_module(dispatcher: Dispatcher) -> str:
     texts = "\n".join([*choice, *columns, *helpers, *(g.python for g in dispatcher.guards)])
     return rendered(
         "module.py.j2",
-        comment="\n".join(wrapped(map(docstring, told(dispatcher)))),
+        comment="\n".join(wrapped(map(docstring, comment_lines(dispatcher)))),
         imports=writer.imports(texts),
         name=ascii(dispatcher.name),
         portfolio=[ascii(dict(config)) for config in program.portfolio],
@@ -92,7 +92,7 @@ def python_module(dispatcher: Dispatcher) -> str:
 
 
 class _PythonWriter:
-    """The parts of a module that depend on the program."""
+    """Writes the parts of a module that depend on the program."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -102,8 +102,8 @@ class _PythonWriter:
         self.arguments = ", ".join(f.variable for f in dispatcher.features)
 
     def conversions(self, *types: Type) -> Iterator[str]:
-        """Python's own numbers of others, such as NumPy's, which round and overflow; a fraction
-        where a whole number belongs raises TypeError."""
+        """Convert other numbers, such as NumPy's, which round and overflow, to Python's own; a
+        fraction in place of a whole number raises TypeError."""
         for feature in self._dispatcher.features:
             if feature.type in types:
                 kind = "operator.index" if feature.type is Type.WHOLE else "float"
@@ -112,12 +112,12 @@ class _PythonWriter:
     # ---------------------------------------------------------------------------- columns
 
     def columns(self) -> Iterator[str]:
-        """A variable for each feature that is computed with, and for each column that is used."""
+        """Write a variable for each feature that is computed with, and for each used column."""
         computed = [self._computed(index) for index in self._used]
         yield from dict.fromkeys(itertools.chain.from_iterable(computed))
 
     def _computed(self, index: int) -> Iterator[str]:
-        """What computes one column."""
+        """Write the lines that compute one column."""
         column = self._dispatcher.program.columns[index]
         if column.kind not in (ColumnKind.EQUALS, ColumnKind.TWOS):
             for name in dict.fromkeys(column.features):
@@ -141,7 +141,8 @@ class _PythonWriter:
     # ----------------------------------------------------------------------------- choice
 
     def tables_and_choice(self) -> tuple[list[str], list[str]]:
-        """The tables that the choice needs, and the way from the columns to the index."""
+        """Write the tables that the choice needs, and the lines from the columns to the chosen
+        index."""
         dispatcher = self._dispatcher
         choice = dispatcher.program.choice
         if isinstance(choice, EnsembleChoice):
@@ -159,8 +160,8 @@ class _PythonWriter:
     def _tree(
         self, node: Node, indent: str = "", done: frozenset[str] = frozenset()
     ) -> Iterator[str]:
-        """Conditions inside each other; a column is computed where it is first asked for, beside
-        what was `done` on the way there, since most of many columns are not on the way."""
+        """Write nested conditions; a column is computed where it is first needed, unless it is
+        `done`, because most of many columns are not on the way to a leaf."""
         while isinstance(node, Split):
             lines = [line for line in self._computed(node.column) if line not in done]
             yield from (indent + line for line in lines)
@@ -172,7 +173,7 @@ class _PythonWriter:
         yield f"{indent}return {self.first(self._dispatcher.orders(node.order))}{comment}"
 
     def first(self, order: Sequence[int]) -> str:
-        """The first of an order that applies."""
+        """Write the expression for the first candidate of an order that applies."""
         always = self._dispatcher.guards[order[0]].c == "1" if order else False
         if always:
             return str(order[0])
@@ -181,7 +182,7 @@ class _PythonWriter:
     # ------------------------------------------------------------------ ranges and launches
 
     def tuned(self) -> Iterator[str]:
-        """The conditions of the tuned range."""
+        """Write the conditions of the tuned range."""
         for tuned in self._dispatcher.program.tuned:
             name = self._dispatcher.feature(tuned.feature).variable
             if tuned.words:
@@ -190,12 +191,12 @@ class _PythonWriter:
                 yield f"{_number(tuned.low)} <= {name} <= {_number(tuned.high)}"
 
     def box(self) -> Iterator[str]:
-        """The conditions under which guards and launch sizes are exact."""
+        """Write the conditions under which guards and launch sizes are exact."""
         for name, (low, high) in self._dispatcher.box.items():
             yield f"{low!r} <= {self._dispatcher.feature(name).variable} <= {high!r}"
 
     def launches(self) -> Iterator[str]:
-        """The sizes of each candidate."""
+        """Write the sizes of each candidate."""
         for index, (group, grid) in enumerate(self._dispatcher.sizes):
             yield f"{'elif' if index else 'if'} index == {index}:"
             yield f"    group = ({_bare_list(group)})"
@@ -207,7 +208,7 @@ class _PythonWriter:
     # ---------------------------------------------------------------------------- imports
 
     def imports(self, texts: str) -> list[str]:
-        """The modules of the standard library that are needed."""
+        """List the standard-library modules that are needed."""
         sizes = [s.python for group, grid in self._dispatcher.sizes for s in (*group, *grid)]
         is_cached = not isinstance(self._dispatcher.program.choice, TreeChoice)
         needs_math = any("math." in text for text in (texts, *sizes))
@@ -234,5 +235,5 @@ def _tuned_value(tuned: TunedRange) -> str:
 
 
 def _number(bound: float) -> str:
-    """As short as it can be: 16 rather than 16.0, which compares alike."""
+    """Write a bound as short as possible: 16, which compares as 16.0 does."""
     return str(int(bound)) if bound == int(bound) and abs(bound) < 1e15 else repr(float(bound))

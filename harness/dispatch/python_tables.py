@@ -13,7 +13,7 @@ from harness.dispatch.tables import Flat, flat
 _LEAF = '''
 
 def _leaf(node, numbers):
-    """The leaf that is reached from a node."""
+    """Walk from a node to its leaf."""
     column = _COLUMN[node]
     while column >= 0:
         node = node + 1 if numbers[column] <= _NUMBER[node] else _HIGH[node]
@@ -27,7 +27,8 @@ _REFUSAL = '    raise LookupError(f"no configuration of {NAME} applies to this i
 def deep_tree(
     dispatcher: Dispatcher, choice: TreeChoice, arguments: str
 ) -> tuple[list[str], list[str]]:
-    """Tables of one tree, whose leaves name a row of candidates; and how they are used."""
+    """Write one tree as tables whose leaves name a row of candidates; also return the lines that
+    use them."""
     orders: dict[tuple[int, ...], int] = {}
     table = flat(
         _renumbered(dispatcher),
@@ -46,7 +47,8 @@ def deep_tree(
 def ensemble(
     dispatcher: Dispatcher, choice: EnsembleChoice, arguments: str
 ) -> tuple[list[str], list[str]]:
-    """Tables of all candidates' trees, and how the least cost among those that apply is found."""
+    """Write all candidates' trees as tables; also return the lines that find the least cost among
+    the candidates that apply."""
     table = flat(_renumbered(dispatcher), lambda leaf: 0)
     left = iter(table.roots)
     own = [tuple(next(left) for _ in trees) for trees in choice.by_candidate]
@@ -54,7 +56,7 @@ def ensemble(
     skip = [f"    if not applies(index, {arguments}):", "        continue"]
     return [
         *_walk(table),
-        "# Of each configuration the roots of its trees, and what their sum begins with.",
+        "# For each configuration the roots of its trees, and the offset of their sum.",
         *_tuple("_ROOTS", own),
         *_tuple("_OFFSETS", map(float, choice.offsets)),
     ], [
@@ -73,7 +75,8 @@ def ensemble(
 def forest(
     dispatcher: Dispatcher, choice: ForestChoice, arguments: str
 ) -> tuple[list[str], list[str]]:
-    """Tables of trees that all candidates share, and how the least cost is found."""
+    """Write the trees that all candidates share as tables; also return the lines that find the
+    least cost."""
     rows: list[tuple[float, ...]] = []
 
     def row(leaf: Leaf) -> int:
@@ -90,7 +93,7 @@ def forest(
     ]
     return [
         *_walk(table),
-        "# The roots of the trees; of each leaf what it adds to the costs of configurations.",
+        "# The roots of the trees; for each leaf the costs it adds, one a configuration.",
         *_tuple("_ROOTS", table.roots),
         *_tuple("_COSTS", rows),
     ], [

@@ -1,4 +1,4 @@
-"""What both languages' code has in common: its comment, and how its templates are filled."""
+"""Parts of both languages' code: the comment at the top, names of variables, templates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from harness.dispatch.program import used_columns
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 MAX_NESTED = 40
-"""Conditions inside each other; beyond, a tree becomes a table. C promises 127 blocks, Python
-takes 100 levels of indentation."""
+"""Nested conditions; a deeper tree becomes a table. C guarantees 127 nested blocks, Python allows
+100 levels of indentation."""
 
 _templates = jinja2.Environment(
     loader=jinja2.PackageLoader("harness.dispatch"),
     undefined=jinja2.StrictUndefined,
-    autoescape=False,  # this is no HTML; harness.dispatch.spelling escapes
+    autoescape=False,  # not HTML; harness.dispatch.spelling escapes
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
@@ -28,12 +28,12 @@ _templates = jinja2.Environment(
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A template of this package with these values."""
+    """Fill a template of this package."""
     return _templates.get_template(template).render(**values)
 
 
-def told(dispatcher: Dispatcher) -> Iterator[str]:
-    """The comment: what the code is, where it comes from, how good it was found to be."""
+def comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
+    """Render the comment at the top: what the code is, where it comes from, and the verdict."""
     provenance, environment = dispatcher.provenance, dispatcher.provenance.environment
     title = f": {dispatcher.title}" if dispatcher.title else ""
     yield f"Chooses the configuration of {dispatcher.name} for an input{title}."
@@ -57,12 +57,12 @@ def _range(tuned: TunedRange) -> str:
 
 
 def counted(rows: int) -> str:
-    """How many inputs a leaf was learnt from."""
+    """Render how many inputs a leaf was learnt from."""
     return f"{rows} input" if rows == 1 else f"{rows} inputs"
 
 
 def nested(node: Node) -> int:
-    """How deep conditions go when each high side follows its low side."""
+    """Compute how deeply conditions nest when each high side follows its low side."""
     deepest = 0
     waiting = [(node, 0)]
     while waiting:
@@ -74,7 +74,7 @@ def nested(node: Node) -> int:
 
 
 def real_names(dispatcher: Dispatcher) -> dict[str, str]:
-    """A variable for each feature as a double; no feature's own variable is called so."""
+    """Name a variable for each feature as a double; no feature's own variable has the same name."""
     taken = {feature.variable for feature in dispatcher.features}
     names = {}
     for feature in dispatcher.features:
@@ -87,7 +87,7 @@ def real_names(dispatcher: Dispatcher) -> dict[str, str]:
 
 
 def column_names(dispatcher: Dispatcher) -> dict[int, str]:
-    """A variable for each column that a tree splits on, by the column's index."""
+    """Name a variable for each used column, by the column's index."""
     reals = real_names(dispatcher)
     taken = {feature.variable for feature in dispatcher.features} | set(reals.values())
     names: dict[int, str] = {}
@@ -112,7 +112,7 @@ def _column_name(column: Column) -> str:
 
 
 def in_lines(items: Sequence[str], width: int = 96) -> list[str]:
-    """Items with commas behind them, in lines."""
+    """Join items, each with a comma behind it, into lines."""
     lines: list[str] = []
     for item in items:
         if lines and len(lines[-1]) + len(item) + 2 <= width:

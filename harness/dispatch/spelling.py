@@ -1,7 +1,7 @@
 """Names, texts and numbers as C, C++ and Python read them.
 
-Device names, titles and words come from elsewhere: whatever they hold, they stay inside the
-comment or the literal that they are written into.
+Device names, titles and words come from outside: whatever they hold, they stay inside the comment
+or literal that they are written into.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _C_WORDS = """
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t NULL EOF errno
     linux unix I
 """
-# What generated functions that take features use beside them; a test holds this complete.
+# Names that generated functions use beside features; a test keeps this complete.
 _OWN_WORDS = """
     INT64_C LookupError NAME PORTFOLIO ValueError abs any applies best cost costs count dict
     enumerate fallback_index functools grid group i index is_tuned least len map math max min more
@@ -37,12 +37,12 @@ _RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split(), *keyword.kwlist}
 
 
 def variable(name: str) -> str:
-    """A feature's name as a variable of C, C++ and Python; no two have the same."""
+    """Make a feature's name a variable of C, C++ and Python; different names stay different."""
     return _apart(name, _RESERVED)
 
 
 def member(name: str) -> str:
-    """A parameter's name as a member of a C struct; no two have the same."""
+    """Make a parameter's name a member of a C struct; different names stay different."""
     return _apart(name, _RESERVED_IN_C)
 
 
@@ -52,7 +52,7 @@ def _apart(name: str, reserved: Collection[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """One line of printable ASCII; anything else, and the backslash, as an escape."""
+    """Make one line of printable ASCII; anything else, and the backslash, is escaped."""
     return "".join(c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text)
 
 
@@ -64,19 +64,19 @@ def _escape(character: str) -> str:
 
 
 def c_comment(text: str) -> str:
-    """One line that can stand in a comment: it neither ends it nor begins another, and holds no
-    trigraph, which might hide a backslash at its end."""
-    told = plain(text).replace("*/", "*\\x2f").replace("/*", "/\\x2a")
-    return told.replace("??", "?\\x3f")
+    """Make one line for a C comment: it neither ends the comment nor begins another, and has no
+    trigraph, which could hide a backslash at its end."""
+    escaped = plain(text).replace("*/", "*\\x2f").replace("/*", "/\\x2a")
+    return escaped.replace("??", "?\\x3f")
 
 
 def docstring(text: str) -> str:
-    """One line that can stand in a docstring between three double quotes."""
+    """Make one line for a docstring between three double quotes."""
     return plain(text).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
 def wrapped(lines: Iterable[str]) -> list[str]:
-    """The lines, long ones broken at spaces; an indent stays, and tables stay as they are."""
+    """Break long lines at spaces; indents and tables stay."""
     found: list[str] = []
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()))
@@ -93,7 +93,7 @@ def wrapped(lines: Iterable[str]) -> list[str]:
 
 
 def c_string(text: str) -> str:
-    """A literal of the text's UTF-8 bytes, in octal where they are not plain ASCII."""
+    """Make a literal of the text's UTF-8 bytes, in octal where they are not plain ASCII."""
     return '"' + "".join(_c_byte(byte) for byte in text.encode()) + '"'
 
 
@@ -103,15 +103,16 @@ def _c_byte(byte: int) -> str:
 
 
 def c_whole(number: int) -> str:
-    """A literal of an integer that 64 bits hold."""
+    """Make a literal of a 64-bit integer."""
     if abs(number) > INT64_MAX:
-        raise ValueError(f"{number} is no 64-bit integer")
+        raise ValueError(f"{number} is not a 64-bit integer")
     text = str(number) if abs(number) <= _INT32_MAX else f"INT64_C({number})"
     return f"({text})" if number < 0 else text
 
 
 def c_real(number: float) -> str:
-    """A literal of exactly this double: compilers round to nearest, as Python's repr wants."""
+    """Make a literal of exactly this double: compilers round to nearest, as Python's repr
+    expects."""
     text = repr(float(number))
     if not math.isfinite(number):
         raise ValueError(f"{text} has no literal")
@@ -119,7 +120,7 @@ def c_real(number: float) -> str:
 
 
 def bare(code: str) -> str:
-    """An expression without brackets around the whole; one with texts stays as it is."""
+    """Remove brackets around a whole expression; one with texts stays as it is."""
     if "'" in code or '"' in code or not (code.startswith("(") and code.endswith(")")):
         return code
     depth = 0

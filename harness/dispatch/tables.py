@@ -1,4 +1,4 @@
-"""Trees as tables: for code where nested conditions would be too deep, too long or too slow."""
+"""Trees as tables, for code where nested conditions would be too deep, too long or too slow."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def flat(trees: Sequence[Node], result: Callable[[Leaf], int]) -> Flat:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Trees over ranks: how many of a column's thresholds a number exceeds.
+    """Trees over ranks: a number's rank counts its column's thresholds that the number exceeds.
 
-    `nodes` have a column, the rank beyond which the high side is taken, and how many nodes on the
-    low side is; the high side is next to it. A leaf, whose rank none exceeds, is followed by
-    itself, so that trees of unlike depths can be walked in step, without a branch (Asadi, Lin,
+    A node has a column, the rank beyond which the high side is taken, and how many nodes further
+    the low side is; the high side is next to it. A leaf, whose rank is never exceeded, steps to
+    itself, so that trees of different depths can be walked in step, without a branch (Asadi, Lin,
     de Vries: Runtime optimizations for tree-based machine learning models, IEEE TKDE 2014).
     """
 
@@ -58,7 +58,7 @@ class Ranked:
 
 
 def ranked(trees: Sequence[Node], columns: int) -> Ranked:
-    """The trees over so many columns in one table."""
+    """Write the trees over this many columns into one table."""
     found: list[set[float]] = [set() for _ in range(columns)]
     for tree in trees:
         for split in tree.splits():

@@ -1,7 +1,7 @@
-"""Does a dispatcher choose well on inputs that it has not seen? Slowdowns, with their intervals.
+"""How well a dispatcher chooses on inputs it has not seen: slowdowns, with their intervals.
 
-Everything that is learnt, the portfolio and the best static choice included, is learnt without
-the inputs that it is judged on, and without any of their groups.
+Everything that is learnt, including the portfolio and the best static choice, is learnt without the
+inputs it is judged on, and without any of their groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.models.folds import Fold, fold_count, grouped_folds
 from harness.stats import Estimate
 
 ORACLE = "oracle"
-"""The best candidate of each input, as no dispatcher knows it."""
+"""The best candidate of each input, which no dispatcher can know."""
 
 _RESAMPLES = 1000
 _TAIL = 0.025  # of an interval of 95 %, on each side
@@ -31,7 +31,7 @@ _TIE = 1e-9
 
 @dataclass(frozen=True)
 class Judged:
-    """Slowdowns of one way to choose on inputs that were held out, shape (inputs,).
+    """Slowdowns of one way to choose on held-out inputs, shape (inputs,).
 
     A choice that `failed` counts as twice the input's largest slowdown.
     """
@@ -42,23 +42,23 @@ class Judged:
     failed: Flags
 
     def rows(self, rows: Indices) -> Judged:
-        """The same of some inputs, by their indices."""
+        """Keep only some inputs, by their indices."""
         return Judged(self.name, self.logs[rows], self.groups[rows], self.failed[rows])
 
     @property
     def failures(self) -> int:
-        """How many choices failed."""
+        """The number of failed choices."""
         return int(self.failed.sum())
 
     @property
     def slowdown(self) -> Array:
-        """Time over the best known."""
+        """Time over the best known time."""
         slowdown: Array = np.exp(self.logs)
         return slowdown
 
     @cached_property
     def mean(self) -> Estimate:
-        """The geometric mean; nothing is faster than the best known, so that bounds end at 1."""
+        """The geometric mean; nothing is faster than the best known, so its bounds are cut at 1."""
         mean = geometric_mean(self.logs, self.groups)
         return replace(mean, low=max(1.0, mean.low))
 
@@ -69,7 +69,7 @@ class Judged:
 
     @property
     def worst(self) -> float:
-        """The largest."""
+        """The largest slowdown."""
         return math.exp(float(self.logs.max()))
 
     @property
@@ -80,8 +80,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """One way to choose beside another on the same inputs: the geometric mean of the ratios of
-    their times, with its interval, and on how many inputs each is faster."""
+    """One way to choose compared with another on the same inputs: the geometric mean of the ratios
+    of their times, and on how many inputs each is faster."""
 
     ratio: Estimate
     wins: int
@@ -89,7 +89,7 @@ class PairedComparison:
 
     @property
     def is_better(self) -> bool:
-        """Whether the whole interval tells of a gain."""
+        """Whether the whole interval shows a gain."""
         return self.ratio.high < 1.0
 
 
@@ -99,10 +99,10 @@ def judge(
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Judged]:
-    """Each learner on all inputs, held out by groups, in the learners' order, and the oracle.
+    """Judge each learner on all inputs, held out by groups, in the learners' order, and the oracle.
 
-    `step` is told of each fit that is done. Raises ValueError where there is but one group: then
-    nothing can be held out.
+    `step` is called after each fit with the learner's name. Raises ValueError if there is only one
+    group: then nothing can be held out.
     """
     matrix = matrix.complete()
     folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
@@ -120,10 +120,10 @@ def judge(
 
 
 def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
-    """The inputs to learn from, and those that were held out.
+    """Split a matrix into the inputs to learn from and those held out.
 
-    A candidate that is the best of held-out inputs alone may be known for their sake only: it is
-    not there to learn of.
+    A candidate that is the best on held-out inputs only may be known only because of them: it does
+    not apply while learning.
     """
     fit, test = matrix.rows(fold.fit), matrix.rows(fold.test)
     known = set(fit.best.tolist()) | {matrix.default}
@@ -134,9 +134,9 @@ def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
 
 
 def judged(name: str, matrix: Matrix, indices: Indices) -> Judged:
-    """What the choices of a candidate for each input come to; -1, no choice, is one that failed.
+    """Judge the choice of a candidate for each input; -1, no choice, counts as failed.
 
-    Raises ValueError where one does not apply or was not measured.
+    Raises ValueError if one does not apply or was not measured.
     """
     rows = np.arange(len(indices))
     logs = matrix.log_slowdown[rows, indices]
@@ -150,21 +150,22 @@ def judged(name: str, matrix: Matrix, indices: Indices) -> Judged:
 
 
 def compare(one: Judged, other: Judged) -> PairedComparison:
-    """The one over the other, paired by inputs: below 1 the one is faster."""
-    differences = one.logs - other.logs
+    """Compare the times of one with the other's, paired by inputs: below 1 the first is faster."""
+    log_ratios = one.logs - other.logs
     return PairedComparison(
-        geometric_mean(differences, one.groups),
-        wins=int((differences < -_TIE).sum()),
-        losses=int((differences > _TIE).sum()),
+        geometric_mean(log_ratios, one.groups),
+        wins=int((log_ratios < -_TIE).sum()),
+        losses=int((log_ratios > _TIE).sum()),
     )
 
 
 def geometric_mean(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:
-    """Of numbers by their logarithms, shape (inputs,), with Student's 95 % interval.
+    """Estimate the geometric mean of numbers, given their logarithms, shape (inputs,), with
+    Student's interval.
 
     The variance is that of a mean of clustered samples (Cochran, Sampling Techniques, 1977, 6.3),
-    a group being a cluster. Drawing groups anew is too sure of few: below twenty of them it tells
-    of a gain where there is none in 6 to 10 of 100 studies, this in 2 to 3.
+    with a group as a cluster. A bootstrap of groups is too confident for few of them: below twenty
+    groups it finds a gain where there is none in 6 to 10 of 100 studies, this in 2 to 3.
     """
     number = np.unique(groups, return_inverse=True)[1]
     count = int(number.max()) + 1
@@ -178,12 +179,12 @@ def geometric_mean(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:
 
 
 def percentile_99(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:
-    """Of numbers by their logarithms, shape (inputs,), with the 95 % percentile interval
-    of the bootstrap, which draws whole groups."""
+    """Estimate the 99th percentile of numbers, given their logarithms, shape (inputs,), with the
+    bootstrap's percentile interval; it draws whole groups."""
     random = np.random.default_rng(0)
     number = np.unique(groups, return_inverse=True)[1]
     count = int(number.max()) + 1
-    order = np.argsort(logs, kind="stable")  # so that percentiles need no sorting of their own
+    order = np.argsort(logs, kind="stable")  # so that percentiles need no sorting
     logs, number = logs[order], number[order]
     draws = [random.multinomial(count, np.full(count, 1 / count)) for _ in range(_RESAMPLES)]
     figures = [_percentile_99(logs, draw[number]) for draw in draws]
@@ -194,6 +195,6 @@ def percentile_99(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:
 
 
 def _percentile_99(logs: Array, drawn: Indices) -> float:
-    """Of sorted logs, each of which was drawn so often."""
+    """Compute the percentile of sorted logs, each drawn this many times."""
     counts = drawn.cumsum()
     return math.exp(float(logs[(counts < 0.99 * counts[-1]).sum()]))

@@ -1,12 +1,11 @@
-"""A Gaussian process over configurations: what a few measurements say about all others.
+"""A Gaussian process over configurations: predicts all others from a few measurements.
 
-The covariance of two points is the Matern 5/2 function of their distance, with one length scale
-a feature. Length scales, variance and noise are those of the greatest posterior density under
-log-normal priors (Rasmussen, Williams, "Gaussian Processes for Machine Learning", 2006, 5.4.1).
-The prior of the length scales grows with the root of their number, so that distances, and with
-them what is expected before anything is known, do not depend on how many features there are
-(Hvarfner, Hellsten, Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimensions",
-ICML 2024).
+The covariance of two points is the Matern 5/2 function of their distance, with one length scale a
+feature. Length scales, variance and noise maximise the posterior density under log-normal priors
+(Rasmussen, Williams, "Gaussian Processes for Machine Learning", 2006, 5.4.1). The prior of the
+length scales grows with the square root of their number, so that distances, and with them the
+predictions before anything is known, do not depend on how many features there are (Hvarfner,
+Hellsten, Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimensions", ICML 2024).
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
-Array = npt.NDArray[np.float64]
+from harness.core.arrays import Array
+
 Singles = npt.NDArray[np.float32]
 
 _ROOT_5 = 5**0.5
@@ -25,8 +25,8 @@ _JITTER = 1e-8
 _ITERATIONS = 15
 _LEARNT_FROM = 128
 
-# Medians and widths of the priors, of logarithms, for outputs that are standardised. The length
-# scale is that of one feature; of n features it is the root of n times as long.
+# Medians, and widths of the logarithms, of the priors for standardised outputs. The length scale is
+# for one feature; with n features it is sqrt(n) times as long.
 _LENGTH, _VARIANCE, _NOISE = (0.3, 0.5), (1.0, 1.0), (1e-3, 1.5)
 _BOUNDS = ((-4.0, 4.0), (-5.0, 3.0), (-9.0, 1.0))
 
@@ -34,12 +34,12 @@ _BOUNDS = ((-4.0, 4.0), (-5.0, 3.0), (-9.0, 1.0))
 class Surrogate:
     """A Gaussian process on points of [0, 1]^axes; axes of one group share a length scale.
 
-    `evidence` is the posterior density's logarithm, but for a constant of the points.
+    `evidence` is the posterior density's logarithm, up to a constant of the points.
     """
 
     def __init__(self, groups: npt.NDArray[np.intp], relative_lengths: Array) -> None:
-        """`groups` has of each axis its group, from 0; `relative_lengths` of each group how long
-        its length scale is expected to be beside the others."""
+        """Set the priors: `groups` has the group of each axis, from 0; `relative_lengths` has for
+        each group how long its length scale is expected to be beside the others."""
         self._groups = groups
         count = len(relative_lengths)
         unit = _LENGTH[0] * np.square(1 / relative_lengths).sum() ** 0.5
@@ -53,7 +53,7 @@ class Surrogate:
 
     def fit(self, points: Array, outputs: Array, learn: bool = True) -> None:
         """Condition on standardised outputs, shape (points,); `learn` also fits length scales,
-        variance and noise, from where they are and to the first 128 points."""
+        variance and noise, from their current values and to the first 128 points."""
         if learn:
             self._learn(points[:_LEARNT_FROM], outputs[:_LEARNT_FROM])
         self._points = self._scaled(points)
@@ -64,7 +64,7 @@ class Surrogate:
         self._factor = np.asfortranarray(factor[0], dtype=np.float32)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation at points, each of shape (points,)."""
+        """Predict mean and standard deviation at points, each of shape (points,)."""
         covariance = self._covariance(self._scaled(points))
         explained = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
         variance = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
@@ -72,16 +72,16 @@ class Surrogate:
         return mean.astype(np.float64), np.sqrt(np.maximum(variance, 1e-8)).astype(np.float64)
 
     def _scaled(self, points: Array) -> Singles:
-        """Points in units of the length scales, so that the covariance is that of the distance.
+        """Divide points by the length scales, so that the covariance depends on the distance.
 
-        In single precision, which is well below the noise: a proposal weighs hundreds of
-        candidates by hundreds of results.
+        Single precision, whose error is well below the noise: a proposal compares hundreds of
+        candidates with hundreds of results.
         """
         scaled = points * (_ROOT_5 / np.exp(self._logs[self._groups]))
         return np.asarray(scaled, dtype=np.float32)
 
     def _covariance(self, scaled: Singles) -> Singles:
-        """Of these points with those that were fitted, without noise."""
+        """Compute the covariance of these points with the fitted ones, without noise."""
         fitted = self._points
         apart: Singles = scaled @ fitted.T
         apart *= -2
@@ -112,14 +112,15 @@ class Surrogate:
         self.evidence = -float(found.fun)
 
     def _squares(self, points: Array) -> Array:
-        """Squared distances by group, shape (groups, points, points)."""
+        """Compute squared distances by group, shape (groups, points, points)."""
         squares = np.zeros((len(self._logs) - 2, len(points), len(points)))
         for axis, group in enumerate(self._groups):
             squares[group] += np.square(points[:, axis, None] - points[None, :, axis])
         return squares
 
     def _loss(self, logs: Array, squares: Array, outputs: Array) -> tuple[float, Array]:
-        """The negative log posterior of the hyper-parameters' logarithms, and its gradient."""
+        """Compute the negative log posterior of the hyper-parameters' logarithms, and its
+        gradient."""
         shrinkage = np.exp(-2 * logs[:-2])
         variance, noise = np.exp(logs[-2:])
         # The root's slope is infinite where the distance is 0.
@@ -135,9 +136,9 @@ class Surrogate:
         weights = cho_solve(factor, outputs, check_finite=False)
         inverse = cho_solve(factor, np.eye(len(outputs)), check_finite=False)
         slope = np.outer(weights, weights) - inverse
-        turned = 5 / 3 * variance * (1 + apart) * decay * slope
+        weighted = 5 / 3 * variance * (1 + apart) * decay * slope
         gradient = np.empty_like(logs)
-        gradient[:-2] = np.tensordot(squares, turned, ([1, 2], [0, 1])) * shrinkage
+        gradient[:-2] = np.tensordot(squares, weighted, ([1, 2], [0, 1])) * shrinkage
         gradient[-2] = (slope * covariance).sum()
         gradient[-1] = noise * np.trace(slope)
         off = (logs - self._median) / self._width
@@ -146,7 +147,7 @@ class Surrogate:
 
 
 def _factored(covariance: Array) -> tuple[Array, bool]:
-    """The Cholesky factor; where rounding leaves none, of a little more noise."""
+    """Compute the Cholesky factor; add a little noise while rounding leaves none."""
     jitter = _JITTER
     while True:
         try:
@@ -158,8 +159,8 @@ def _factored(covariance: Array) -> tuple[Array, bool]:
 
 
 def logs_of(times_s: Array) -> Array:
-    """The logarithms of times. Failures (infinite times) count as the slowest that worked; where
-    nothing worked, all are 0."""
+    """Take the logarithms of times. Failures (infinite times) count as the slowest that worked; all
+    are 0 where nothing worked."""
     works = np.isfinite(times_s)
     slowest: Array = times_s[works].max(initial=0.0) if works.any() else np.ones(())
     logs: Array = np.log(np.where(works, times_s, slowest))
@@ -167,7 +168,7 @@ def logs_of(times_s: Array) -> Array:
 
 
 def standardised(times_s: Array) -> Array:
-    """The logarithms of times as outputs of mean 0 and deviation 1; all 0 where they are equal."""
+    """Standardise the logarithms of times to mean 0 and deviation 1; all 0 where they are equal."""
     logs = logs_of(times_s)
     spread = float(logs.std())
     centred: Array = logs - logs.mean()
@@ -175,8 +176,8 @@ def standardised(times_s: Array) -> Array:
 
 
 def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
-    """How far below the best an output is expected to fall (Jones, Schonlau, Welch, "Efficient
-    Global Optimization of Expensive Black-Box Functions", 1998)."""
+    """Compute how far below the best an output is expected to fall (Jones, Schonlau, Welch,
+    "Efficient Global Optimization of Expensive Black-Box Functions", 1998)."""
     gap = (best - mean) / deviation
     density = np.exp(-0.5 * gap**2) / np.sqrt(2 * np.pi)
     improvement: Array = deviation * (gap * ndtr(gap) + density)

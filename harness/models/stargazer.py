@@ -1,11 +1,11 @@
 """Stargazer: a linear model of curves and of their pairwise interactions, grown step by step.
 
 Jia, Shaw, Martonosi, "Stargazer: Automated Regression-Based GPU Design Space Exploration", ISPASS
-2012; here as their program has it, since Starchart compares itself with it. Each parameter is a
-curve: a straight line for two values, else a natural cubic spline with 1, 2 or 3 knots for 3, 4
-or more. The curve that explains most comes first; then, one at a time, the one with the largest
-adjusted R2, and after each its interactions with those that are there, as long as the adjusted R2
-exceeds the R2 so far.
+2012; implemented as their program does it, because Starchart compares itself with it. Each
+parameter is a curve: a straight line for two values, else a natural cubic spline with 1, 2 or 3
+knots for 3, 4 or more. The curve that explains most comes first; then, one at a time, the one with
+the largest adjusted R2, and after each its interactions with those already there, as long as the
+adjusted R2 exceeds the R2 so far.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.models.encoding.parts import one_hot
-from harness.models.starchart.axes import Array, Axis, axis_of, is_numeric, must_have, numbers
+from harness.models.starchart.axes import Axis, axis_of, is_numeric, must_have, numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_KNOTS = 3
-_SYMMETRIC = 0.01  # so close to the middle of its ends, a parameter's mean calls it linear
-_DEPENDENT = 1e-10  # a column's part that others do not explain, squared, is none
+_SYMMETRIC = 0.01  # a parameter whose mean is this close to the middle of its ends is linear
+_DEPENDENT = 1e-10  # the squared part that others do not explain counts as none
 
 # ------------------------------------------------------------------------------------ curves
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A parameter as the columns of its curve. `knots` includes both ends; with none, a number
+    """A parameter as the columns of its curve. `knots` includes both ends; without knots, a number
     is a straight line, and each word but the first has a column of its own."""
 
     axis: Axis
     knots: tuple[float, ...]
 
     def columns(self, table: pd.DataFrame) -> Array:
-        """Shape (rows, columns)."""
+        """Compute the columns, shape (rows, columns)."""
         if not self.axis.is_number:
             codes = self.axis.codes(table).astype(np.intp)
             return one_hot(codes, len(self.axis.values))[:, 1:]
@@ -51,9 +52,9 @@ class Curve:
 
 
 def natural_spline(values: Array, knots: Array) -> Array:
-    """The natural cubic splines over knots, ends included, but for the constant: linear outside
-    of the ends (Hastie, Tibshirani, Friedman, The Elements of Statistical Learning, 2009, equation
-    5.4). Shape (values, max(1, knots - 1))."""
+    """Compute the natural cubic splines over knots, ends included, without the constant: linear
+    outside of the ends (Hastie, Tibshirani, Friedman, The Elements of Statistical Learning, 2009,
+    equation 5.4). Shape (values, max(1, knots - 1))."""
     if len(knots) == 0:
         return values[:, None]
     cubes = np.maximum(values[:, None] - knots, 0) ** 3
@@ -87,7 +88,7 @@ class Term:
     curves: tuple[Curve, ...]
 
     def columns(self, table: pd.DataFrame) -> Array:
-        """Shape (rows, columns)."""
+        """Compute the columns, shape (rows, columns)."""
         first = self.curves[0].columns(table)
         if len(self.curves) == 1:
             return first
@@ -104,8 +105,8 @@ class Term:
 
 @dataclass(frozen=True)
 class Linear:
-    """The model: its terms in the order in which they came, with the R2 on its own samples after
-    each."""
+    """The model: its terms in the order in which they were added, and the R2 on its own samples
+    after each."""
 
     target: str
     terms: tuple[Term, ...]
@@ -113,7 +114,8 @@ class Linear:
     coefficients: Array = field(repr=False)
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
-        """The target of each row. Raises UsageError for a missing column or an unknown word."""
+        """Predict the target of each row. Raises UsageError for a missing column or an unknown
+        word."""
         import pandas as pd
 
         must_have(table, [curve.axis.name for term in self.terms for curve in term.curves])
@@ -121,7 +123,7 @@ class Linear:
         return pd.Series(predicted, index=table.index, name=self.target)
 
     def describe(self) -> Iterator[str]:
-        """The terms, one a line, with the R2 that is reached with each."""
+        """Render the terms, one a line, with the R2 that is reached with each."""
         yield f"{self.target}: linear in natural cubic splines; R2 on its own samples"
         for term, r2 in zip(self.terms, self.r2, strict=True):
             yield f"    + {term}: {r2:.4f}"
@@ -136,17 +138,16 @@ def fit_linear(
 ) -> Linear:
     """Grow the model of a table with a row a sample, in which every row has a finite target. A
     curve is added while the adjusted R2 exceeds the R2 before it by the share `alpha`, an
-    interaction by `beta`. A parameter is an Axis, from `axes_of` a larger table, where that has
-    words which this one may lack.
+    interaction by `beta`. Pass a parameter as an Axis, from `axes_of` a larger table, if that has
+    words which this table may lack.
 
-    Raises UsageError for columns that are missing or cannot be used, and for a target that is
-    constant.
+    Raises UsageError for columns that are missing or cannot be used, and for a constant target.
     """
     axes = [p if isinstance(p, Axis) else axis_of(table, p) for p in parameters]
     curves = [_curve(axis) for axis in axes if len(axis.values) > 1]
     values = _values(table, target)
     if not curves:
-        raise UsageError("no parameter has more than one value: there is nothing to learn from")
+        raise UsageError("no parameter has more than one value: nothing to learn from")
     steps = _Steps(values)
     _add_all(steps, curves, table, alpha, beta)
     terms = tuple(steps.terms)
@@ -177,8 +178,8 @@ def _design(terms: Sequence[Term], table: pd.DataFrame) -> Array:
 
 @dataclass(eq=False)
 class _Candidate:
-    """A term that may be added. `columns` are what the first `seen` blocks of the model leave of
-    it, so that each further step takes but the newest blocks away."""
+    """A term that may be added. `columns` are its parts that the first `seen` blocks of the model
+    do not explain, so that each further step removes only the newest blocks."""
 
     term: Term
     columns: Array
@@ -186,7 +187,7 @@ class _Candidate:
 
 
 class _Steps:
-    """The model so far, as blocks of orthonormal columns, and what it leaves of the target."""
+    """The model so far, as blocks of orthonormal columns, and the rest of the target."""
 
     def __init__(self, values: Array) -> None:
         self.terms: list[Term] = []
@@ -202,30 +203,30 @@ class _Steps:
         return self.r2[-1] if self.r2 else 0.0
 
     def start(self, term: Term, table: pd.DataFrame) -> _Candidate:
-        """A term to try, its columns scaled to length 1."""
+        """Prepare a term to try, its columns scaled to length 1."""
         columns = term.columns(table)
         length = np.linalg.norm(columns, axis=0)
         return _Candidate(term, columns[:, length > 0] / length[length > 0])
 
     def r2_with(self, trial: _Candidate) -> tuple[float, float]:
-        """The R2 with a term added, and the adjusted one; minus infinity where it adds nothing, or
-        where as many columns as samples are used up."""
+        """Compute the R2 with a term added, and the adjusted one; minus infinity if it adds
+        nothing, or uses up as many columns as there are samples."""
         for block in self._blocks[trial.seen :]:
             trial.columns -= block @ (block.T @ trial.columns)
         trial.seen = len(self._blocks)
-        turn = _orthonormal(trial.columns)
-        explained = turn.T @ (trial.columns.T @ self._left)
+        basis = _orthonormal(trial.columns)
+        explained = basis.T @ (trial.columns.T @ self._left)
         r2 = self.now + float(explained @ explained) / self._total
         count = len(self._left)
-        free = count - sum(block.shape[1] for block in self._blocks) - turn.shape[1]
-        if not turn.shape[1] or free <= 0:
+        free = count - sum(block.shape[1] for block in self._blocks) - basis.shape[1]
+        if not basis.shape[1] or free <= 0:
             return -np.inf, -np.inf
         return r2, 1 - (1 - r2) * (count - 1) / free
 
     def add(self, trial: _Candidate, r2: float) -> None:
-        """Make a term that was tried a part of the model."""
+        """Add a tried term to the model."""
         block = trial.columns @ _orthonormal(trial.columns)
-        # Once more: the differences that were taken so far have left rounding errors.
+        # Once more, because the subtractions so far have left rounding errors.
         for other in self._blocks:
             block -= other @ (other.T @ block)
         block = block @ _orthonormal(block)
@@ -236,11 +237,12 @@ class _Steps:
 
 
 def _orthonormal(columns: Array) -> Array:
-    """The matrix that turns columns into orthonormal ones, fewer where some depend on others."""
+    """Return the matrix that makes columns orthonormal; fewer columns where some depend on
+    others."""
     size, vectors = np.linalg.eigh(columns.T @ columns)
     kept = size > _DEPENDENT
-    turn: Array = vectors[:, kept] / np.sqrt(size[kept])
-    return turn
+    basis: Array = vectors[:, kept] / np.sqrt(size[kept])
+    return basis
 
 
 def _add_all(
@@ -261,8 +263,8 @@ def _add_all(
 
 
 def _add_best(steps: _Steps, trials: Sequence[_Candidate], least: float) -> _Candidate | None:
-    """Add the term with the largest adjusted R2, of equal ones the first, where that exceeds the
-    R2 so far by the share `least`. The very first is added in any case, for its plain R2."""
+    """Add the term with the largest adjusted R2, the first of equal ones, if that exceeds the R2 so
+    far by the share `least`. The very first is always added, chosen by its plain R2."""
     is_first = not steps.terms
     tried = [steps.r2_with(trial) for trial in trials]
     scores = [r2 if is_first else adjusted for r2, adjusted in tried]

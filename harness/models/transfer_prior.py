@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.arrays import Array
 from harness.core.records import Input
 from harness.models.encoding.configs import ConfigEncoder
 from harness.models.encoding.inputs import feature_rows
 from harness.space import Places, Space
-
-Array = npt.NDArray[np.float64]
 
 MOST_ROWS = 10_000
 """That the forest learns from; of more, the fastest and uniform others."""

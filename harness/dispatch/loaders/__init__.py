@@ -1,4 +1,4 @@
-"""The modules that launch a dispatched kernel: copied as they are beside the code that chooses.
+"""Modules that launch a dispatched kernel: copied unchanged beside the code that chooses.
 
-They import nothing of harness, which need not be there where they run.
+They import nothing of harness, which may be absent where they run.
 """

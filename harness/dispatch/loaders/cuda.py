@@ -1,4 +1,4 @@
-"""Launches a dispatched kernel through PyCUDA: chooses, loads what was chosen once, runs it."""
+"""Launch a dispatched kernel through PyCUDA: choose, load the chosen cubin once, run it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import pycuda.driver as cuda
 
 
 class Kernel:
-    """A kernel of several cubins, of which each call runs the one for its input.
+    """A kernel of several cubins; each call runs the one for its input.
 
         kernel = mvmul.load()
         kernel(stream, A, x, y, numpy.int32(m), numpy.int32(n), m=m, n=n)
 
     Arguments are passed in the kernel's order, as PyCUDA takes them: device memory and numpy
-    scalars; the features of the input are given by name; a stream of None is the default one. A
-    CUDA context must be current, here and at every call: `context`, or the thread's own where it
-    is None. On another device than the one that was tuned the best single configuration runs on
-    every input, and a warning says so once; cubins load on devices of their own architecture
-    alone.
+    scalars; the input's features are given by name; a stream of None is the default one. A CUDA
+    context must be current, here and at every call: `context`, or the thread's own if it is None.
+    On a device other than the tuned one, the best single configuration runs on every input, and a
+    warning says so once; cubins load only on devices of their own architecture.
     """
 
     def __init__(self, dispatcher: Any, context: Any = None) -> None:
@@ -43,13 +42,14 @@ class Kernel:
             )
 
     def index(self, **features: Any) -> int:
-        """The index of the configuration for an input; raises LookupError where none applies."""
+        """Return the index of the configuration for an input; raises LookupError if none
+        applies."""
         if self._falls_back:
             return int(self._dispatcher.fallback_index(**features))
         return int(self._dispatcher.select_index(**features))
 
     def kernels(self, index: int) -> tuple[Any, ...]:
-        """The functions of a configuration, loaded when they are first asked for."""
+        """Return the functions of a configuration, loaded at the first call."""
         if index not in self._loaded:
             file, _ = self._dispatcher.KERNELS[index]
             path = Path(self._dispatcher.__file__).parent / "kernels" / file
@@ -59,7 +59,7 @@ class Kernel:
         return self._loaded[index]
 
     def __call__(self, stream: Any, /, *arguments: Any, **features: Any) -> None:
-        """Launch it on an input; it has ended when the stream has."""
+        """Launch the kernel on an input; it has ended when the stream has."""
         index = self.index(**features)
         if not hasattr(self._dispatcher, "launch_size"):
             raise TypeError(

@@ -1,4 +1,4 @@
-"""Launches a dispatched kernel through PyOpenCL: chooses, builds what was chosen once, runs it."""
+"""Launch a dispatched kernel through PyOpenCL: choose, build the chosen source once, run it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyopencl as cl
 
 
 class Kernel:
-    """A kernel of several builds, of which each call runs the one for its input.
+    """A kernel of several builds; each call runs the one for its input.
 
         kernel = mvmul.load(context)
         event = kernel(queue, A, x, y, numpy.int32(m), numpy.int32(n), m=m, n=n)
 
     Arguments are passed in the kernel's order, as pyopencl takes them: buffers and numpy scalars;
-    the features of the input are given by name. On another device than the one that was tuned the
-    best single configuration runs on every input, and a warning says so once. A `Kernel` serves
-    one thread at a time.
+    the input's features are given by name. On a device other than the tuned one, the best single
+    configuration runs on every input, and a warning says so once. A `Kernel` serves one thread at a
+    time.
     """
 
     def __init__(self, dispatcher: Any, context: cl.Context | None) -> None:
@@ -42,13 +42,14 @@ class Kernel:
         return tuned["device"] in names and tuned["platform"] == device.platform.name.strip()
 
     def index(self, **features: Any) -> int:
-        """The index of the configuration for an input; raises LookupError where none applies."""
+        """Return the index of the configuration for an input; raises LookupError if none
+        applies."""
         if self._falls_back:
             return int(self._dispatcher.fallback_index(**features))
         return int(self._dispatcher.select_index(**features))
 
     def kernels(self, index: int) -> tuple[cl.Kernel, ...]:
-        """The functions of a configuration, built when they are first asked for."""
+        """Return the functions of a configuration, built at the first call."""
         if index not in self._built:
             file, options = self._dispatcher.KERNELS[index]
             path = Path(self._dispatcher.__file__).parent / "kernels" / file
@@ -61,7 +62,7 @@ class Kernel:
     def __call__(
         self, queue: cl.CommandQueue, /, *arguments: Any, wait_for: Any = None, **features: Any
     ) -> cl.Event:
-        """Launch it on an input; what the event tells of is done when it has ended."""
+        """Launch the kernel on an input; it has ended when the event is complete."""
         index = self.index(**features)
         if not hasattr(self._dispatcher, "launch_size"):
             raise TypeError(

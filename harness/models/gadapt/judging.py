@@ -1,4 +1,4 @@
-"""What is chosen for inputs that were left out, and how good it is."""
+"""What G-ADAPT's model chooses for inputs that were left out, and how good it is."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NEAR = 1.05
 def nearest(
     predicted: pd.DataFrame, candidates: pd.DataFrame, applies: Flags | None = None
 ) -> tuple[Indices, Flags]:
-    """Of each prediction the index of the nearest candidate that applies, the first of equally
-    near ones, and whether that is the prediction itself. Each parameter counts by how many of its
-    values, in order, lie between, as a share of all; a word that differs counts 1."""
+    """Find for each prediction the index of the nearest candidate that applies, the first of
+    equally near ones, and whether that is the prediction itself. Each parameter counts by the
+    number of its values in between, as a share of all; a word that differs counts 1."""
     must_have(predicted, [str(name) for name in candidates.columns])
     distance = np.zeros((len(predicted), len(candidates)))
     for name in candidates.columns:
@@ -39,7 +39,7 @@ def nearest(
 
 
 def _distance(predicted: pd.Series[Any], candidates: pd.Series[Any]) -> Array:
-    """Shape (predictions, candidates)."""
+    """Compute the distance in one parameter, shape (predictions, candidates)."""
     if is_numeric(predicted) and is_numeric(candidates):
         known = np.unique(np.concatenate([numbers(predicted), numbers(candidates)]))
         one, other = (np.searchsorted(known, numbers(c)) for c in (predicted, candidates))
@@ -59,37 +59,38 @@ class Judgement:
     """How well the model chose for inputs it had not seen.
 
     `inputs` has a row an input: the indices of the `chosen` and of the `best` candidate, whether
-    the prediction was a `candidate` itself or only near to the chosen one, and the `fraction` of
-    the best performance that is reached, from 0, where the chosen one failed, to 1.
+    the prediction was a `candidate` itself or only near the chosen one, and the `fraction` of the
+    best performance that it reaches, from 0, where the chosen one failed, to 1.
     """
 
     inputs: pd.DataFrame
 
     @property
     def accuracy(self) -> float:
-        """The share of inputs for which it chose the very best configuration, as published; of
-        equally good ones any is."""
+        """The share of inputs for which it chose the very best configuration, as published; any of
+        equally good ones counts."""
         return float((self.inputs["fraction"] == 1).mean())
 
     @property
     def mean_fraction(self) -> float:
-        """The geometric mean."""
+        """The geometric mean of the fractions."""
         fraction = numbers(self.inputs["fraction"])
         return 0.0 if fraction.min() == 0 else math.exp(float(np.log(fraction).mean()))
 
     @property
     def worst_fraction(self) -> float:
-        """The least."""
+        """The least fraction."""
         return float(self.inputs["fraction"].min())
 
     @property
     def within_5_percent(self) -> float:
-        """The share of inputs on which at most 5 % more time is taken than by the best."""
+        """The share of inputs that take at most 5 % longer than with the best."""
         return float((self.inputs["fraction"] >= 1 / _NEAR).mean())
 
     @property
     def not_candidates(self) -> float:
-        """The share of predictions that were no candidates, and gave way to the nearest."""
+        """The share of predictions that were not candidates, and were replaced by the nearest
+        one."""
         return float((~self.inputs["candidate"]).mean())
 
     def __str__(self) -> str:
@@ -97,8 +98,8 @@ class Judgement:
             f"the best configuration on {self.accuracy:.1%} of {len(self.inputs)} inputs; "
             f"{self.mean_fraction:.1%} of the best performance in geometric mean, "
             f"{self.worst_fraction:.1%} at worst; within 5 % on {self.within_5_percent:.1%}; "
-            f"{self.not_candidates:.1%} of the predictions were no candidates and gave way to the "
-            "nearest"
+            f"{self.not_candidates:.1%} of the predictions were not candidates and were replaced "
+            "by the nearest one"
         )
 
 
@@ -111,11 +112,11 @@ def judge(
     groups: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> Judgement:
-    """Learn from all inputs but some, choose for these, and so for each: one input at a time as
-    published, or in `folds` parts, where inputs of one of the `groups` stay together.
+    """Learn from all inputs but some, choose for these, and repeat for all: one input at a time as
+    published, or in `folds` folds; inputs of one of the `groups` stay together.
 
-    `candidates` has a row a configuration; `time_s` the shape (inputs, candidates), infinity where
-    one failed; `applies`, of the same shape, tells what may be chosen, by default all.
+    `candidates` has a row a configuration; `time_s` has the shape (inputs, candidates), infinity
+    for a failure; `applies`, of the same shape, says what may be chosen, by default everything.
 
     Raises UsageError for fewer than two inputs, or where nothing worked on one.
     """
@@ -130,7 +131,7 @@ def judge(
     applies = np.ones(time_s.shape, dtype=bool) if applies is None else applies
     time_s = np.where(applies, time_s, np.inf)
     if not np.isfinite(time_s.min(axis=1)).all():
-        raise UsageError("an input on which no candidate worked has no best one: leave it out")
+        raise UsageError("no candidate worked on one of the inputs: leave it out")
     legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
     best = time_s.argmin(axis=1)
     chosen, is_candidate = np.empty_like(best), np.empty(len(best), dtype=bool)

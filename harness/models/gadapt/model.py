@@ -1,4 +1,4 @@
-"""The model: a tree for each parameter, over the same columns."""
+"""G-ADAPT's model: a tree for each parameter, over the same columns."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class GAdaptModel:
     trees: Mapping[str, NumberTree | WordTree] = field(repr=False)
 
     def predict(self, features: pd.DataFrame) -> pd.DataFrame:
-        """A configuration for each input: a column a parameter, each value legal by itself. All
-        of them together may still break a constraint: `nearest` finds a candidate.
+        """Predict a configuration for each input: a column a parameter, each value legal by itself.
+        Together they may still break a constraint: `nearest` finds a candidate.
 
         Raises UsageError for a missing feature.
         """
@@ -50,10 +50,10 @@ def fit(
     seed: int = 0,
 ) -> GAdaptModel:
     """Learn from inputs (a row an input, a column a feature) and the best configuration of each
-    (the same rows, a column a parameter). `legal` are the values that a parameter may take, by
+    (the same rows, a column a parameter). `legal` has the values that a parameter may take, by
     default those among the best.
 
-    Raises UsageError where the tables do not have the same rows, or none.
+    Raises UsageError if the tables do not have the same rows, or none.
     """
     if len(features) != len(best) or not len(best):
         raise UsageError(
@@ -66,7 +66,7 @@ def fit(
     for name in best.columns:
         found = values_of(best[name])
         values = tuple(dict.fromkeys([*(legal or {}).get(name, ()), *found]))
-        # A number beside a flag that is absent is a choice.
+        # Numbers beside None, an absent flag, are a choice.
         if is_numeric(best[name]) and best[name].dtype.kind != "b" and None not in values:
             trees[name] = fit_numbers(
                 columns, sizes, numbers(best[name]), tuple(sorted(values)), seed
@@ -77,7 +77,8 @@ def fit(
 
 
 def _targets(best: pd.DataFrame) -> Array:
-    """Each parameter as numbers, shape (inputs, parameters), of one parameter (inputs,)."""
+    """Encode each parameter as numbers, shape (inputs, parameters), or (inputs,) for one
+    parameter."""
     ranks = [np.unique(list(map(str, values_of(best[n]))), return_inverse=True)[1] for n in best]
     targets = np.column_stack(ranks).astype(np.float64)
     return targets[:, 0] if targets.shape[1] == 1 else targets

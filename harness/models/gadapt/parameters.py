@@ -1,4 +1,4 @@
-"""One parameter of the best configuration, from an input's features."""
+"""One parameter of the best configuration, predicted from an input's features."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.models.starchart.regression import Regression, fit
 if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeClassifier
 
-# Of the root's squared error, that a split must take away; the largest leaves all to the leaf's
-# linear model, the least makes most leaves too small for one.
+# The share of the root's squared error that a split must remove: with the largest, one linear model
+# does everything; with the least, most leaves are too small for a linear model.
 _LEAST_GAINS = (1.0, 0.03, 1e-3)
 _FOLDS = 5
-_FEWEST_TO_CHOOSE_ON = 5  # with fewer, the least gain
-_MOST_TO_CHOOSE_ON = 2000  # inputs; with more, all are learnt from, but the gain chosen on these
-_ROWS_PER_COLUMN = 2  # a leaf with fewer rows for each number of its linear model has its mean
+_FEWEST_TO_CHOOSE_ON = 5  # with fewer inputs, the least gain is taken
+_MOST_TO_CHOOSE_ON = 2000  # inputs; with more, the gain is chosen on a sample of these
+_ROWS_PER_COLUMN = 2  # a leaf with fewer rows for each coefficient predicts its mean
 _FEWEST_TO_SPLIT = 4
 
 
@@ -36,13 +36,13 @@ class LinearLeaf:
     constant: float
 
     def predict(self, rows: Array) -> Array:
-        """Shape (rows,)."""
+        """Predict, shape (rows,)."""
         value: Array = (rows - self.centre) / self.scale @ self.coefficients + self.constant
         return value
 
 
 def _linear_leaf(rows: Array, values: Array) -> LinearLeaf:
-    """The least-squares model; the mean alone where the rows are too few to tell more."""
+    """Fit least squares; only the mean where there are too few rows."""
     centre, scale = rows.mean(axis=0), rows.std(axis=0)
     varying = scale > 0
     scale = np.where(varying, scale, 1.0)
@@ -55,24 +55,24 @@ def _linear_leaf(rows: Array, values: Array) -> LinearLeaf:
 
 @dataclass(frozen=True)
 class NumberTree:
-    """A regression tree with linear models in its leaves; `legal` in ascending order."""
+    """A regression tree with linear models in its leaves; `legal` is ascending."""
 
     tree: Regression
     leaves: Mapping[int, LinearLeaf]
     legal: tuple[Any, ...]
 
     def predict(self, derived: Array, sizes: Array) -> list[Value]:
-        """The legal value nearest to what the leaf's model has, of each input."""
+        """Predict the legal value nearest to the leaf model's value, for each input."""
         return [self.legal[index] for index in self.indices(derived, sizes)]
 
     def indices(self, derived: Array, sizes: Array) -> Indices:
-        """The same by their indices among the legal ones."""
+        """Predict the indices of those values in `legal`."""
         reached = self.tree.model.apply(derived)
         found = np.empty(len(derived))
         for leaf in np.unique(reached):
             found[reached == leaf] = self.leaves[leaf].predict(sizes[reached == leaf])
         legal = np.array(self.legal, dtype=np.float64)
-        # Of the two around it, the nearer; of equally near ones the smaller.
+        # The nearer of the two around it; of equally near ones the smaller.
         above = np.searchsorted(legal, found).clip(1, max(1, len(legal) - 1))
         above = np.minimum(above, len(legal) - 1)
         below = np.maximum(above - 1, 0)
@@ -82,20 +82,20 @@ class NumberTree:
 
 @dataclass(frozen=True)
 class WordTree:
-    """A classification tree; `legal` are its classes."""
+    """A classification tree; `legal` has its classes."""
 
     tree: DecisionTreeClassifier
     legal: tuple[Value, ...]
 
     def predict(self, derived: Array, sizes: Array) -> list[Value]:
-        """The class of each input."""
+        """Predict the class of each input."""
         return [self.legal[index] for index in self.tree.predict(derived)]
 
 
 def fit_numbers(
     derived: Array, sizes: Array, values: Array, legal: tuple[Any, ...], seed: int
 ) -> NumberTree:
-    """The tree whose least gain mistakes fewest values in cross-validation."""
+    """Fit the tree; cross-validation chooses the least gain with the fewest mistakes."""
     chooses = np.random.default_rng(seed).permutation(len(values))[:_MOST_TO_CHOOSE_ON]
     folds = (
         grouped_folds(np.arange(len(chooses)), _FOLDS, seed)
@@ -127,6 +127,7 @@ def _grow(
 def fit_words(
     derived: Array, found: Sequence[Value], legal: tuple[Value, ...], seed: int
 ) -> WordTree:
+    """Fit a classification tree."""
     from sklearn.tree import DecisionTreeClassifier  # here: it takes a second to load
 
     indices = {word: index for index, word in enumerate(legal)}

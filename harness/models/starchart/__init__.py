@@ -1,7 +1,7 @@
 """Starchart: trees over parameters and inputs, of time, energy or power.
 
 Jia, Shaw, Martonosi, "Starchart: Hardware and Software Optimization Using Recursive Partitioning
-Regression Trees", PACT 2013. All take and give pandas tables with a row a sample:
+Regression Trees", PACT 2013. All functions take and return pandas tables with a row a sample:
 
     tree = grow(table, "time_s", ["BLOCK", "UNROLL", "m", "n"])
     print(*describe(tree), sep="\\n")

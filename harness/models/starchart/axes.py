@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Value, shown
 from harness.core.text import suggestion
@@ -16,24 +16,22 @@ from harness.core.text import suggestion
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Axis:
-    """A column that splits are made on, and the values that it takes in the samples: numbers
-    (booleans too) in ascending order, or words, of which None is an absent flag."""
+    """A column that splits are made on, and its values in the samples: numbers (booleans included),
+    ascending, or words, among which None is an absent flag."""
 
     name: str
     values: tuple[Any, ...]
     is_number: bool
 
     def codes(self, table: pd.DataFrame) -> Array:
-        """Values as positions among the known ones, which float32, in which trees hold them,
-        tells apart where it does not tell the values; a number between two known ones lies
-        between their positions.
+        """Return the positions of values among the known ones: float32, in which trees hold them,
+        may not tell the values themselves apart. A number between two known ones lies between their
+        positions.
 
-        Raises UsageError for a word that is not known.
+        Raises UsageError for an unknown word.
         """
         column = table[self.name]
         if self.is_number:
@@ -55,13 +53,13 @@ class Axis:
 
 
 def axes_of(table: pd.DataFrame, names: Sequence[str]) -> tuple[Axis, ...]:
-    """The named columns as axes. Raises UsageError for a column that is missing, or that has
+    """Make axes of the named columns. Raises UsageError for a column that is missing, or that has
     numbers in some rows and nothing in others."""
     return tuple(axis_of(table, name) for name in names)
 
 
 def axis_of(table: pd.DataFrame, name: str) -> Axis:
-    """As `axes_of`, of one column."""
+    """Make an axis of one column; see `axes_of`."""
     must_have(table, [name])
     column = table[name]
     if not is_numeric(column):
@@ -77,7 +75,7 @@ def axis_of(table: pd.DataFrame, name: str) -> Axis:
 
 
 def must_have(table: pd.DataFrame, names: Iterable[str]) -> None:
-    """Raises UsageError for a column that a table does not have."""
+    """Raise UsageError for a column that a table lacks."""
     there = [str(name) for name in table.columns]
     for name in names:
         if name not in there:
@@ -85,27 +83,27 @@ def must_have(table: pd.DataFrame, names: Iterable[str]) -> None:
 
 
 def is_numeric(column: pd.Series[Any]) -> bool:
-    """Whether a column holds numbers or booleans and nothing else, but for missing values."""
+    """Say whether a column holds only numbers or booleans, apart from missing values."""
     if column.dtype.kind in "biuf":
         return True
     return len(column) > 0 and all(isinstance(v, (bool, int, float)) for v in column)
 
 
 def numbers(column: pd.Series[Any]) -> Array:
-    """A numeric column as float64."""
+    """Convert a numeric column to float64."""
     return np.asarray(column, dtype=np.float64)
 
 
 def values_of(column: pd.Series[Any]) -> list[Value]:
-    """The values as Python's own; None where there is none."""
+    """Return the values as Python's own; None where there is none."""
     missing = column.isna()
     return [None if gone else word for word, gone in zip(column, missing, strict=True)]
 
 
 def pool(tables: Mapping[str, pd.DataFrame], name: str = "platform") -> pd.DataFrame:
-    """Samples of several platforms as one table, in which the platform is a parameter.
+    """Join the samples of several platforms into one table, in which the platform is a parameter.
 
-    Raises UsageError where a table has a column of that name, or where their columns differ.
+    Raises UsageError if a table has a column of that name, or if their columns differ.
     """
     import pandas as pd
 

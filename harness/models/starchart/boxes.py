@@ -1,4 +1,4 @@
-"""Parts of the space that splits cut out: a range or a set of words for each parameter."""
+"""Regions of the space that splits cut out: an interval or a set of words for each parameter."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from harness.core.arrays import Flags
 from harness.core.records import Value, shown
 from harness.models.starchart.axes import numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Mask = npt.NDArray[np.bool_]
-
-_LISTED = 3  # so many values are told one by one
+_LISTED = 3  # values that are listed one by one
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers v with above < v <= upto. `known` are the parameter's values in the samples, in
-    ascending order: a range is told, and counts as empty, by those of them that it holds."""
+    """Numbers v with above < v <= upto. `known` has the parameter's values in the samples,
+    ascending: an interval is described by those that it holds, and is empty without any."""
 
     above: float
     upto: float
@@ -38,21 +36,21 @@ class Interval:
             bisect_right(self.known, self.above) : bisect_right(self.known, self.upto)
         ]
 
-    def holds(self, column: pd.Series[Any]) -> Mask:
-        """Of each value whether it lies in the range."""
+    def holds(self, column: pd.Series[Any]) -> Flags:
+        """Say which values lie in the interval."""
         found = numbers(column)
-        mask: Mask = (found > self.above) & (found <= self.upto)
+        mask: Flags = (found > self.above) & (found <= self.upto)
         return mask
 
     def both(self, other: Interval) -> Interval:
-        """What lies in both."""
+        """Intersect with another interval."""
         known = self.known
         if other.known is not known and other.known != known:
             known = tuple(sorted({*known, *other.known}))
         return Interval(max(self.above, other.above), min(self.upto, other.upto), known)
 
-    def told(self, name: str) -> str:
-        """As a person reads it: `tpp <= 4`, `tpp = 1`, `tpp in {1, 2, 4}`, `tpp in {4..8}`."""
+    def text(self, name: str) -> str:
+        """Render for people: `tpp <= 4`, `tpp = 1`, `tpp in {1, 2, 4}`, `tpp in {4..8}`."""
         values = self.values
         if len(values) == 1:
             return f"{name} = {shown(values[0])}"
@@ -72,19 +70,19 @@ class WordSet:
     values: tuple[Value, ...]
     known: tuple[Value, ...] = field(repr=False)
 
-    def holds(self, column: pd.Series[Any]) -> Mask:
-        """Of each value whether it is among the words."""
+    def holds(self, column: pd.Series[Any]) -> Flags:
+        """Say which values are among the words."""
         return np.asarray(column.isin([v for v in self.values if v is not None])) | (
             np.asarray(column.isna()) & (None in self.values)
         )
 
     def both(self, other: WordSet) -> WordSet:
-        """The words of both."""
+        """Intersect with another set."""
         known = self.known + tuple(word for word in other.known if word not in self.known)
         return WordSet(tuple(word for word in self.values if word in other.values), known)
 
-    def told(self, name: str) -> str:
-        """As a person reads it: `layout = row`, `layout in {row, column}`."""
+    def text(self, name: str) -> str:
+        """Render for people: `layout = row`, `layout in {row, column}`."""
         if len(self.values) == 1:
             return f"{name} = {shown(self.values[0])}"
         return f"{name} in {{{', '.join(map(shown, self.values))}}}"
@@ -96,7 +94,7 @@ Part = Interval | WordSet
 @dataclass(frozen=True)
 class Region:
     """The settings of which each parameter lies in its part; parameters that are not named are
-    free. In text, the parameter that was split on first comes first."""
+    free. As text, the parameter that was split on first comes first."""
 
     parts: Mapping[str, Part] = field(default_factory=dict)
 
@@ -106,25 +104,25 @@ class Region:
         return any(not part.values for part in self.parts.values())
 
     def within(self, name: str, part: Part) -> Region:
-        """The box with one more bound on a parameter."""
+        """Add a bound on a parameter."""
         return self.both(Region({name: part}))
 
     def both(self, other: Region) -> Region:
-        """What lies in both boxes; it may be empty."""
+        """Intersect with another region; the result may be empty."""
         parts = dict(self.parts)
         for name, part in other.parts.items():
             parts[name] = _both(parts[name], part) if name in parts else part
         return Region(parts)
 
-    def holds(self, table: pd.DataFrame) -> Mask:
-        """Of each row whether its setting lies in the box."""
+    def holds(self, table: pd.DataFrame) -> Flags:
+        """Say which rows lie in the region."""
         mask = np.ones(len(table), dtype=bool)
         for name, part in self.parts.items():
             mask &= part.holds(table[name])
         return mask
 
     def __str__(self) -> str:
-        return ", ".join(part.told(name) for name, part in self.parts.items()) or "all"
+        return ", ".join(part.text(name) for name, part in self.parts.items()) or "all"
 
 
 def _both(one: Part, other: Part) -> Part:
@@ -136,10 +134,10 @@ def _both(one: Part, other: Part) -> Part:
 
 
 def below(known: tuple[Any, ...], threshold: float) -> Interval:
-    """Numbers up to a threshold."""
+    """Make the interval of numbers up to a threshold."""
     return Interval(-math.inf, threshold, known)
 
 
 def beyond(known: tuple[Any, ...], threshold: float) -> Interval:
-    """Numbers above a threshold."""
+    """Make the interval of numbers above a threshold."""
     return Interval(threshold, math.inf, known)

@@ -1,9 +1,9 @@
-"""A table of samples as the numbers that a tree splits on, and splits as parts of the space.
+"""Samples as the numbers that a tree splits on, and splits as parts of the space.
 
-Numbers stand by their positions among the known values. Words, such as the platform, stand by the
-order of their mean target, for which a split into two sets is found as if they were numbers
-(Breiman et al., Classification and Regression Trees, 1984, section 9.4); the order is that of all
-samples, so that it is exact at the root and close to it below.
+A number becomes its position among the known values. Words, such as the platform, are sorted by
+their mean target, for which a split into two sets is found as if they were numbers (Breiman et al.,
+Classification and Regression Trees, 1984, section 9.4). The order is that of all samples, so it is
+exact at the root and close to it below.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from harness.models.starchart.axes import Array, Axis
+from harness.core.arrays import Array
+from harness.models.starchart.axes import Axis
 from harness.models.starchart.boxes import Part, WordSet, below, beyond
 
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AxisColumn:
-    """One number of an axis. `ranks` has for words the number of each; None for numbers."""
+    """One number of an axis. `ranks` has the number of each word; None for numbers."""
 
     axis: Axis
     ranks: Array | None = None
 
     def sides(self, threshold: float) -> tuple[Part, Part]:
-        """What a split at `threshold` parts: the values up to it, and those above it."""
+        """Return the parts of a split at `threshold`: the values up to it, and those above it."""
         known = self.axis.values
         if self.ranks is None:
             # Halfway between two positions lies halfway between their values.
@@ -54,7 +55,7 @@ class SampleEncoder:
     columns: tuple[AxisColumn, ...]
 
     def encode(self, codes: Array) -> Array:
-        """Shape (rows, columns), from positions of shape (rows, axes)."""
+        """Encode positions of shape (rows, axes) as shape (rows, columns)."""
         return np.column_stack(
             [
                 self._encoded(column, codes[:, self.axes.index(column.axis)])
@@ -67,7 +68,7 @@ class SampleEncoder:
 
 
 def positions(axes: Sequence[Axis], table: pd.DataFrame) -> Array:
-    """Of each value of a table its position on its axis, shape (rows, axes)."""
+    """Return the position of each value of a table on its axis, shape (rows, axes)."""
     return np.column_stack([axis.codes(table) for axis in axes])
 
 
@@ -84,7 +85,7 @@ def _column(axis: Axis, codes: Array, values: Array) -> AxisColumn:
 
 
 def _ranks_by_mean(codes: npt.NDArray[np.intp], values: Array, count: int) -> Array:
-    """Words by their mean; one of which there is no sample stands where the mean of all does."""
+    """Rank words by their mean target; a word without samples is ranked at the mean of all."""
     rows = np.bincount(codes, minlength=count)
     sums = np.bincount(codes, weights=values, minlength=count)
     means = np.where(rows > 0, sums / np.maximum(rows, 1), values.mean())

@@ -1,4 +1,4 @@
-"""A tree as a picture: the indices of its nodes first, then a figure of them."""
+"""Draw a tree: lay out its nodes, then make a figure of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness.models.starchart.text import percent
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_NARROW, _BROAD = 1.3, 2.4  # inches of a leaf
-_LETTER = 0.08  # inches that each letter of a condition needs beside the other side's
+_NARROW, _BROAD = 1.3, 2.4  # inches a leaf
+_LETTER = 0.08  # inches a letter of a condition
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DrawnNode:
 
 
 def lay_out(tree: Tree, depth: int = 4) -> list[DrawnNode]:
-    """Where the nodes of the tree's first `depth` levels of splits stand, the root first."""
+    """Lay out the nodes of the tree's first `depth` levels of splits, the root first."""
     placed: list[DrawnNode] = []
     _place_node(tree.root, 0, depth, "", None, placed, [0])
     return placed
@@ -62,7 +62,7 @@ def _place_node(
                 side,
                 here + 1,
                 depth,
-                side.box.parts[split.parameter].told(split.parameter),
+                side.box.parts[split.parameter].text(split.parameter),
                 index,
                 placed,
                 taken,
@@ -78,7 +78,7 @@ _PENDING = DrawnNode(0.0, 0, "", "", None, 0.0, 0)
 
 
 def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:
-    """The first `depth` levels of splits as a figure; `paper` is the colour behind the text."""
+    """Draw the first `depth` levels of splits; `paper` is the colour behind the text."""
     from matplotlib.figure import Figure  # here: it takes half a second to load
 
     placed = lay_out(tree, depth)

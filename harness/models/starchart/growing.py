@@ -1,4 +1,4 @@
-"""From a table of samples to Starchart's tree."""
+"""Grow Starchart's tree of a table of samples."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.models.folds import Fold, group_numbers, grouped_folds
-from harness.models.starchart.axes import Array, Axis, axis_of, is_numeric, must_have, numbers
+from harness.models.starchart.axes import Axis, axis_of, is_numeric, must_have, numbers
 from harness.models.starchart.boxes import Region
 from harness.models.starchart.columns import SampleEncoder, make_encoder, positions
 from harness.models.starchart.regression import Regression, fit
@@ -18,7 +19,7 @@ from harness.models.starchart.regression import Regression, fit
 if TYPE_CHECKING:
     import pandas as pd
 
-# A tree of the least of them is grown once, and judged at all of them.
+# A tree with the least threshold is grown once, and judged at all of them.
 _THRESHOLDS = np.logspace(-1, -7, 25)
 _FEWEST_ROWS = 2
 
@@ -26,25 +27,24 @@ _FEWEST_ROWS = 2
 @dataclass(frozen=True)
 class TreeTarget:
     """What a tree predicts: a column of seconds, joules or watts, divided by the product of the
-    columns `per` where inputs of several sizes shall be compared. With `log`, a tree is grown on
-    its logarithm, a leaf predicts the geometric mean, and errors count by their ratio.
-    """
+    columns `per` to compare inputs of several sizes. With `log`, the tree is grown on its
+    logarithm, a leaf predicts the geometric mean, and errors count by their ratio."""
 
     column: str
     per: tuple[str, ...] = ()
     log: bool = False
 
     def of(self, table: pd.DataFrame) -> Array:
-        """The numbers that the tree is grown on."""
+        """Compute the numbers that the tree is grown on."""
         values = numbers(table[self.column]) / self._size(table)
         return np.log(values) if self.log else values
 
     def restored(self, values: Array, table: pd.DataFrame) -> Array:
-        """From what the tree predicts for each row to the column's own unit."""
+        """Convert what the tree predicts for each row to the column's own unit."""
         return self.shown(values) * self._size(table)
 
     def shown(self, values: Array) -> Array:
-        """From the mean of a node to the unit that people read."""
+        """Convert the mean of a node to the unit that people read."""
         return np.exp(values) if self.log else values
 
     def _size(self, table: pd.DataFrame) -> Array:
@@ -62,12 +62,11 @@ class TreeTarget:
 
 @dataclass(frozen=True)
 class Growth:
-    """How far a tree grows. A split must lower the sum of squared errors by `relative_threshold`
-    of the root's, or by `absolute_threshold` in the target's unit squared; with neither, the
-    relative threshold is chosen for the least cross-validated squared error in `folds` parts,
-    where rows that agree in the column `groups` stay together. A node of fewer rows than
-    `fewest_to_split` is left whole (10 in the authors' own program).
-    """
+    """How far a tree grows. A split must lower the sum of squared errors by `relative_threshold` of
+    the root's, or by `absolute_threshold` in the target's unit squared. With neither,
+    cross-validation in `folds` folds chooses the relative threshold with the least squared error;
+    rows that agree in the column `groups` stay together. A node of fewer rows than
+    `fewest_to_split` is not split (10 in the authors' own program)."""
 
     relative_threshold: float | None = None
     absolute_threshold: float | None = None
@@ -90,8 +89,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class NodeSplit:
-    """Where a node is parted: `gain` is the share of the root's squared error that this takes
-    away."""
+    """Where a node is split: `gain` is the share of the root's squared error that this removes."""
 
     parameter: str
     gain: float
@@ -101,8 +99,8 @@ class NodeSplit:
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A part of the space with its samples: their number, the mean of the target (with `log`,
-    the geometric one) and the sum of squared errors around it."""
+    """A region with its samples: their number, the mean of the target (with `log`, the geometric
+    mean) and the sum of squared errors around it."""
 
     box: Region
     count: int
@@ -111,7 +109,7 @@ class TreeNode:
     split: NodeSplit | None = None
 
     def leaves(self) -> Iterator[TreeNode]:
-        """The parts that are not split."""
+        """Iterate over the nodes that are not split."""
         left = [self]
         while left:
             node = left.pop()
@@ -123,13 +121,13 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Tree:
-    """A partition of the space of parameters and inputs. `samples` are the rows it was grown
-    on; `left_out` counts those without a target, as failures are."""
+    """A partition of the space of parameters and inputs. `samples` are the rows it was grown on;
+    `left_out` counts those without a target, such as failures."""
 
     target: TreeTarget
     axes: tuple[Axis, ...]
     growth: Growth
-    threshold: float  # relative, as it was given or chosen
+    threshold: float  # relative
     root: TreeNode
     samples: pd.DataFrame = field(repr=False)
     left_out: int
@@ -137,7 +135,7 @@ class Tree:
     regression: Regression = field(repr=False)
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
-        """The target of each row, in its column's own unit.
+        """Predict the target of each row, in its column's own unit.
 
         Raises UsageError for a missing column or a word that was not among the samples.
         """
@@ -155,10 +153,10 @@ def grow(
     parameters: Sequence[str | Axis],
     growth: Growth | None = None,
 ) -> Tree:
-    """Grow the tree of a table with a row a sample: columns of parameters and of input features,
-    numbers or words alike, and the target's. Rows without a target are left out. A parameter is
-    an Axis, from `axes_of` a larger table, where predictions are wanted for words that this one
-    may lack.
+    """Grow the tree of a table with a row a sample and columns of parameters, input features,
+    numbers or words alike, and the target. Rows without a target are left out. Pass a parameter as
+    an Axis, from `axes_of` a larger table, if predictions are wanted for words that this table may
+    lack.
 
     Raises UsageError for columns that are missing or cannot be used, and for too few rows.
     """
@@ -190,7 +188,7 @@ def _name(parameter: str | Axis) -> str:
 
 
 def usable(table: pd.DataFrame, target: TreeTarget, parameters: Sequence[str]) -> pd.DataFrame:
-    """The rows that have a target.
+    """Return the rows that have a target.
 
     Raises UsageError for columns that are missing or cannot be used, and for too few rows.
     """
@@ -201,7 +199,7 @@ def usable(table: pd.DataFrame, target: TreeTarget, parameters: Sequence[str]) -
         if not is_numeric(table[name]):
             raise UsageError(f"column {name} must hold numbers, but holds words")
     if target.column in parameters:
-        raise UsageError(f"{target.column} is what is predicted: it cannot be a parameter too")
+        raise UsageError(f"{target.column} is the target: it cannot be a parameter too")
     kept: pd.DataFrame = table[np.isfinite(numbers(table[target.column]))]
     if len(kept) < _FEWEST_ROWS:
         raise UsageError(
@@ -216,7 +214,7 @@ def usable(table: pd.DataFrame, target: TreeTarget, parameters: Sequence[str]) -
 def _threshold(
     axes: tuple[Axis, ...], codes: Array, values: Array, growth: Growth, groups: list[Any] | None
 ) -> float:
-    """The relative threshold that was asked for, or the best."""
+    """Return the wanted relative threshold, or choose the best."""
     if growth.relative_threshold is not None:
         return growth.relative_threshold
     if growth.absolute_threshold is not None:
@@ -225,14 +223,14 @@ def _threshold(
     errors = np.zeros(len(_THRESHOLDS))
     for fold in grouped_folds(group_numbers(len(values), groups), growth.folds, growth.seed):
         errors += _squared_errors(axes, codes, values, growth, fold)
-    # Of equal ones the largest, with which a tree is smallest.
+    # The largest of equally good ones makes the smallest tree.
     return float(_THRESHOLDS[np.argmin(errors)])
 
 
 def _squared_errors(
     axes: tuple[Axis, ...], codes: Array, values: Array, growth: Growth, fold: Fold
 ) -> Array:
-    """Of each threshold the sum over the rows that are held out."""
+    """Sum the squared errors over the held-out rows for each threshold."""
     learn, judge = fold.fit, fold.test
     encoder = make_encoder(axes, codes[learn], values[learn])
     tree = fit(
@@ -248,8 +246,7 @@ def _squared_errors(
 
 
 def _root(regression: Regression, encoder: SampleEncoder, target: TreeTarget) -> TreeNode:
-    """The nodes as parts of the space, from scikit-learn's, of which children come after their
-    parents."""
+    """Convert scikit-learn's nodes, of which children come after their parents, to regions."""
     tree = regression.model.tree_
     means, sse, gains = target.shown(regression.means), regression.sse, regression.gains
     boxes = _boxes(regression, encoder)

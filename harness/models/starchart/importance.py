@@ -1,4 +1,4 @@
-"""Which parameters matter, in the whole space and in a part of it."""
+"""How much each parameter matters, in the whole space and in a part of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.constraints.expression import Expression
+from harness.core.arrays import Flags
 from harness.core.errors import ExpressionError, UsageError
 from harness.models.starchart.axes import must_have
-from harness.models.starchart.boxes import Mask, Region
+from harness.models.starchart.boxes import Region
 from harness.models.starchart.growing import Tree, TreeNode, grow
 
 if TYPE_CHECKING:
@@ -20,12 +21,12 @@ _FEWEST_SAMPLES = 2
 
 
 def importance(tree: Tree, inside: Region | str | None = None) -> pd.Series[float]:
-    """Of each parameter the share of the squared error that the splits on it take away, the
-    largest first; what is missing from 1 the tree leaves.
+    """Return for each parameter the share of the squared error that the splits on it remove,
+    largest first; the tree does not explain the rest up to 1.
 
-    `inside` is a part of the space, a leaf's box or a condition such as `tpp >= 4 and ppb <= 128`:
-    a tree is grown on the samples in it alone, by the same relative threshold, and the shares are
-    of the squared error there.
+    `inside` is a part of the space, a leaf's region or a condition such as `tpp >= 4 and ppb <=
+    128`: a tree is grown on the samples in it alone, with the same relative threshold, and the
+    shares are of the squared error there.
 
     Raises UsageError for a condition that cannot be computed or holds for too few samples.
     """
@@ -55,8 +56,8 @@ def _grown_inside(tree: Tree, inside: Region | str) -> Tree:
     return grow(tree.samples[mask], tree.target, names, growth)
 
 
-def rows_inside(table: pd.DataFrame, inside: Region | str) -> Mask:
-    """Of each sample whether it lies in a part of the space.
+def rows_inside(table: pd.DataFrame, inside: Region | str) -> Flags:
+    """Say which samples lie in a part of the space.
 
     Raises UsageError for a condition that cannot be computed or holds for too few samples.
     """
@@ -70,9 +71,9 @@ def rows_inside(table: pd.DataFrame, inside: Region | str) -> Mask:
 
 
 def _condition_over(table: pd.DataFrame, text: str) -> Expression:
-    """A condition over the columns of a table.
+    """Parse a condition over the columns of a table.
 
-    Raises UsageError for what is no condition, and for a column that there is not.
+    Raises UsageError for anything else, and for a column that the table lacks.
     """
     try:
         expression = Expression(text)
@@ -82,8 +83,8 @@ def _condition_over(table: pd.DataFrame, text: str) -> Expression:
     return expression
 
 
-def _where(table: pd.DataFrame, condition: str) -> Mask:
-    """Of each sample whether a condition over its parameters holds."""
+def _where(table: pd.DataFrame, condition: str) -> Flags:
+    """Say for which samples a condition over their parameters holds."""
     expression = _condition_over(table, condition)
     try:
         rows = table[sorted(expression.names)].to_dict("records")

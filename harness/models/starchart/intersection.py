@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.core.arrays import Flags
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.models.starchart.boxes import Mask, Region
+from harness.models.starchart.boxes import Region
 from harness.models.starchart.growing import Tree, TreeNode
 
 if TYPE_CHECKING:
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
-    """The boxes for which each tree predicts no more than its limit, in the unit of its target:
-    the leaves that do, intersected with those of the other trees.
+    """Find the regions for which each tree predicts no more than its limit, in the unit of its
+    target: the leaves that do, intersected with those of the other trees.
 
-    A row a box, the least prediction of the first tree first: `box`, the prediction of each tree
-    in a column of its target's name, `count` of the first tree's samples that lie in it, and
-    `met`, how many of these keep all limits themselves (only where its table has all targets;
-    else missing). A box that was not sampled has the count 0: what is told of it is a guess.
+    A row a region, sorted by the first tree's prediction: `box`, the region; the prediction of each
+    tree in a column of its target's name; `count` of the first tree's samples that lie in it; and
+    `met`, how many of these keep all limits themselves (missing unless its table has all targets).
+    A region with the count 0 was not sampled: its predictions are guesses.
 
-    Raises UsageError where two trees have the same target, or share no parameter.
+    Raises UsageError if two trees have the same target, or not the same parameters.
     """
     import pandas as pd
 
@@ -34,7 +35,7 @@ def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
     names = [str(tree.target) for tree in trees]
     samples = trees[0].samples
     kept = _kept(limits, samples)
-    inside: dict[int, Mask] = {}
+    inside: dict[int, Flags] = {}
     rows = []
     for box, nodes in _met(limits):
         for node in nodes:
@@ -52,14 +53,14 @@ def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
 
 
 def count_below(limits: Sequence[tuple[Tree, float]]) -> int | None:
-    """How many of the first tree's samples keep all limits themselves; None where its table lacks
-    a target."""
+    """Count the first tree's samples that keep all limits themselves; None if its table lacks a
+    target."""
     kept = _kept(limits, limits[0][0].samples)
     return None if kept is None else int(kept.sum())
 
 
 def _met(limits: Sequence[tuple[Tree, float]]) -> list[tuple[Region, tuple[TreeNode, ...]]]:
-    """The boxes, each with the leaf of every tree that it lies in."""
+    """Find the regions, each with the leaf of every tree that it lies in."""
     known: dict[str, dict[Value, None]] = {}
     for axis in (axis for tree, _ in limits for axis in tree.axes):
         known.setdefault(axis.name, {}).update(dict.fromkeys(axis.values))
@@ -78,8 +79,8 @@ def _met(limits: Sequence[tuple[Tree, float]]) -> list[tuple[Region, tuple[TreeN
 def _overlapping(
     boxes: Sequence[Region], others: Sequence[Region], known: Mapping[str, Iterable[Value]]
 ) -> Iterable[tuple[int, int]]:
-    """The indices of those that hold a known value of each parameter in common, of which there
-    are far fewer than pairs."""
+    """Return the index pairs of regions that share a known value of each parameter: far fewer than
+    all pairs."""
     import pandas as pd
 
     overlap = np.ones((len(boxes), len(others)), dtype=bool)
@@ -94,7 +95,7 @@ def _overlapping(
     return zip(first.tolist(), second.tolist(), strict=True)
 
 
-def _part_holds(box: Region, name: str, column: pd.Series[Any]) -> Mask:
+def _part_holds(box: Region, name: str, column: pd.Series[Any]) -> Flags:
     part = box.parts.get(name)
     return np.ones(len(column), dtype=bool) if part is None else part.holds(column)
 
@@ -116,7 +117,7 @@ def _check(trees: Sequence[Tree]) -> None:
 
 
 def _kept(limits: Sequence[tuple[Tree, float]], samples: pd.DataFrame) -> np.ndarray | None:
-    """Of each sample whether it keeps all limits itself."""
+    """Say which samples keep all limits themselves; None if a target is missing."""
     kept = np.ones(len(samples), dtype=bool)
     for tree, limit in limits:
         if not {tree.target.column, *tree.target.per} <= set(samples.columns):

@@ -21,14 +21,14 @@ class Predictor(Protocol):
     """A model: a tree, or its linear baseline."""
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
-        """The target of each row."""
+        """Predict the target of each row."""
         ...
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """`r2` is 1 - SSE / the SSE of the mean of all; `error` sums up |predicted - actual| /
-    actual where that is not 0, of which each group counts once; both over all samples, each
+    """`r2` is 1 - SSE / the SSE of the mean of all; `error` summarizes |predicted - actual| /
+    actual where that is not 0, in which each group counts once; both over all samples, each
     predicted by a model that had not seen it."""
 
     r2: float
@@ -44,11 +44,11 @@ def cross_validate(
     seed: int = 0,
     groups: str | None = None,
 ) -> Accuracy:
-    """Make a model from all but one of `folds` random parts, predict that part, and so for each.
-    Rows that agree in the column `groups` are held out together. Whatever the model chooses for
-    itself, such as a tree's size, it chooses from the part that it learns from.
+    """Make a model from all but one of `folds` random folds, predict that fold, and repeat for
+    each. Rows that agree in the column `groups` are held out together. Whatever the model chooses
+    for itself, such as a tree's size, it chooses from the samples it learns from.
 
-    Raises UsageError where fewer than two rows have a target, or all have the same.
+    Raises UsageError if fewer than two rows have a target, or all have the same.
     """
     must_have(table, [target] + ([groups] if groups else []))
     rows = table[np.isfinite(numbers(table[target]))]
@@ -57,7 +57,7 @@ def cross_validate(
     members = rows[groups].tolist() if groups else None
     parts = grouped_folds(group_numbers(len(rows), members), folds, seed)
     if len(parts) < 2:
-        raise UsageError(f"all samples are of one {groups}: none can be held out")
+        raise UsageError(f"all samples have the same {groups}: none can be held out")
     actual, predicted = numbers(rows[target]), np.empty(len(rows))
     if np.ptp(actual) == 0:
         raise UsageError(f"column {target} is {actual[0]:g} in every row: nothing to learn")

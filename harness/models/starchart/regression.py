@@ -1,7 +1,7 @@
 """Starchart's regression tree on plain numbers: scikit-learn's, with the settings that make it so.
 
 A tree splits where the sum of squared errors (SSE) falls most, and leaves a node whole where no
-split takes away as much as a threshold (Jia, Shaw, Martonosi, "Starchart", PACT 2013, section 3).
+split removes as much as a threshold (Jia, Shaw, Martonosi, "Starchart", PACT 2013, section 3).
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from harness.core.arrays import Array
 from harness.models.folds import group_numbers
 from harness.stats import Estimate
 
 if TYPE_CHECKING:
     from sklearn.tree import DecisionTreeRegressor
-
-Array = npt.NDArray[np.float64]
 
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _Z_95 = 1.96
@@ -28,36 +26,35 @@ _Z_95 = 1.96
 
 @dataclass(frozen=True)
 class Regression:
-    """A tree that was grown on standardised numbers, since a large offset would drown the sums
-    of squares; `mean` and `deviation` lead back."""
+    """A tree grown on standardised numbers, because a large offset would drown the sums of squares;
+    `mean` and `deviation` convert back."""
 
     model: DecisionTreeRegressor
     mean: float
     deviation: float
 
     def predict(self, columns: Array) -> Array:
-        """The mean of the leaf that each row reaches."""
+        """Predict the mean of the leaf that each row reaches."""
         predicted: Array = self.model.predict(columns) * self.deviation + self.mean
         return predicted
 
     @property
     def means(self) -> Array:
-        """Of each node the mean of its rows."""
+        """The mean of each node's rows."""
         means: Array = self.model.tree_.value[:, 0, 0] * self.deviation + self.mean
         return means
 
     @property
     def sse(self) -> Array:
-        """Of each node the sum of squared errors around its mean."""
+        """The sum of squared errors of each node around its mean."""
         tree = self.model.tree_
-        # Of a pure node rounding may leave an impurity just below 0.
+        # Rounding may leave a pure node's impurity just below 0.
         sse: Array = np.maximum(tree.impurity, 0) * tree.n_node_samples * self.deviation**2
         return sse
 
     @property
     def gains(self) -> Array:
-        """Of each node by how much its split lowers the SSE, as a share of the root's; 0 for a
-        leaf."""
+        """How much each node's split lowers the SSE, as a share of the root's; 0 for a leaf."""
         tree, sse = self.model.tree_, self.sse
         gains = np.zeros(tree.node_count)
         inner = tree.children_left >= 0
@@ -66,12 +63,12 @@ class Regression:
         return gains
 
     def predict_for(self, thresholds: Array, columns: Array) -> Array:
-        """What trees of larger thresholds predict, shape (thresholds, rows): such a tree is the
+        """Predict as trees of larger thresholds would, shape (thresholds, rows): such a tree is the
         top of this one, down to the first split on each path that gains less."""
         tree, gains, means = self.model.tree_, self.gains, self.means
         rows = columns.astype(np.float32)
         node = np.zeros(len(rows), dtype=np.intp)
-        least = np.full(len(rows), np.inf)  # the least gain of the splits above
+        least = np.full(len(rows), np.inf)  # the least gain of the splits above each node
         predicted = np.empty((len(thresholds), len(rows)))
         moving = np.arange(len(rows))
         while len(moving):
@@ -92,15 +89,15 @@ class Regression:
 def fit(
     columns: Array, values: Array, threshold: float, fewest_to_split: int = 2, seed: int = 0
 ) -> Regression:
-    """Grow a tree. `threshold` is the least share of the root's SSE that a split must take away;
-    `columns` has the shape (rows, columns), of numbers that float32 tells apart."""
+    """Grow a tree. A split must remove the share `threshold` of the root's SSE; `columns` has the
+    shape (rows, columns), of numbers that float32 tells apart."""
     from sklearn.tree import DecisionTreeRegressor  # here: it takes a second to load
 
     mean, deviation = float(values.mean()), float(values.std())
     deviation = deviation or 1.0  # all values are equal
     model = DecisionTreeRegressor(
         criterion="squared_error",
-        # Counted as squared error a row, of which standardised numbers have 1 at the root.
+        # In squared error a row, which is 1 at the root for standardised numbers.
         min_impurity_decrease=max(threshold, _TINY),
         min_samples_split=fewest_to_split,
         random_state=seed,

@@ -10,17 +10,17 @@ from harness.models.starchart.growing import Tree, TreeNode
 
 
 def describe(tree: Tree, depth: int | None = None) -> Iterator[str]:
-    """The tree as lines of text, down to `depth` splits one below the other: each part with the
-    mean and the number of its samples, each split with the share of the root's squared error
-    that it takes away. The first split is the one that takes away most."""
+    """Render the tree as lines, down to `depth` levels of splits: each part with the mean and the
+    number of its samples, each split with the share of the root's squared error that it removes.
+    The first split removes most."""
     count = sum(1 for _ in tree.root.leaves())
     kind = "geometric mean" if tree.target.log else "mean"
     yield (
-        f"{tree.target}: {kind} (samples, share of the squared error that a split takes away); "
-        f"{count} leaves, no split takes away less than {tree.threshold:.2g}"
+        f"{tree.target}: {kind} (samples, share of the squared error that a split removes); "
+        f"{count} leaves, no split removes less than {tree.threshold:.2g}"
     )
     if tree.left_out:
-        yield f"({tree.left_out} samples without a {tree.target.column} are left out)"
+        yield f"({tree.left_out} samples without {tree.target.column} are left out)"
     yield f"all: {_part(tree.root)}"
     yield from _lines(tree.root, "    ", math.inf if depth is None else depth)
 
@@ -33,18 +33,18 @@ def _lines(node: TreeNode, indent: str, depth: float) -> Iterator[str]:
         yield f"{indent}... {sum(1 for _ in node.leaves())} leaves"
         return
     for side in (split.low, split.high):
-        condition = side.box.parts[split.parameter].told(split.parameter)
+        condition = side.box.parts[split.parameter].text(split.parameter)
         yield f"{indent}{condition}: {_part(side)}"
         yield from _lines(side, indent + "    ", depth - 1)
 
 
 def percent(share: float) -> str:
-    """A share with three significant digits and no exponent: `92.6%`, `0.00091%`."""
+    """Render a share with three significant digits and no exponent: `92.6%`, `0.00091%`."""
     rounded = Decimal(f"{100 * share:.3g}").normalize()
     return f"{rounded:f}%"
 
 
 def _part(node: TreeNode) -> str:
     split = node.split
-    told = f", split on {split.parameter}: {percent(split.gain)}" if split else ""
-    return f"{node.mean:.4g} ({node.count}{told})"
+    removed = f", split on {split.parameter}: {percent(split.gain)}" if split else ""
+    return f"{node.mean:.4g} ({node.count}{removed})"
