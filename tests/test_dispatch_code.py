@@ -212,10 +212,10 @@ def scope() -> Translator:
     [
         ("m / (n - 5) < 1", "it may divide by zero, since (n - 5) may be 0"),
         ("log2(m) < A", "log2 of a feature differs between mathematical libraries"),
-        ("m ** HALF < n", "powers are exact of whole numbers to a constant power from 1"),
-        ("m * HALF // 1 < n", "// and % and ceil_div are exact of whole numbers"),
+        ("m ** HALF < n", "only powers of whole numbers, to a constant of 1 or more, are exact"),
+        ("m * HALF // 1 < n", "//, % and ceil_div are exact only for whole numbers"),
         ("m ** 30 < n", "beyond 9223372036854775807"),
-        ("m ** 17 / A < n", "may pass 2**53"),
+        ("m ** 17 / A < n", "may exceed 2**53"),
         ("sqrt(m - n) < A", "the operand of sqrt may be negative"),
         ("MODE < m", "a text has no order"),
         ("MODE * m < n", "a text can be compared, not calculated with"),
@@ -224,12 +224,12 @@ def scope() -> Translator:
 def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard: str, reason: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         scope().condition(guard)
-    assert f"`{guard}` cannot be written as code that is surely exact: " in str(caught.value)
+    assert f"`{guard}` cannot be written as exact code: " in str(caught.value)
     assert reason in str(caught.value)
 
 
 def test_guard_with_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ExpressionError, match="names k, which is neither a feature nor a parame"):
+    with pytest.raises(ExpressionError, match="names k, which is not a feature or a parame"):
         scope().condition("k < m")
 
 

@@ -121,7 +121,7 @@ def test_folder_with_anything_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
     write_files(tmp_path / "out", {"a.h": b"1"}, inputs=12)
-    with pytest.raises(UsageError, match="which a dispatcher was written to"):
+    with pytest.raises(UsageError, match="a dispatcher's folder"):
         write_files(tmp_path / "out" / "sub" / "more", {"a.h": b"1"}, inputs=12)
 
 

@@ -93,7 +93,7 @@ class _Walk:
                 return Formula(Type.WHOLE, f"(int64_t)({made.c})", made.python, 0, 1)
             if made.type is not Type.WORD:
                 return made
-        raise Untranslatable("a text can be compared but not computed with")
+        raise Untranslatable("a text can be compared, not calculated with")
 
     def truth(self, node: ast.expr) -> Formula:
         """Translate a node to a condition."""
