@@ -17,7 +17,7 @@ from harness.analysis.effects.text import (
     failures_rows,
     pairs_lines,
 )
-from harness.display import print_lines
+from harness.display import print_line, print_lines
 from harness.display.tables import make_table
 from harness.results.view import Results
 
@@ -32,11 +32,12 @@ def print_effects(console: Console, results: Results) -> None:
     if not found.parameters:
         return
     effects = effects_on_time(found)
-    print_lines(console, effects_lines(effects, results))
+    title, *notes = effects_lines(effects, results)
+    print_line(console, title)
     rows = effects_rows(effects)
     if rows:
         console.print(_table(EFFECTS_HEAD, rows))
-    print_lines(console, [*pairs_lines(effects.pairs), ""])
+    print_lines(console, [*notes, *pairs_lines(effects.pairs), ""])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
