@@ -29,4 +29,4 @@ def test_a_constraint_without_such_flags_is_as_it_stands() -> None:
         c for c in constraints if c.text == "register_usage_level == absent or opt_level != 0"
     )
     assert found.written == found.text
-    assert found.told({}) == ""
+    assert found.describe_values({}) == ""

@@ -269,7 +269,7 @@ def test_indices_and_draws_are_the_same_solutions(way: str) -> None:
     domains: Domains = {"A": range(1, 9), "B": (1, 2, 4), "C": ("x", "y"), "D": range(3)}
     with solved_by(way):
         solutions = solve(domains, ["A % B == 0", "C == 'x' or A * D > 4"])
-        places = solutions.places(range(solutions.count))
+        places = solutions.points(range(solutions.count))
         drawn = Counter(map(tuple, solutions.draw(np.random.default_rng(1), 5000).tolist()))
     assert len(set(map(tuple, places.tolist()))) == solutions.count
     assert set(drawn) == set(map(tuple, places.tolist()))

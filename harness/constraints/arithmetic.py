@@ -1,11 +1,11 @@
-"""What expressions compute with: the same answers for scalars and for numpy arrays.
+"""The arithmetic of expressions, with equal results for scalars and numpy arrays.
 
-Whatever has no value is NaN: a division by zero, the square root of a negative number. Every
+Undefined results are NaN: a division by zero, the square root of a negative number. Every
 comparison with NaN but `!=` is false, and NaN as a condition is false. An absent flag (None)
 equals only itself, and has no order.
 
-Arrays refuse what they could not do as exactly as Python's integers: with TypeError for
-anything but numbers, with OverflowError for integers above 2**53.
+Arrays refuse what they cannot compute as exactly as Python's integers: TypeError for anything but
+numbers, OverflowError for integers above 2**53.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Operand = Any
 Operation = Callable[..., Operand]
 
 MAX_EXACT = 2**53
-"""Up to here every integer is a 64-bit float as well."""
+"""Up to this number, every integer is exact as a 64-bit float."""
 
 _MAX_EXPONENT = 64
 _MAX_BITS = 1024
 
 
 def any_array(*operands: Operand) -> bool:
-    """Whether one of the operands is a table's column rather than a scalar."""
+    """Whether one of the operands is an array."""
     return any(isinstance(operand, np.ndarray) for operand in operands)
 
 
 def _numbers(*operands: Operand) -> tuple[Operand, ...]:
-    """The operands, ready for arithmetic; raises TypeError for texts and absent flags."""
+    """Prepare operands for arithmetic; raises TypeError for texts and absent flags."""
     for operand in operands:
         if isinstance(operand, str):
             raise TypeError("a text can be compared, not calculated with")
@@ -46,7 +46,8 @@ def _numbers(*operands: Operand) -> tuple[Operand, ...]:
 
 
 def _exact(operand: Operand) -> Operand:
-    """Beside arrays: booleans as 0 and 1, and no integer that a float could not hold."""
+    """Prepare an operand for arrays: booleans as 0 and 1; raises OverflowError for integers that a
+    float cannot hold."""
     array = np.asarray(operand)
     if array.dtype.kind == "b":
         return array.astype(np.int64) if array.ndim else int(operand)
@@ -107,7 +108,7 @@ def _real_power(base: Operand, exponent: Operand) -> Operand:
 
 
 def _log2(operand: Operand) -> Operand:
-    """The logarithm, exact for powers of two whatever library computes the others."""
+    """Return the logarithm, which is exact for powers of two."""
     number = np.asarray(operand, np.float64)
     defined = number > 0
     mantissa, exponent = np.frexp(number)
@@ -123,7 +124,7 @@ def _sqrt(operand: Operand) -> Operand:
 
 
 def _rounding(scalar: Operation, array: Operation) -> Operation:
-    """A function to whole numbers; NaN and infinity stay what they are."""
+    """Make a function that rounds to whole numbers; NaN and infinity stay the same."""
 
     def apply(operand: Operand) -> Operand:
         if not any_array(operand):
@@ -138,7 +139,7 @@ def _rounding(scalar: Operation, array: Operation) -> Operation:
 
 
 def _extreme(scalar: Operation, array: Operation) -> Operation:
-    """The least or greatest of its operands; NaN where one of them is."""
+    """Make a function that returns the least or greatest operand; NaN where one of them is NaN."""
 
     def apply(*operands: Operand) -> Operand:
         if any_array(*operands):
@@ -207,7 +208,7 @@ def call(function: str, *operands: Operand) -> Operand:
 
 
 def compare(op: ast.cmpop, left: Operand, right: Operand) -> Operand:
-    """Whether the relation holds; raises TypeError where a text would be ordered by number."""
+    """Whether the relation holds; raises TypeError for an order between a text and a number."""
     equality = isinstance(op, (ast.Eq, ast.NotEq))
     texts = isinstance(left, str) + isinstance(right, str)
     if left is None or right is None or (texts == 1 and equality):
@@ -228,14 +229,14 @@ def contains(item: Operand, elements: list[Operand]) -> Operand:
 
 
 def truth(operand: Operand) -> Operand:
-    """The operand as a condition: zero, NaN, absent and the empty text are false."""
+    """Return an operand as a condition: zero, NaN, absent and the empty text are false."""
     if any_array(operand):
         return (operand != 0) & (operand == operand)
     return bool(operand) and operand == operand
 
 
 def negation(operand: Operand) -> Operand:
-    """The contrary of a condition; that of NaN is false as NaN itself is."""
+    """Negate a condition; the negation of NaN is false, as NaN itself is."""
     return operand == 0 if any_array(operand) else not operand
 
 
@@ -250,6 +251,6 @@ def either(left: Operand, right: Operand) -> Operand:
 
 
 def select(condition: Operand, chosen: Operand, other: Operand) -> Operand:
-    """Elementwise `chosen if condition else other`, for a condition that is an array."""
+    """Return `chosen if condition else other` elementwise, for an array of conditions."""
     chosen, other = (_exact(operand) for operand in (chosen, other))
     return np.where(condition, chosen, other)

@@ -1,11 +1,11 @@
-"""Constraints and launch sizes: arithmetic over names, parsed and walked, never eval'd.
+"""Constraints and launch sizes: arithmetic over names, parsed and evaluated without eval().
 
 The language is a part of Python's: numbers, texts, names, `+ - * / // % **`, comparisons
 (chained as well), `and or not`, `in [..]`, `a if c else b`, the functions in FUNCTIONS and
-the words in WORDS. `harness.constraints.arithmetic` says what each of them means.
+the words in WORDS. `harness.constraints.arithmetic` defines what each of them means.
 
-The same tree is walked over scalars and over broadcast numpy arrays, so that a whole table
-of configurations is judged at once.
+The same tree is evaluated over scalars or over broadcast numpy arrays, so one evaluation judges a
+whole table of configurations.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ WORDS: dict[str, Value] = {"true": True, "false": False, "absent": None}
 _MAX_LENGTH = 1000
 _MAX_DEPTH = 100
 
-_SLIPS = (
-    # what people write, and what it is here
+_MISTAKES = (
+    # what people write, and what to write here
     (r"&&", "write `and` instead of &&"),
     (r"\|\|", "write `or` instead of ||"),
     (r"!(?!=)", "write `not` instead of !"),
@@ -51,12 +51,15 @@ _SLIPS = (
 
 
 class Expression:
-    """A parsed expression; `names` are the names that it needs values for, `names_in_order` the
-    same as they come in its text. `written` is what people read."""
+    """A parsed expression.
+
+    `names` are the names that need values, `names_in_order` the same in the order of the text.
+    `written` is the text for messages.
+    """
 
     def __init__(self, text: str) -> None:
-        """Parse; raise ExpressionError that names what the language does not have."""
-        # A comment would swallow the lines that are joined to its own: it stays, and is refused.
+        """Parse a text; raises ExpressionError for what the language does not have."""
+        # A comment would swallow the lines that are joined to it: it is kept, and refused below.
         self.text = text.strip() if "#" in text else " ".join(text.split())
         if len(self.text) > _MAX_LENGTH:
             raise ExpressionError(
@@ -66,15 +69,16 @@ class Expression:
         try:
             self._body: ast.expr = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise ExpressionError(f"`{self.text}` cannot be read: {_slip(self.text)}") from None
+            raise ExpressionError(
+                f"`{self.text}` cannot be read: {_likely_mistake(self.text)}"
+            ) from None
         self.written = self.text
-        # In the order of the text, so that messages tell the values in that order.
         self.names_in_order = tuple(dict.fromkeys(_names(self._body, self.text)))
         self.names = frozenset(self.names_in_order)
 
     @classmethod
     def or_equal(cls, condition: Expression, name: str, value: Value) -> Expression:
-        """`condition or name == value`, which may be longer than what people may write."""
+        """Make `condition or name == value`, which may exceed the limits on written expressions."""
         made = cls.__new__(cls)
         literal = repr(value) if isinstance(value, str) else shown(value)
         made.text = made.written = f"({condition.text}) or {name} == {literal}"
@@ -88,11 +92,10 @@ class Expression:
         return f"Expression({self.text!r})"
 
     def __call__(self, values: Mapping[str, Any]) -> Operand:
-        """The value with these names; scalars give a scalar, arrays broadcast.
+        """Evaluate the expression; scalars give a scalar, arrays broadcast.
 
-        Raises ExpressionError where the operands have types or sizes that do not go together
-        (arrays: also where only scalars can be computed exactly), KeyError for a name without
-        value.
+        Raises ExpressionError where types or sizes do not fit together, or where arrays cannot
+        compute what scalars can compute exactly; KeyError for a name without value.
         """
         try:
             with np.errstate(all="ignore"):
@@ -100,52 +103,52 @@ class Expression:
         except (TypeError, ValueError, OverflowError) as error:
             large = isinstance(error, OverflowError)
             reason = "a number in it is too large" if large else str(error)
-            told = f"`{self.written}` cannot be computed{self._with(values)}: {reason}"
-            raise ExpressionError(told) from None
+            message = f"`{self.written}` cannot be computed{self._with(values)}: {reason}"
+            raise ExpressionError(message) from None
 
     @property
     def is_number(self) -> bool:
-        """Whether it surely is a number, such as `A + 1`, and no condition."""
+        """Whether this is clearly a number, such as `A + 1`, and not a condition."""
         number = isinstance(self._body, ast.Constant) and type(self._body.value) in (int, float)
         signed = isinstance(self._body, ast.UnaryOp) and not isinstance(self._body.op, ast.Not)
         return number or signed or isinstance(self._body, ast.BinOp)
 
     @property
     def tree(self) -> ast.expr:
-        """Its syntax tree, for what takes it apart; `operands` and `evaluate` work on its nodes."""
+        """The syntax tree; `operands` and `evaluate` work on its nodes."""
         return self._body
 
     def holds(self, values: Mapping[str, Any]) -> Operand:
-        """Whether the value is a condition that holds: True or False, or an array of them."""
+        """Evaluate the expression as a condition: True or False, or an array of them."""
         return arithmetic.truth(self(values))
 
     def why_false(self, values: Mapping[str, Value]) -> str | None:
-        """None where the expression holds; else a sentence that says with which values."""
+        """Return None where the expression holds, else a sentence with the values."""
         if self.holds(values):
             return None
         return f"`{self.written}` is false{self._with(values)}"
 
-    def told(self, values: Mapping[str, Any]) -> str:
-        """The values that it looks at, such as `A=1, B=2`; nothing where there are arrays."""
+    def describe_values(self, values: Mapping[str, Any]) -> str:
+        """Return the values that it uses, such as `A=1, B=2`; empty where there are arrays."""
         used = {name: values[name] for name in self.names_in_order if name in values}
         if any_array(*used.values()):
             return ""
         return ", ".join(f"{name}={shown(value)}" for name, value in used.items())
 
     def _with(self, values: Mapping[str, Any]) -> str:
-        told = self.told(values)
-        return f" with {told}" if told else ""
+        used = self.describe_values(values)
+        return f" with {used}" if used else ""
 
 
 def operands(node: ast.expr) -> list[ast.expr]:
-    """What a node of a tree is computed from; nothing for a name or a constant."""
+    """Return the operands of a node; none for a name or a constant."""
     if isinstance(node, (ast.Name, ast.Call)):
         return node.args if isinstance(node, ast.Call) else []
     return _parts(node, "")
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Operand:
-    """The value of a node, as of a whole expression; raises ExpressionError."""
+    """Evaluate a node like a whole expression; raises ExpressionError."""
     try:
         with np.errstate(all="ignore"):
             return _walk(node, values)
@@ -153,8 +156,8 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Operand:
         raise ExpressionError(str(error)) from None
 
 
-def _slip(text: str) -> str:
-    """What is likely wrong with a text that Python's grammar refuses."""
+def _likely_mistake(text: str) -> str:
+    """Return the likely mistake in a text that Python's grammar refuses."""
     if not text:
         return "it is empty"
     if any(text.count(opening) != text.count(closing) for opening, closing in ("()", "[]")):
@@ -162,14 +165,14 @@ def _slip(text: str) -> str:
             "its brackets do not match (in a list written [a, b], YAML splits at every comma: "
             "put an expression that contains one in quotes)"
         )
-    for pattern, hint in _SLIPS:
+    for pattern, hint in _MISTAKES:
         if re.search(pattern, text):
             return hint
     return "write arithmetic and comparisons over names, such as LU <= BLOCK / 4"
 
 
 def _names(node: ast.expr, text: str, depth: int = 0) -> Iterator[str]:
-    """The names below a node; raises for a node that the language does not have."""
+    """Yield the names below a node; raises ExpressionError for a node outside the language."""
     if depth > _MAX_DEPTH:
         raise ExpressionError(
             f"`{text}` is nested more than {_MAX_DEPTH} deep; split it into several constraints"
@@ -182,7 +185,7 @@ def _names(node: ast.expr, text: str, depth: int = 0) -> Iterator[str]:
 
 
 def _parts(node: ast.expr, text: str) -> list[ast.expr]:
-    """The operands of a node, each of which must be of the language too."""
+    """Return the operands of a node; raises ExpressionError for a node outside the language."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, str)):
         return []
     if isinstance(node, ast.BinOp) and type(node.op) in arithmetic.ARITHMETIC:
@@ -230,11 +233,11 @@ def _call_arguments(node: ast.Call, text: str) -> list[ast.expr]:
         hint = suggestion(name, FUNCTIONS)
         raise ExpressionError(f"`{name}` in `{text}` is not a function: {hint}")
     fewest, most = FUNCTIONS[name]
-    given = len(node.args)
-    if node.keywords or not fewest <= given <= most:
+    count = len(node.args)
+    if node.keywords or not fewest <= count <= most:
         wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
         noun = "argument" if wanted == "1" else "arguments"
-        found = "one by name" if node.keywords else given
+        found = "one by name" if node.keywords else count
         raise ExpressionError(f"`{name}` in `{text}` takes {wanted} {noun}, but got {found}")
     return node.args
 

@@ -196,7 +196,7 @@ class _ListedCandidates:
         self._rows = rows
         self.count = len(rows)
 
-    def places(self, indices: Sequence[int]) -> Places:
+    def points(self, indices: Sequence[int]) -> Places:
         return self._rows[np.array(indices, dtype=np.intp)]
 
     def draw(self, rng: np.random.Generator, count: int) -> Places:

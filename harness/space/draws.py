@@ -26,7 +26,7 @@ class Candidates(Protocol):
 
     count: int
 
-    def places(self, indices: Sequence[int]) -> Places:
+    def points(self, indices: Sequence[int]) -> Places:
         """Return the points with these indices, shape (indices, parameters)."""
 
     def draw(self, rng: np.random.Generator, count: int) -> Places:
@@ -70,7 +70,7 @@ class Draws:
         if total == 0 or self._judge is None:
             return float(total), 0.0
         indices = [rng.randrange(total) for _ in range(_ESTIMATE_DRAWS)]
-        legal = len(self._legal(self._candidates.places(indices)))
+        legal = len(self._legal(self._candidates.points(indices)))
         share = (legal + 1) / (_ESTIMATE_DRAWS + 2)
         error = math.sqrt(share * (1 - share) / _ESTIMATE_DRAWS)
         return total * share, total * error
@@ -81,7 +81,7 @@ class Draws:
             raise UsageError("this space is too large to index its legal configurations")
         if not 0 <= index < self._candidates.count:
             raise IndexError(f"configuration {index} of {self._candidates.count}")
-        return self._decode(self._candidates.places([index])[0].tolist())
+        return self._decode(self._candidates.points([index])[0].tolist())
 
     def __iter__(self) -> Iterator[Config]:
         """Yield every legal configuration."""
@@ -91,7 +91,7 @@ class Draws:
 
     def _configs(self, indices: Sequence[int]) -> Iterator[Config]:
         """Yield the legal ones among the candidates with these indices."""
-        return map(self._decode, self._legal(self._candidates.places(indices)).tolist())
+        return map(self._decode, self._legal(self._candidates.points(indices)).tolist())
 
     def _legal(self, places: Places) -> Places:
         return places if self._judge is None else places[self._judge(places)]

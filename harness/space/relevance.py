@@ -55,7 +55,7 @@ class Relevance:
         if condition is None:
             return None
         name, default = condition.parameter.name, shown(condition.parameter.default)
-        where = condition.when.told(values)
+        where = condition.when.describe_values(values)
         return (
             f"{name} does not matter{f' where {where}' if where else ''}, "
             f"so it stays at its default {default}"

@@ -1,4 +1,4 @@
-"""Constraints over finite domains: how many solutions there are, and any of them by its index."""
+"""Count the solutions of constraints over finite domains, and return any of them by index."""
 
 from harness.constraints.solver.solutions import Solutions
 from harness.constraints.solver.tables import Factor, TooLarge, constraint_factor

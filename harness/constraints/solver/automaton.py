@@ -10,16 +10,16 @@ from harness.constraints.solver.tables import Factor, Table
 
 
 class Automaton:
-    """Reads the value indices of a factor's names, in a given order, and ends with its entry.
+    """Reads the value indices of a factor's names in a fixed order; the last state is its entry.
 
-    Combinations of the first values after which the rest of the table is the same are one state.
-    State 0 is that of an entry of 0 whatever follows.
+    Combinations of the first values that leave the same rest of the table are one state. In state 0
+    the entry is 0, whatever follows.
     """
 
-    def __init__(self, factor: Factor, place: Mapping[str, int]) -> None:
-        """`place` orders the names."""
+    def __init__(self, factor: Factor, position: Mapping[str, int]) -> None:
+        """`position` orders the names."""
         self.factor = factor
-        self.names = tuple(sorted(factor.names, key=place.__getitem__))
+        self.names = tuple(sorted(factor.names, key=position.__getitem__))
         table = np.transpose(factor.table, [factor.names.index(name) for name in self.names])
         with_zero = np.concatenate([np.zeros(1, table.dtype), table.reshape(-1)])
         self.entries, states = np.unique(with_zero, return_inverse=True)
@@ -33,17 +33,17 @@ class Automaton:
 
     @property
     def is_weighted(self) -> bool:
-        """Whether its entries are more than truths."""
+        """Whether its entries are counts, not just true or false."""
         return len(self.entries) > 2 or self.factor.child is not None
 
     def ends_with(self, name: str) -> bool:
-        """Whether this is the last name that it reads."""
+        """Whether this is the last name that the automaton reads."""
         return name == self.names[-1]
 
 
 def _merged(rows: Table) -> tuple[Table, Table]:
-    """The distinct rows of small non-negative integers, a row of zeros first, and which of them
-    each row is."""
+    """Return the distinct rows of small non-negative integers, a row of zeros first, and the index
+    of each row among them."""
     with_zero = np.concatenate([np.zeros((1, rows.shape[1]), rows.dtype), rows])
     weights = np.random.default_rng(0).integers(2**62, size=rows.shape[1], dtype=np.uint64)
     keys = with_zero.astype(np.uint64) @ (2 * weights + np.uint64(1))

@@ -1,7 +1,7 @@
-"""Between what numbers a node of an expression lies, given the bounds of its operands.
+"""Interval arithmetic: the bounds of an expression's node from the bounds of its operands.
 
-Only where no operand can make it NaN, which compares like no number; else nothing is known. What
-is rounded stays in its bounds, since rounding keeps the order of numbers.
+Nothing is known where an operand can make it NaN, which compares like no number. Rounding keeps
+the order of numbers, so rounded results stay within their bounds.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import numpy as np
 from harness.constraints.solver.tables import Table
 
 Bounds = tuple[Table, Table]
-"""The least and greatest value, as arrays that go together; of a truth False and True."""
+"""The least and greatest value, as arrays that broadcast together; False and True for
+conditions."""
 
 MAYBE: Bounds = (np.array(False), np.array(True))
 
 
 def exactly(value: Any) -> Bounds | None:
-    """The bounds of a known number; None for what is no number."""
+    """Return the bounds of a known number; None for anything else."""
     found = np.asarray(value)
     return (found, found) if found.dtype.kind in "biuf" and np.isfinite(found).all() else None
 
 
 def bounds_of(node: ast.expr, operands: Sequence[Bounds | None]) -> Bounds | None:
-    """The bounds of an operation; None where nothing is known."""
+    """Return the bounds of an operation; None where nothing is known."""
     if isinstance(node, ast.Compare):
         return _compared(node, operands)
     if isinstance(node, ast.BoolOp):
@@ -44,7 +45,7 @@ def bounds_of(node: ast.expr, operands: Sequence[Bounds | None]) -> Bounds | Non
 
 
 def truth_bounds(bounds: Bounds | None) -> Bounds:
-    """Whether something is surely true, and whether it is possibly true."""
+    """Return whether a condition is certainly true, and whether it is possibly true."""
     if bounds is None:
         return MAYBE
     low, high = bounds
@@ -94,13 +95,13 @@ def _arithmetic(op: ast.operator, left: Bounds, right: Bounds) -> Bounds | None:
 
 
 def _corners(operation: Callable[..., Table], left: Bounds, right: Bounds) -> Bounds | None:
-    """Of an operation that rises or falls throughout with each operand."""
+    """Return the bounds of an operation that is monotonic in each operand."""
     found = [operation(one, other) for one, other in itertools.product(left, right)]
     return _finite(_reduced(np.minimum, found), _reduced(np.maximum, found))
 
 
 def _joined(operation: Callable[..., Table], operands: Sequence[Bounds]) -> Bounds:
-    """Of an operation that falls with no operand: of the lower ends, and of the upper ones."""
+    """Return the bounds of an operation that never falls as an operand rises."""
     lows, highs = zip(*operands, strict=True)
     return _reduced(operation, lows), _reduced(operation, highs)
 
@@ -130,7 +131,7 @@ def _compared(node: ast.Compare, operands: Sequence[Bounds | None]) -> Bounds:
 
 
 def _relation(op: ast.cmpop, left: Bounds | None, right: Bounds | None) -> Bounds:
-    """Whether a relation surely holds, and whether it possibly does."""
+    """Return whether a relation certainly holds, and whether it possibly holds."""
     if left is None or right is None:
         return MAYBE
     if isinstance(op, (ast.Gt, ast.GtE)):

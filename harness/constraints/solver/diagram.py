@@ -1,11 +1,11 @@
-"""Decision diagrams: what too many parameters share for one table.
+"""Decision diagrams for constraints over too many combinations for one table.
 
-The parameters get their values one after the other. A state is what the rest needs to know of the
-values so far: the states of the tables that are not read to their end (`automaton`), and the parts
-of conditions that are computed (`residue`). Combinations that lead to the same state are one, so
-that a diagram over parameters whose product is bounded has a state for each product and not for
-each combination. States are found for all combinations of a layer at once, in arrays. (Bryant,
-1986; Srinivasan, Kam, Malik, Brayton, "Algorithms for Discrete Function Manipulation", 1990.)
+The parameters get their values one after the other. A state has what later parameters need of the
+values so far: the states of unfinished tables (`automaton`), and the computed parts of conditions
+(`residue`). Combinations with the same state are merged: where a product of parameters is bounded,
+there is a state for each product, not for each combination. Arrays find the states of all
+combinations of a layer at once. (Bryant, 1986; Srinivasan, Kam, Malik, Brayton, "Algorithms for
+Discrete Function Manipulation", 1990.)
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from harness.core.errors import ExpressionError
 from harness.core.records import Value
 
 MAX_EDGES = 1 << 21
-"""Of all layers: their states times the values of their parameters, 12 bytes each."""
+"""The most edges of all layers, states times values of the parameter; 12 bytes each."""
 
 
 @dataclass
 class _Layer:
-    """A parameter: of each state and value the next state, -1 where there is no solution, and
-    how many solutions of `factors` each stands for, where these count more than truths.
+    """One parameter: `target` has the next state for each state and value, -1 for no solution.
 
-    `sums` are the numbers of solutions, summed up along the values.
+    `weights` has the number of solutions of `factors` for each, where factors hold counts. `sums`
+    has the cumulative numbers of solutions along the values.
     """
 
     name: str
@@ -46,7 +46,7 @@ class _Layer:
 
 
 class Diagram:
-    """The solutions of factors and conditions over the parameters that they tie together."""
+    """The solutions of factors and conditions over parameters that these connect."""
 
     def __init__(
         self,
@@ -56,35 +56,35 @@ class Diagram:
         conditions: Sequence[Expression],
         given: Mapping[str, Value],
     ) -> None:
-        """Raises TooLarge, and Inseparable for a condition that cannot be taken apart."""
+        """Raises TooLarge, and Inseparable for a condition that cannot be split into parts."""
         ties = [*(f.names for f in factors), *(c.names_in_order for c in conditions)]
         order = _ordered(names, domains, ties)
         states = _States(order, domains, factors, conditions, given)
         try:
-            self._layers = [states.advance(place) for place in range(len(order))]
+            self._layers = [states.advance(position) for position in range(len(order))]
         except ExpressionError:
             raise Inseparable from None
-        self.count = _summed_up(self._layers)
+        self.count = _sum_up(self._layers)
 
     def choose(self, index: Table, picked: dict[str, Table]) -> None:
         """Choose every parameter's value by its share of the solutions."""
         state = np.zeros(len(index), dtype=np.int64)
         owed: list[tuple[list[Factor], Table]] = []
         for layer in self._layers:
-            place, index = choose_by_sums(layer.sums, state, index)
-            picked[layer.name] = place
+            value, index = choose_by_sums(layer.sums, state, index)
+            picked[layer.name] = value
             if layer.weights is not None:
-                weights = layer.weights[state, place]
+                weights = layer.weights[state, value]
                 owed.append((layer.factors, index % weights))
                 index = index // weights
-            state = layer.target[state, place].astype(np.int64)
+            state = layer.target[state, value].astype(np.int64)
         for factors, own in owed:
             share_out(factors, own, picked)
 
 
 def _ordered(names: Sequence[str], domains: Domains, ties: Iterable[Sequence[str]]) -> list[str]:
-    """What ties the fewest combinations together first, and its names as they come in it: then
-    much of it is known early."""
+    """Order the names by the constraints with the fewest combinations, so that conditions are
+    known early."""
 
     def combinations(tie: Sequence[str]) -> int:
         return math.prod(len(domains[name]) for name in tie if name in domains)
@@ -94,8 +94,8 @@ def _ordered(names: Sequence[str], domains: Domains, ties: Iterable[Sequence[str
     return [*order, *(name for name in names if name not in order)]
 
 
-def _summed_up(layers: Sequence[_Layer]) -> int:
-    """The number of solutions, from the last layer to the first."""
+def _sum_up(layers: Sequence[_Layer]) -> int:
+    """Fill in the sums from the last layer to the first, and return the number of solutions."""
     counts: Table = np.ones(1, dtype=np.int64)
     for layer in reversed(layers):
         edges = np.append(counts, 0)[layer.target]  # -1 is the last, without solutions
@@ -112,7 +112,7 @@ def _summed_up(layers: Sequence[_Layer]) -> int:
 
 
 class _States:
-    """The states between two parameters."""
+    """The states between two parameters, advanced parameter by parameter."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _States:
         conditions: Sequence[Expression],
         given: Mapping[str, Value],
     ) -> None:
-        place = {name: k for k, name in enumerate(order)}
+        position = {name: k for k, name in enumerate(order)}
         self._order = order
         self._extents = [len(domains[name]) for name in order]
         residue = Residue(order, domains, given)
@@ -130,18 +130,18 @@ class _States:
             residue.add(condition)
         self._parts = residue.parts
         self._ends = _last_uses(residue)
-        self._automata = [Automaton(factor, place) for factor in factors]
+        self._automata = [Automaton(factor, position) for factor in factors]
         self._read = [np.full(1, automaton.start) for automaton in self._automata]
         self._values: dict[int, Table] = {}
-        # Conditions that are not known yet, and of some of them where they surely hold.
+        # The conditions that are not known yet, and the states in which some of them always hold.
         self._open = {number for number, part in enumerate(self._parts) if part.is_condition}
         self._settled: dict[int, Table] = {}
         self._edges = 0
         self._count = 0 if residue.is_false else 1
 
-    def advance(self, place: int) -> _Layer:
-        """Give the next parameter its values; its layer leads from the states to the next."""
-        name, extent = self._order[place], self._extents[place]
+    def advance(self, position: int) -> _Layer:
+        """Give the parameter at this position its values; returns the layer to the next states."""
+        name, extent = self._order[position], self._extents[position]
         self._edges += self._count * extent
         if self._edges > MAX_EDGES:
             raise TooLarge(f"{self._count:,} states, with {extent:,} values of {name} each")
@@ -151,14 +151,14 @@ class _States:
             return layer
         self._look_ahead(alive)
         read = self._read_on(name, alive, layer)
-        values = self._computed(place, alive)
+        values = self._computed(position, alive)
         state, value = np.nonzero(alive)
         columns = [column[alive] if column.ndim == 2 else column[state] for column in read]
         settled = {c: column[state] for c, column in self._settled.items() if c in self._open}
         kept = {
             number: np.broadcast_to(found, alive.shape)[alive]
             for number, found in values.items()
-            if self._ends[number] > place
+            if self._ends[number] > position
         }
         which, first = _distinct([*columns, *settled.values(), *kept.values()], len(state))
         layer.target[state, value] = which
@@ -169,7 +169,7 @@ class _States:
         return layer
 
     def _read_on(self, name: str, alive: Table, layer: _Layer) -> list[Table]:
-        """The states of the automata after the parameter, by state or by state and value."""
+        """Return the automata's states after the parameter, by state or by state and value."""
         read = []
         for k, automaton in enumerate(self._automata):
             now = self._read[k]
@@ -183,11 +183,11 @@ class _States:
             read.append(now)
         return read
 
-    def _computed(self, place: int, alive: Table) -> dict[int, Table]:
-        """The parts that are known by now, as arrays that go together with states and values."""
+    def _computed(self, position: int, alive: Table) -> dict[int, Table]:
+        """Return the parts that are known now, as arrays that broadcast with (states, values)."""
         known = {number: column[:, None] for number, column in self._values.items()}
         for number, part in enumerate(self._parts):
-            if part.last == place:
+            if part.last == position:
                 known[number] = np.atleast_2d(part.value(known))
                 if part.is_condition:
                     holds = truth(known[number])
@@ -198,8 +198,8 @@ class _States:
         return known
 
     def _look_ahead(self, alive: Table) -> None:
-        """Leave states from which a condition cannot hold any more, and forget what they know of
-        conditions that will hold whatever comes."""
+        """Drop states from which a condition can no longer hold, and forget the parts of conditions
+        that will always hold."""
         bounds = {number: exactly(column) for number, column in self._values.items()}
         for number, part in enumerate(self._parts):
             if number not in bounds and part.conditions & self._open:
@@ -218,13 +218,13 @@ class _States:
 
 
 def _weigh(layer: _Layer, factor: Factor, entries: Table) -> None:
-    """Count an edge as often as the factor does, whose names are all known by it."""
+    """Multiply the weights of a layer's edges by the entries of a factor that ends there."""
     layer.weights = entries if layer.weights is None else layer.weights * entries
     layer.factors.append(factor)
 
 
 def _last_uses(residue: Residue) -> list[int]:
-    """Of each part, the last place at which another is computed from it."""
+    """Return for each part the last position at which another part uses it."""
     ends = [-1] * len(residue.parts)
     for part in residue.parts:
         for operand in part.operands:
@@ -233,7 +233,7 @@ def _last_uses(residue: Residue) -> list[int]:
 
 
 def _distinct(columns: Sequence[Table], rows: int) -> tuple[Table, Table]:
-    """Which of the distinct rows each row is, and a row for each of these."""
+    """Return the index of each row among the distinct rows, and one row for each of these."""
     key, size = np.zeros(rows, dtype=np.int64), 1
     for column in columns:
         codes, extent = _codes(column)
@@ -250,7 +250,7 @@ def _distinct(columns: Sequence[Table], rows: int) -> tuple[Table, Table]:
 
 
 def _codes(column: Table) -> tuple[Table, int]:
-    """Small integers, equal where the column's values are, and how many there may be."""
+    """Return small integers that are equal where the column's values are, and their number."""
     if not len(column):
         return column.astype(np.int64), 1
     if column.dtype.kind in "biu":

@@ -1,10 +1,10 @@
-"""Summing out parameters one by one.
+"""Sum out parameters one by one.
 
 Bucket elimination (Dechter, 1999) over the counting semiring: eliminating a parameter multiplies
 the tables that mention it and sums it out. What remains is a number of solutions for each
-combination of the parameters that are left, and walking the tables backwards turns any index below
-that number into its solution. The cost grows with the largest set of parameters that tables tie
-together, not with the product of all.
+combination of the parameters that are left. Going back through the tables turns any index below
+that number into its solution. The cost grows with the largest set of parameters that tables
+connect, not with the product of all.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from harness.constraints.solver.tables import MAX_IN_64_BITS, Domains, Factor, T
 
 @dataclass
 class Bucket:
-    """One eliminated parameter: its solutions' counts by value, given the rest of its scope.
+    """One eliminated parameter: the cumulative counts of solutions by its value.
 
-    `sums` has the axes of `rest`, then the parameter's, along which counts are summed up.
+    `sums` has the axes of `rest`, the other parameters of its tables, then the parameter's own
+    axis, along which the counts are cumulative.
     """
 
     name: str
@@ -35,27 +36,30 @@ class Bucket:
         begins = np.zeros(len(index), dtype=np.int64)
         for name, extent in zip(self.rest, self.sums.shape, strict=False):
             begins = begins * extent + picked[name]
-        place, index = choose_by_sums(self.sums, begins, index)
-        picked[self.name] = place
+        value, index = choose_by_sums(self.sums, begins, index)
+        picked[self.name] = value
         share_out(self.children, index, picked)
 
 
 @dataclass
 class Free:
-    """A parameter that nothing names: its values are never put into a table."""
+    """A parameter that no constraint names: it needs no table."""
 
     name: str
 
     def choose(self, index: Table, picked: dict[str, Table]) -> None:
-        """Any value."""
+        """Choose any value."""
         picked[self.name] = index.astype(np.int64)
 
 
 def eliminate(
     domains: Domains, factors: Iterable[Factor], keep: Collection[str], max_entries: int
 ) -> tuple[list[Factor], list[str]]:
-    """Sum out every parameter but those to keep, always the one with the smallest joint table
-    next, as long as that has at most so many entries; the factors and parameters that are left."""
+    """Sum out parameters, always the one with the smallest joint table, except those to keep.
+
+    Stops where that table has more than `max_entries`. Returns the factors and parameters that are
+    left.
+    """
     left = list(factors)
     sizes = {name: _joint_size(name, left, domains) for name in domains if name not in keep}
     while sizes:
@@ -72,7 +76,7 @@ def eliminate(
 
 
 def _scope(name: str, factors: Iterable[Factor]) -> tuple[str, ...]:
-    """The other parameters of the factors that mention this one, in a fixed order."""
+    """Return the other parameters of the factors that name this one, in a fixed order."""
     names = {other for factor in factors if name in factor.names for other in factor.names}
     return tuple(sorted(names - {name}))
 
@@ -87,7 +91,7 @@ def _sum_out(name: str, used: list[Factor], domains: Domains) -> Factor:
     rest = _scope(name, used)
     axes = (*rest, name)
     dtype = _count_dtype(len(domains[name]), used)
-    # Tables of truth stay bytes for as long as nothing else comes in.
+    # Tables of truth values stay bytes until counts come in.
     joint = _aligned(used[0], axes).astype(dtype if dtype is object else used[0].table.dtype)
     for factor in used[1:]:
         joint = joint * _aligned(factor, axes)
@@ -98,13 +102,13 @@ def _sum_out(name: str, used: list[Factor], domains: Domains) -> Factor:
 
 
 def _count_dtype(values: int, used: Iterable[Factor]) -> type:
-    """64-bit integers while no sum of products can overflow them, else Python's own."""
+    """Return 64-bit integers where no sum of products can overflow them, else Python's own."""
     most = values * math.prod(max(1, int(factor.table.max())) for factor in used)
     return np.int64 if most < MAX_IN_64_BITS else object
 
 
 def _aligned(factor: Factor, axes: tuple[str, ...]) -> Table:
-    """The factor's table with its axes in this order and length 1 where it has none."""
+    """Return the factor's table with its axes in this order, and length 1 for missing axes."""
     present = sorted(factor.names, key=axes.index)
     table = np.transpose(factor.table, [factor.names.index(name) for name in present])
     return table.reshape([table.shape[present.index(n)] if n in present else 1 for n in axes])
@@ -114,7 +118,7 @@ def _aligned(factor: Factor, axes: tuple[str, ...]) -> Table:
 
 
 def share_out(factors: Iterable[Factor], index: Table, picked: dict[str, Table]) -> None:
-    """Split indices between independent factors, and let what was summed out of each choose."""
+    """Split indices between independent factors, and choose the values summed out of each."""
     for factor in factors:
         shares = factor.at(picked)
         index, own = index // shares, index % shares
@@ -123,18 +127,19 @@ def share_out(factors: Iterable[Factor], index: Table, picked: dict[str, Table])
 
 
 def choose_by_sums(sums: Table, rows: Table, index: Table) -> tuple[Table, Table]:
-    """Of each row of ascending sums the first that is greater than the index, and what is left of
-    the index. `rows` number all axes of `sums` but the last.
+    """Find in each row of ascending sums the first that exceeds the index, by bisection.
 
-    By bisection, with all searches in step.
+    Returns its position and the rest of the index. `rows` number all axes of `sums` but the last.
     """
     length, flat = sums.shape[-1], sums.reshape(-1)
     begins = rows * length
     index = index.astype(flat.dtype, copy=False)
-    place = np.zeros(len(index), dtype=np.int64)
+    position = np.zeros(len(index), dtype=np.int64)
     for bit in reversed(range((length - 1).bit_length())):
-        further = place + (1 << bit)
+        further = position + (1 << bit)
         inside = np.minimum(further, length - 1)
-        place = np.where((further < length) & (flat[begins + inside - 1] <= index), further, place)
-    before = np.where(place > 0, flat[begins + np.maximum(place, 1) - 1], 0)
-    return place, index - before
+        position = np.where(
+            (further < length) & (flat[begins + inside - 1] <= index), further, position
+        )
+    before = np.where(position > 0, flat[begins + np.maximum(position, 1) - 1], 0)
+    return position, index - before

@@ -1,9 +1,8 @@
-"""Which values can be part of a solution at all, as far as small constraints tell.
+"""Remove values that no solution can have, according to small constraints.
 
-A value that satisfies a constraint with no values of its other names is left out of all tables,
-and so on until nothing changes (generalised arc consistency: Mackworth, "On Reading Sketch Maps",
-1977). Of two parameters with 4,096 values each, one of which divides the other, which divides 4,096
-in turn, 13 each are left.
+A value that cannot satisfy a constraint with any values of its other names is removed, until
+nothing changes (generalised arc consistency: Mackworth, "On Reading Sketch Maps", 1977). Example:
+where A divides B and B divides 4,096, 13 of 4,096 values each are left.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from harness.core.records import Value
 
 _MAX_ENTRIES = 1 << 16
 _MAX_ENTRIES_OF_FEW = 1 << 20
-_FEW = 3  # names, of which one mostly decides about another
+_FEW = 3  # names: with so few, one value often decides another
 
 
 @dataclass
 class Reduced:
-    """Domains with the values that are left, the tables over them, and what has no table.
+    """Domains with the remaining values, the tables over them, and constraints without table.
 
-    `kept` has the places of the values that are left, for the domains that have lost some; the
-    constraints of the `factors` are `tabled`, in the same order.
+    `kept` has the indices of the remaining values of reduced domains. `tabled` are the constraints
+    of the `factors`, in the same order.
     """
 
     domains: dict[str, Sequence[Value]]
@@ -39,15 +38,17 @@ class Reduced:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is certain that there is no solution."""
+        """Whether there is provably no solution."""
         return any(not factor.table.any() for factor in self.factors)
 
 
 def reduce_domains(
     domains: Domains, constraints: Iterable[Expression], given: Mapping[str, Value]
 ) -> Reduced:
-    """Tables of the constraints that are small enough, the smallest first, over what is left of
-    the domains. Raises ExpressionError where a constraint cannot be computed for some values."""
+    """Reduce the domains, and make tables of the small constraints over the remaining values.
+
+    Raises ExpressionError where a constraint cannot be computed for some values.
+    """
     found = Reduced(dict(domains), wide=list(constraints))
     while _tabled(found, given):
         pass
@@ -55,8 +56,8 @@ def reduce_domains(
 
 
 def _tabled(found: Reduced, given: Mapping[str, Value]) -> bool:
-    """Make tables of the constraints that are small enough by now, until domains shrink; whether
-    there may be more to do."""
+    """Make tables of small constraints, the smallest first, until a domain shrinks; returns whether
+    it did."""
     waiting = sorted(found.wide, key=lambda c: _combinations(c, found.domains))
     found.wide = []
     while waiting:
@@ -78,7 +79,7 @@ def _tabled(found: Reduced, given: Mapping[str, Value]) -> bool:
 
 
 def _is_small(constraint: Expression, domains: Domains) -> bool:
-    """Whether its table is worth its making."""
+    """Whether the table of a constraint is cheap enough."""
     free = sum(len(domains[name]) > 1 for name in constraint.names if name in domains)
     most = _MAX_ENTRIES if free > _FEW else _MAX_ENTRIES_OF_FEW
     return _combinations(constraint, domains) <= most
@@ -89,8 +90,8 @@ def _combinations(constraint: Expression, domains: Domains) -> int:
 
 
 def _shrink(found: Reduced, changed: list[int]) -> bool:
-    """Leave out what the changed tables do not support, and look again at what that changes;
-    whether anything was left out."""
+    """Remove the values that the changed tables do not support, and continue with the tables that
+    this changes; returns whether any value was removed."""
     has_shrunk = False
     while changed:
         factor = found.factors[changed.pop()]
@@ -102,18 +103,18 @@ def _shrink(found: Reduced, changed: list[int]) -> bool:
             if not supported.all():
                 changed += _keep(found, name, np.flatnonzero(supported))
                 has_shrunk = True
-                break  # the table has changed; it is among those to look at again
+                break  # the table has changed and is in `changed` again
     return has_shrunk
 
 
-def _keep(found: Reduced, name: str, places: Table) -> list[int]:
-    """Keep these of a domain's values; the tables that this changes."""
+def _keep(found: Reduced, name: str, indices: Table) -> list[int]:
+    """Keep the values of a domain with these indices; returns the tables that this changes."""
     values = found.domains[name]
-    found.domains[name] = [values[place] for place in places.tolist()]
-    found.kept[name] = found.kept[name][places] if name in found.kept else places
+    found.domains[name] = [values[index] for index in indices.tolist()]
+    found.kept[name] = found.kept[name][indices] if name in found.kept else indices
     changed = [k for k, factor in enumerate(found.factors) if name in factor.names]
     for k in changed:
         factor = found.factors[k]
-        table = factor.table.take(places, axis=factor.names.index(name))
+        table = factor.table.take(indices, axis=factor.names.index(name))
         found.factors[k] = Factor(factor.names, table)
     return changed

@@ -1,9 +1,9 @@
-"""What is left of conditions once some of their names are known.
+"""Split conditions into parts that can be computed as soon as their names are known.
 
-Parameters get their values in an order. Of `A * B * C <= 64` only the product of A and B is of
-interest once both are known: every part of a condition is computed as soon as all its names are,
-and of sums, products, conjunctions and alternatives what is known of them. Of many combinations of
-values few different numbers are left.
+Parameters get their values in a fixed order. Of `A * B * C <= 64`, only the product of A and B
+matters once both are known. Every part of a condition is computed as soon as all its names have
+values; sums, products, conjunctions and alternatives are computed term by term. So many
+combinations of values leave few different numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.core.errors import ExpressionError
 from harness.core.records import Value
 
 MAX_VALUES = 1 << 17
-"""Of a parameter whose values are looked at one by one."""
+"""The most values of a parameter that are evaluated one by one."""
 
 
 class Inseparable(Exception):
@@ -30,13 +30,13 @@ class Inseparable(Exception):
 
 
 @dataclass
-class Part:
+class ConditionPart:
     """A node of a condition.
 
-    `last` is the place, in the order, of the last parameter that it needs. A part of one parameter
-    alone has a `table` of its values at each of the parameter's values; others are computed by
-    their `node`, in which the operands stand as names. `is_whole` tells that all its values are
-    integers or truths; `conditions` are those that it is a part of, or is itself.
+    `last` is the position, in the order, of the last parameter that it needs. A part over one
+    parameter has a `table` with its value for each value of the parameter; others have a `node`
+    over their operands as names. `is_whole` is True where all values are integers or truth values.
+    `conditions` are the conditions that it is a part of, or is itself.
     """
 
     last: int
@@ -48,7 +48,7 @@ class Part:
     conditions: frozenset[int] = frozenset()
 
     def value(self, known: Mapping[int, Table]) -> Table:
-        """Its value, given those of its operands, whose arrays go together."""
+        """Compute the part from its operands' values, which broadcast together."""
         if self.table is not None:
             return self.table
         assert self.node is not None
@@ -56,7 +56,7 @@ class Part:
         return np.asarray(evaluate(self.node, values))
 
     def bounds(self, known: Mapping[int, Bounds | None]) -> Bounds | None:
-        """Between what numbers it lies, given the bounds of its operands."""
+        """Return the part's bounds from its operands' bounds."""
         if self.table is not None:
             ends = exactly(self.table)
             return None if ends is None else (ends[0].min(), ends[1].max())
@@ -71,23 +71,23 @@ class Part:
 
 
 Operand = int | ast.Constant
-"""A part by its place among the parts, or what needs no parameter."""
+"""The index of a part, or a constant."""
 
 
 class Residue:
-    """Conditions in parts, each of which can be computed after those before it."""
+    """Conditions split into parts; each part can be computed after those before it."""
 
     def __init__(self, order: Sequence[str], domains: Domains, given: Mapping[str, Value]) -> None:
-        """`given` holds the values of all names that are not of the order."""
-        self._place = {name: place for place, name in enumerate(order)}
+        """`given` has the values of all names that are not in the order."""
+        self._position = {name: position for position, name in enumerate(order)}
         self._domains = domains
         self._given = given
         self._known: dict[tuple[object, ...], Operand] = {}
-        self.parts: list[Part] = []
+        self.parts: list[ConditionPart] = []
         self.is_false = False  # whether some condition is false whatever the parameters are
 
     def add(self, expression: Expression) -> None:
-        """Take an expression apart; raises Inseparable."""
+        """Split an expression into parts; raises Inseparable."""
         try:
             for conjunct in _flat(expression.tree, ast.And):
                 self._add_condition(self._part(conjunct))
@@ -114,7 +114,7 @@ class Residue:
         return self._known[key]
 
     def _made(self, node: ast.expr) -> Operand:
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self._place}
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self._position}
         if not names:
             return ast.Constant(evaluate(node, self._given))
         if len(names) == 1:
@@ -128,7 +128,7 @@ class Residue:
         return self._inner(node, [self._part(operand) for operand in operands(node)])
 
     def _leaf(self, node: ast.expr, name: str) -> int:
-        """A part of one parameter: its value at each of the parameter's."""
+        """Add a part over one parameter, as a table over the parameter's values."""
         values = self._domains[name]
         if len(values) > MAX_VALUES:
             raise Inseparable
@@ -140,11 +140,10 @@ class Residue:
         except ExpressionError:
             found = _numbers([evaluate(node, {**self._given, name: v}) for v in values])
         table = np.broadcast_to(found, len(values))
-        return self._added(Part(self._place[name], table.dtype.kind in "biu", table))
+        return self._added(ConditionPart(self._position[name], table.dtype.kind in "biu", table))
 
     def _chain(self, op: ast.operator | ast.boolop, terms: Sequence[Operand]) -> Operand:
-        """Terms of one operation, whose order does not matter, in the order in which they are
-        known."""
+        """Combine the terms of an associative operation in the order in which they are known."""
         first, *rest = sorted(terms, key=self._last)
         for term in rest:
             pair: list[ast.expr] = [_reference(first), _reference(term)]
@@ -154,20 +153,22 @@ class Residue:
                 first = self._inner(ast.BinOp(pair[0], op, pair[1]), [first, term])
         return first
 
-    def _inner(self, node: ast.expr, given: Sequence[Operand]) -> Operand:
-        made = _with_operands(node, [_reference(operand) for operand in given])
-        parts = tuple(operand for operand in given if isinstance(operand, int))
+    def _inner(self, node: ast.expr, terms: Sequence[Operand]) -> Operand:
+        made = _with_operands(node, [_reference(operand) for operand in terms])
+        parts = tuple(operand for operand in terms if isinstance(operand, int))
         if not parts:
             return ast.Constant(evaluate(made, {}))
         key = (ast.dump(made),)
         if key not in self._known:
             last = max(self.parts[part].last for part in parts)
-            whole = _gives_whole(node) and all(self._is_whole(operand) for operand in given)
+            whole = _gives_whole(node) and all(self._is_whole(operand) for operand in terms)
             is_truth = isinstance(node, (ast.Compare, ast.BoolOp))
-            self._known[key] = self._added(Part(last, whole or is_truth, None, made, parts))
+            self._known[key] = self._added(
+                ConditionPart(last, whole or is_truth, None, made, parts)
+            )
         return self._known[key]
 
-    def _added(self, part: Part) -> int:
+    def _added(self, part: ConditionPart) -> int:
         self.parts.append(part)
         return len(self.parts) - 1
 
@@ -181,7 +182,7 @@ class Residue:
 
 
 def _flat(node: ast.expr, op: type[ast.operator | ast.boolop]) -> Iterator[ast.expr]:
-    """The operands of an operation, and of those among them that are the same operation."""
+    """Yield the operands of nested operations of one kind."""
     if isinstance(node, (ast.BoolOp, ast.BinOp)) and isinstance(node.op, op):
         for operand in operands(node):
             yield from _flat(operand, op)
@@ -203,7 +204,7 @@ def _reference(operand: Operand) -> ast.expr:
 
 
 def _with_operands(node: ast.expr, new: list[ast.expr]) -> ast.expr:
-    """The same operation on other operands, which come in the order of `operands`."""
+    """Return the same operation on other operands, in the order of `operands`."""
     if isinstance(node, ast.BinOp):
         return ast.BinOp(new[0], node.op, new[1])
     if isinstance(node, ast.UnaryOp):
@@ -221,7 +222,7 @@ def _with_operands(node: ast.expr, new: list[ast.expr]) -> ast.expr:
 
 
 def _gives_whole(node: ast.expr) -> bool:
-    """Whether the operation gives integers for integers, whatever they are."""
+    """Whether the operation always gives integers for integers."""
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
     if isinstance(node, ast.Call):
@@ -230,7 +231,7 @@ def _gives_whole(node: ast.expr) -> bool:
 
 
 def _numbers(values: Sequence[object]) -> Table:
-    """Numbers as an array; raises Inseparable for anything else."""
+    """Return numbers as an array; raises Inseparable for anything else."""
     if not all(
         isinstance(v, float) or (isinstance(v, int) and abs(v) <= MAX_EXACT) for v in values
     ):

@@ -1,4 +1,4 @@
-"""All solutions of constraints over finite domains: their number, and each by its index."""
+"""The solutions of constraints over finite domains: their number, and each by its index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Indices = npt.NDArray[np.int64]
 class Solutions:
     """The solutions of constraints over finite domains: their number, and each by its index.
 
-    Constraints that tie too much together stand in `left_out`: solutions need not satisfy them.
+    Constraints that connect too many combinations are `left_out`; solutions need not satisfy them.
     """
 
     left_out: Sequence[Expression]
@@ -28,29 +28,29 @@ class Solutions:
     def __init__(
         self, domains: Domains, constraints: Iterable[Expression], given: Mapping[str, Value]
     ) -> None:
-        """`given` holds the values of all other names. Raises ExpressionError."""
+        """`given` has the values of all other names. Raises ExpressionError."""
         self._domains = domains
         solved = solve(domains, constraints, given)
         self._roots, self._kept, self.left_out = solved.roots, solved.kept, solved.left_out
         self.count = math.prod(int(root.table) for root in self._roots)
 
     def __getitem__(self, index: int) -> dict[str, Value]:
-        """The solution with this index, 0 <= index < count."""
+        """Return the solution with this index, 0 <= index < count."""
         if not 0 <= index < self.count:
             raise IndexError(f"solution {index} of {self.count}")
-        (places,) = self.places([index])
-        pairs = zip(self._domains.items(), places.tolist(), strict=True)
-        return {name: values[place] for (name, values), place in pairs}
+        (point,) = self.points([index])
+        pairs = zip(self._domains.items(), point.tolist(), strict=True)
+        return {name: values[k] for (name, values), k in pairs}
 
-    def places(self, indices: Sequence[int]) -> Indices:
-        """The value indices of the solutions with these indices, shape (indices, domains)."""
+    def points(self, indices: Sequence[int]) -> Indices:
+        """Return solutions by their indices, as value indices of shape (indices, domains)."""
         dtype = np.int64 if self.count < MAX_IN_64_BITS else object
         picked: dict[str, Table] = {}
         share_out(self._roots, np.array(indices, dtype=dtype), picked)
         return self._gathered(picked, len(indices))
 
     def draw(self, rng: np.random.Generator, count: int) -> Indices:
-        """The value indices of so many solutions, uniform and independent.
+        """Draw solutions, uniform and independent, as value indices of shape (count, domains).
 
         Needs one solution or more.
         """
@@ -69,7 +69,7 @@ class Solutions:
 
 
 def _below(rng: np.random.Generator, total: int, count: int) -> Table:
-    """So many independent uniform integers below the total, of any size."""
+    """Draw independent uniform integers below a total of any size."""
     if total < MAX_IN_64_BITS:
         return rng.integers(total, size=count)
     # With 64 bits more than the total has, no integer is favoured by more than 2^-64.

@@ -1,15 +1,14 @@
-"""Constraints -> what all their solutions are counted and chosen from.
+"""Solve constraints: count all solutions, and find any of them by its index.
 
-Three ways lead there, by what the constraints tie together. Values that small constraints exclude
-are left out (`reduction`). Parameters are summed out one by one while the tables are small
-(`elimination`). What is left becomes decision diagrams (`diagram`), as do constraints over more
-combinations than a small table has. All three are exact. What none of them can hold is left out,
-the constraints that tie most combinations together first.
+Three exact methods are combined. Values that small constraints exclude are removed (`reduction`).
+Parameters are summed out one by one while the tables are small (`elimination`). The rest becomes
+decision diagrams (`diagram`), as do constraints over more combinations than a small table has.
+Constraints that are too large for all three are left out, those with the most combinations first.
 
-Solvers that list every solution, as Kernel Tuner's (python-constraint2) does, need time and memory
-for each: 5 s and 1.4 GB for 2.7 million of them, where this needs some milliseconds and as many
-megabytes (benchmarks/space.py); and those that look for one solution after the other, as CP-SAT
-does, neither count nor draw uniformly.
+Solvers that list every solution, like Kernel Tuner's (python-constraint2), need time and memory for
+each: 5 s and 1.4 GB for 2.7 million solutions, where this needs a few milliseconds and megabytes
+(benchmarks/space.py). Solvers that search one solution after the other, like CP-SAT, neither count
+nor draw uniformly.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ from harness.constraints.solver.tables import (
 from harness.core.records import Value
 
 MAX_JOINT_ENTRIES = 1 << 16
-"""Of a table that is summed out; what needs a larger one is left to diagrams."""
+"""The most entries of a table that is summed out; diagrams handle larger ones."""
 
 
 @dataclass(frozen=True)
 class Solved:
     """Independent factors without names, whose product is the number of solutions.
 
-    `kept` has the places of the values that solutions can have, for the domains of which some
-    cannot be part of any; `left_out` are constraints that solutions need not satisfy.
+    `kept` has the indices of the values that solutions can have, for reduced domains; `left_out`
+    are constraints that solutions need not satisfy.
     """
 
     roots: Sequence[Factor]
@@ -55,7 +54,7 @@ class Solved:
 
 @dataclass(frozen=True)
 class _Tied:
-    """A constraint, and its table if it is not to be taken apart."""
+    """A constraint, and its table unless it is split into parts."""
 
     constraint: Expression
     factor: Factor | None
@@ -64,7 +63,7 @@ class _Tied:
 def solve(
     domains: Domains, constraints: Iterable[Expression], given: Mapping[str, Value]
 ) -> Solved:
-    """Solve with as many of the constraints as can be held. Raises ExpressionError."""
+    """Solve as many of the constraints as possible. Raises ExpressionError."""
     reduced = reduce_domains(domains, constraints, given)
     if reduced.is_empty:
         return Solved([Factor((), _number(0))], {}, ())
@@ -80,8 +79,8 @@ class _Solver:
         self._given = given
 
     def solve(self) -> tuple[list[Factor], list[Expression]]:
-        """The roots, with the constraints that tie little together, as many as can be held; and
-        those that cannot."""
+        """Return the roots with as many constraints as possible, the smallest first, and the
+        constraints that are left out."""
         held = sorted(self._holdable(), key=lambda tied: self._combinations(tied.constraint))
         known = {tied.constraint.text for tied in held}
         left_out = [c for c in self._reduced.wide if c.text not in known]
@@ -98,7 +97,7 @@ class _Solver:
         return self._solved([]) if roots is None else roots, left_out
 
     def _holdable(self) -> Iterator[_Tied]:
-        """The constraints that have a table or can be taken apart."""
+        """Yield the constraints that have a table or can be split into parts."""
         pairs = zip(self._reduced.tabled, self._reduced.factors, strict=True)
         yield from (_Tied(constraint, factor) for constraint, factor in pairs)
         for constraint in self._reduced.wide:
@@ -126,14 +125,14 @@ class _Solver:
         return math.prod(len(domains[name]) for name in constraint.names if name in domains)
 
     def _attempt(self, held: Sequence[_Tied]) -> list[Factor] | None:
-        """The roots with these constraints; None where that is more than can be held."""
+        """Return the roots with these constraints; None where they are too large together."""
         try:
             return self._solved(held)
         except (TooLarge, Inseparable):
             return None
 
     def _solved(self, held: Sequence[_Tied]) -> list[Factor]:
-        """Sum out what is cheap, and make diagrams of the rest."""
+        """Sum out the cheap parameters, and make diagrams of the rest."""
         factors = [tied.factor for tied in held if tied.factor is not None]
         conditions = [tied.constraint for tied in held if tied.factor is None]
         keep = {name for condition in conditions for name in condition.names}
@@ -150,7 +149,7 @@ class _Solver:
 
 
 def _components(names: Sequence[str], ties: Iterable[Iterable[str]]) -> list[set[str]]:
-    """The names in groups that nothing ties together."""
+    """Return the groups of names that no constraint connects."""
     group = {name: {name} for name in names}
     for tie in ties:
         tied = [name for name in tie if name in group]
@@ -162,5 +161,5 @@ def _components(names: Sequence[str], ties: Iterable[Iterable[str]]) -> list[set
 
 
 def _number(count: int) -> Table:
-    """A number of any size as a table without axes."""
+    """Return a number of any size as a table without axes."""
     return np.array(count, dtype=np.int64 if count < MAX_IN_64_BITS else object)

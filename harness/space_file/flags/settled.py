@@ -1,7 +1,7 @@
-"""Constraints of a catalogue over the flags that a space selects, told as the catalogue has them.
+"""Constraints of a catalogue over the flags that a space selects.
 
-A flag that a space leaves out is absent, and its value stands in the constraint in its location:
-`absent != 'false'` is what `prec_div != 'false'` then says, but nothing that a person wrote.
+A flag that a space leaves out is absent, so its name is replaced by its value: `prec_div !=
+'false'` becomes `absent != 'false'`. Messages show the constraint as the catalogue has it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from harness.core.records import Value, shown
 
 
 class SettledExpression(Expression):
-    """An expression of which some names have one value for good, which is in its text; people
-    read it as it was `written`, with those values beside it."""
+    """An expression in which some names are replaced by fixed values.
+
+    Messages show it as it was `written`, with those values.
+    """
 
     def __init__(self, written: Expression, values: Mapping[str, Value]) -> None:
         super().__init__(_with_values(written, values))
         self.written = written.text
-        self._told, self._values = written.told, values
+        self._describe, self._values = written.describe_values, values
 
-    def told(self, values: Mapping[str, Value]) -> str:
-        """The values that it looks at, those that are settled among them."""
-        return self._told({**self._values, **values})
+    def describe_values(self, values: Mapping[str, Value]) -> str:
+        """Return the values that it uses, with the fixed ones."""
+        return self._describe({**self._values, **values})
 
 
 def _with_values(expression: Expression, values: Mapping[str, Value]) -> str:
-    """The expression's text with the words `absent` and `false` in place of names."""
+    """Return the expression's text with names replaced by words such as `absent`."""
     text = expression.text.encode()  # syntax trees count columns in bytes
     nodes = [n for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and n.id in values]
     for node in sorted(nodes, key=lambda node: -node.col_offset):
