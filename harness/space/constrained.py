@@ -27,7 +27,7 @@ from harness.space.moves import Moves
 from harness.space.points import Places, Points, near_places
 from harness.space.protocol import Space
 from harness.space.relevance import Relevance
-from harness.space.repair import mended
+from harness.space.repair import repaired
 from harness.space_file import LaunchPlan, Parameter, Spec
 
 _REPAIR_CANDIDATES = 64
@@ -159,10 +159,10 @@ class ConstrainedSpace(Space):
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
         """Repair an illegal configuration.
 
-        Where `mended` finds none, return the nearest of a uniform sample of legal configurations.
+        Where `repaired` finds none, return the nearest of a uniform sample of legal configurations.
         Raises UsageError where there is none either.
         """
-        found = mended(self._moves, self._judge, self.canonical(config))
+        found = repaired(self._moves, self._judge, self.canonical(config))
         return self._nearest_sampled(config, rng) if found is None else found
 
     def _nearest_sampled(self, config: Config, rng: random.Random) -> Config:

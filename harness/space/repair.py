@@ -15,7 +15,7 @@ from harness.space_file import Parameter
 _REACH = 8
 
 
-def mended(moves: Moves, judge: Judge, config: Config) -> Config | None:
+def repaired(moves: Moves, judge: Judge, config: Config) -> Config | None:
     """The nearest legal one of those that differ in one parameter, by the relative step on
     scales; where none of them is legal, the nearest that satisfies more constraints, and on from
     there. None where that leads nowhere.
@@ -31,7 +31,7 @@ def mended(moves: Moves, judge: Judge, config: Config) -> Config | None:
 def _stepped(
     moves: Moves, judge: Judge, config: Config, broken: Sequence[Expression]
 ) -> Config | None:
-    """The nearest change of one parameter that mends everything, or else a part."""
+    """The nearest change of one parameter that repairs everything, or else a part."""
     shared = frozenset.intersection(*(constraint.names for constraint in broken))
     for changed, naming in _steps(moves, config, shared):
         if judge.satisfies(naming, changed):
