@@ -197,7 +197,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("launch", WRONG.values(), ids=WRONG)
-def test_wrong_launch_fails_and_the_device_tells_whether_it_still_works(
+def test_wrong_launch_fails_and_the_device_knows_whether_it_still_works(
     device: Device, binary: Binary, launch: Launch
 ) -> None:
     with pytest.raises(LaunchFailed) as caught:
@@ -241,8 +241,10 @@ def test_environment_and_limits_stay_the_same_when_opened_again(opened: Device, 
 
 
 def test_environment_names_everything(opened: Device) -> None:
-    told = opened.environment
-    assert all((told.backend, told.device, told.platform, told.driver, told.compiler))
+    message = opened.environment
+    assert all(
+        (message.backend, message.device, message.platform, message.driver, message.compiler)
+    )
 
 
 # ------------------------------------------------------------------------------------ compiler

@@ -125,8 +125,8 @@ def test_two_processes_that_write_the_same_key_do_no_harm(tmp_path: Path) -> Non
     root = str(Path(__file__).parent.parent)
     commands = [[sys.executable, "-c", WRITER, str(tmp_path), mark, root] for mark in "ab"]
     writers = [subprocess.Popen(command, stderr=subprocess.PIPE) for command in commands]
-    told = [writer.communicate()[1].decode() for writer in writers]
-    assert told == ["", ""]
+    message = [writer.communicate()[1].decode() for writer in writers]
+    assert message == ["", ""]
     assert len(list(tmp_path.rglob("*"))) == 2, "the folder, and in it one entry"
 
 
@@ -139,13 +139,13 @@ def test_folder_that_cannot_be_made_says_what_to_set(
         cache_folder("builds")
 
 
-def test_disk_that_refuses_an_entry_is_told(cache: BuildCache, tmp_path: Path) -> None:
+def test_disk_that_refuses_an_entry_is_reported(cache: BuildCache, tmp_path: Path) -> None:
     (tmp_path / KEY[:2]).write_text("a file where a folder belongs")
     with pytest.raises(UsageError, match="cannot be written"):
         cache.put(BINARY)
 
 
-def test_cache_lies_below_the_folder_that_is_asked_for(
+def test_cache_lies_below_the_requested_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "asked"))

@@ -46,34 +46,34 @@ def test_auto_falls_back_to_pocl_and_says_that_no_gpu_was_found(machine) -> None
     assert chosen.why == "no GPU was found (no NVIDIA driver)"
 
 
-def test_auto_with_nothing_tells_what_each_backend_lacks(machine) -> None:
+def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
     machine(NO_CUDA)
     with pytest.raises(BackendUnavailable) as caught:
         choose("auto")
-    told = str(caught.value)
-    assert f"cuda: {NO_CUDA}" in told
-    assert 'pip install "pyopencl[pocl]"' in told
+    message = str(caught.value)
+    assert f"cuda: {NO_CUDA}" in message
+    assert 'pip install "pyopencl[pocl]"' in message
 
 
-def test_auto_without_pyopencl_tells_what_to_install(machine, monkeypatch) -> None:
+def test_auto_without_pyopencl_says_what_to_install(machine, monkeypatch) -> None:
     monkeypatch.setattr(cuda, "cuda_status", lambda: NO_CUDA)
     monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
     with pytest.raises(BackendUnavailable, match=r"opencl: PyOpenCL is missing"):
         choose("auto")
 
 
-def test_opencl_that_is_asked_for_is_used_though_cuda_is_there(machine) -> None:
+def test_requested_opencl_is_used_though_cuda_is_there(machine) -> None:
     machine(None, POCL)
     assert choose("opencl").opencl_device == POCL
 
 
-def test_cuda_that_is_asked_for_and_missing_is_refused_with_the_next_step(machine) -> None:
+def test_requested_cuda_that_is_missing_is_refused_with_the_next_step(machine) -> None:
     machine(NO_CUDA, POCL)
     with pytest.raises(BackendUnavailable, match=f"--backend cuda cannot run here: {NO_CUDA}"):
         choose("cuda")
 
 
-def test_unknown_backend_is_told_with_those_there_are(machine) -> None:
+def test_unknown_backend_is_reported_with_those_there_are(machine) -> None:
     machine(None, POCL)
     with pytest.raises(
         UsageError, match="no backend `metal`; there are auto, command, cuda, opencl"

@@ -316,7 +316,7 @@ def test_device_waits_after_the_last_launch_and_not_between(device, module, driv
     assert driver.calls[-1] == "synchronize"
 
 
-def test_limits_and_environment_tell_the_device(device):
+def test_limits_and_environment_describe_the_device(device):
     assert device.arch == "sm_90"
     assert device.limits.max_group_dims == (1023, 1022, 64)
     assert device.limits.max_grid_dims == (2**31 - 1, 65535, 65534)
@@ -386,7 +386,7 @@ def test_every_driver_error_of_every_call_becomes_launch_failed(call, kind, devi
     assert device.healthy
 
 
-def test_unknown_kind_of_driver_error_is_told_as_its_nearest_base(driver):
+def test_unknown_kind_of_driver_error_is_described_as_its_nearest_base(driver):
     newer = type("GraphError", (driver.LaunchError,), {})
     assert cuda.meaning_of(newer("text")) == cuda.ERROR_MEANINGS["LaunchError"]
     with pytest.raises(TypeError, match="KeyError is no exception of PyCUDA"):
@@ -425,7 +425,7 @@ def test_allocation_that_fails_names_the_argument_and_its_size(device, driver):
         (Launch("add", (32,), (1,), ("y",)), "takes an argument y, but bound are x, n"),
     ],
 )
-def test_launch_that_cannot_be_is_refused_before_the_driver_is_asked(
+def test_launch_that_cannot_be_is_refused_before_the_driver_is_called(
     launch, reason, device, module, driver
 ):
     device.bind(ARGUMENTS)
@@ -434,7 +434,7 @@ def test_launch_that_cannot_be_is_refused_before_the_driver_is_asked(
     assert not driver.launched
 
 
-def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_asked(device, driver):
+def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_called(device, driver):
     with pytest.raises(LaunchFailed, match=r"50,000 bytes of static shared memory.* 49,152"):
         device.load(Binary(build(shared_bytes=50_000), b"\x7fELF"))
     assert "module_from_buffer" not in driver.calls
@@ -473,19 +473,19 @@ def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
         require_cuda()
 
 
-def test_missing_driver_is_told_with_its_next_step(monkeypatch):
+def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
     monkeypatch.setattr(cuda_driver.cuda_probe, "LIBRARY", "libcuda-not-here.so.1")
     with pytest.raises(BackendUnavailable, match=r"no NVIDIA driver: libcuda-not-here.*--gpus all"):
         cuda_driver.require_driver()
 
 
-def test_missing_pycuda_is_told_with_its_next_step(monkeypatch):
+def test_missing_pycuda_is_reported_with_its_next_step(monkeypatch):
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'harness\[cuda\]'.*headers"):
         load_pycuda()
 
 
-def test_broken_pycuda_is_told_with_its_error(monkeypatch):
+def test_broken_pycuda_is_reported_with_its_error(monkeypatch):
     def broken(name: str) -> None:
         raise ImportError("libcurand.so.10: cannot open shared object file")
 
@@ -550,7 +550,7 @@ def test_driver_without_devices_offers_no_gpu(stub_driver):
         found_devices()
 
 
-def test_refusing_driver_is_told_with_its_error(stub_driver):
+def test_refusing_driver_is_reported_with_its_error(stub_driver):
     stub_driver(INIT=100, COUNT=0)
     with pytest.raises(
         BackendUnavailable, match=r"cuInit failed: CUDA_ERROR_NO_DEVICE \(100\).*CUDA_VISIBLE"

@@ -73,7 +73,7 @@ def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_or
         (build(), (Launch("f", (64,), (3,), ("x",)),)),
         (build(), ()),
     ],
-    ids=["code", "unknown code", "group", "grid", "told by the host module"],
+    ids=["code", "unknown code", "group", "grid", "from the host module"],
 )
 def test_other_code_or_another_launch_shares_nothing(
     built: Build, launches: tuple[Launch, ...]
@@ -86,7 +86,7 @@ def test_code_that_is_not_known_is_not_equal_to_itself() -> None:
     assert found_for(ok(1, build=None), config(2), build(None)) is None
 
 
-def test_what_the_host_module_asked_for_must_be_the_same() -> None:
+def test_what_the_host_module_read_must_be_the_same() -> None:
     measured = ok(1, 5, read=("B",))
     assert found_for(measured, config(2, 5)) is not None
     assert found_for(measured, config(2, 6)) is None
@@ -94,7 +94,7 @@ def test_what_the_host_module_asked_for_must_be_the_same() -> None:
     assert found_for(measured, Config({"A": 2})) is None
 
 
-def test_measurements_are_found_by_whatever_the_host_module_asked_for_each_time() -> None:
+def test_measurements_are_found_by_whatever_the_host_module_read_each_time() -> None:
     equal = EqualCode()
     equal.add(ok(1, 5, read=("A", "B")), LAUNCH)
     equal.add(ok(2, 5, read=("A",)), LAUNCH)
@@ -103,7 +103,7 @@ def test_measurements_are_found_by_whatever_the_host_module_asked_for_each_time(
     assert found.shared_with == config(2, 5).digest
 
 
-def test_nothing_is_shared_where_it_is_not_known_what_the_host_module_asked_for() -> None:
+def test_nothing_is_shared_where_it_is_not_known_what_the_host_module_read() -> None:
     assert found_for(ok(1, read=None), config(2)) is None
 
 
@@ -122,7 +122,7 @@ def test_what_was_shared_is_shared_on_with_its_first_origin() -> None:
     assert found.shared_with == config(1).digest
 
 
-def test_a_configuration_that_is_asked_for_again_is_measured_again() -> None:
+def test_a_configuration_that_is_requested_again_is_measured_again() -> None:
     assert found_for(ok(1), config(1)) is None
 
 

@@ -110,7 +110,7 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
         (replaced("rng.random(n)", "np.ones(1 << 50)"), r"raised \w*MemoryError.*\(line 5\)"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_module_is_told(write: Write, text: str, reason: str) -> None:
+def test_what_is_wrong_with_a_module_is_reported(write: Write, text: str, reason: str) -> None:
     path = write(text)
     with pytest.raises(HostModuleError, match=reason) as caught:
         make_kernel_data(path, GIVEN)
@@ -123,7 +123,7 @@ def test_reference_cannot_change_the_arguments(write: Write) -> None:
         make_kernel_data(write(text), GIVEN)
 
 
-def test_missing_module_is_told(tmp_path: Path) -> None:
+def test_missing_module_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HostModuleError, match="FileNotFoundError"):
         make_kernel_data(tmp_path / "not_there.py", GIVEN)
     with pytest.raises(HostModuleError, match="is not a Python file"):

@@ -67,7 +67,7 @@ def test_right_kernel_is_measured(measure: Measure) -> None:
     assert len(found.warmup_s) == 1
 
 
-def test_wrong_element_is_a_wrong_result_that_tells_which(measure: Measure) -> None:
+def test_wrong_element_is_a_wrong_result_that_names_it(measure: Measure) -> None:
     found = measure("wrong_element")
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.worst is not None
@@ -107,7 +107,7 @@ def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure:
 
 
 @pytest.mark.parametrize(("name", "signal_name"), [("null_write", "SIGSEGV"), ("trap", "SIGILL")])
-def test_crash_is_told_with_its_signal(measure: Measure, name: str, signal_name: str) -> None:
+def test_crash_names_its_signal(measure: Measure, name: str, signal_name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.CRASHED
     assert found.message.startswith(f"the kernel's process died of {signal_name}")
@@ -293,7 +293,7 @@ def test_measurer_keeps_its_environment(measurer: Measurer) -> None:
     assert len(measurer.environment.fingerprint) == 64
 
 
-def test_measurer_tells_the_compiler_whose_flags_are_tuned(measurer: Measurer) -> None:
+def test_measurer_names_the_compiler_whose_flags_are_tuned(measurer: Measurer) -> None:
     assert measurer.compiler in ("opencl", None)
 
 
@@ -301,14 +301,14 @@ def test_local_measurer_tunes_its_backends_compiler(local: KernelMeasurer) -> No
     assert local.compiler == "opencl"
 
 
-def test_measurer_measures_what_it_was_told_to_expect(measurer: Measurer, faults: Spec) -> None:
+def test_measurer_measures_what_was_announced(measurer: Measurer, faults: Spec) -> None:
     space = space_of(faults, measurer)
     measurer.expect(space, [fault("none")])
     found = measurer.measure(space, GIVEN, fault("none"), None)
     assert (found.config, found.input, found.outcome) == (fault("none"), GIVEN, Outcome.OK)
 
 
-def test_measurer_tells_a_failure_as_an_outcome(measurer: Measurer, faults: Spec) -> None:
+def test_failure_is_an_outcome(measurer: Measurer, faults: Spec) -> None:
     found = measurer.measure(space_of(faults, measurer), GIVEN, fault("group_size"), 1e-9)
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert found.message

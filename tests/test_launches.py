@@ -1,4 +1,4 @@
-"""Runs of several launches, and data that lie as the configuration says: told by a host module."""
+"""Host modules with several launches per run, and with data arranged by the configuration."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_measurement_records_what_launches_and_arrange_read(tmp_path: Path) ->
     assert (found.outcome, found.host_read) == (Outcome.OK, ("PACKED",))
 
 
-def test_a_failure_tells_what_was_asked_for_before_it(tmp_path: Path) -> None:
+def test_a_failure_records_what_was_read_before_it(tmp_path: Path) -> None:
     case = case_of(tmp_path, HOST.replace('yield Launch("copy"', 'yield ("copy"'))
     found = measure_kernel(device_of(case), case, job_of(STEPS=1))
     assert (found.outcome, found.host_read) == (Outcome.LAUNCH_FAILED, ("STEPS",))
@@ -186,7 +186,7 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
         ('"copy", (4,)', '"copy", (0,)', r"group \(0, 1, 1\) of copy must lie between"),
     ],
 )
-def test_what_is_wrong_with_launches_is_told(
+def test_what_is_wrong_with_launches_is_reported(
     tmp_path: Path, old: str, new: str, reason: str
 ) -> None:
     assert old in HOST
@@ -245,14 +245,16 @@ def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -
     assert [m.outcome for m in found] == [Outcome.OK] * 6
 
 
-def test_configurations_in_turn_find_the_data_as_each_arranges_them(tmp_path: Path) -> None:
+def test_interleaved_configurations_find_the_data_as_each_arranges_them(tmp_path: Path) -> None:
     case = case_of(tmp_path, ARRANGED)
     jobs = [arranged_job(1), arranged_job(0)]
     found = measure_interleaved(arranged_device(case), case, jobs, rounds=3)
     assert [m.outcome for m in found] == [Outcome.OK] * 2
 
 
-def test_arrangement_that_is_there_already_is_only_written_again_in_turn(tmp_path: Path) -> None:
+def test_arrangement_on_the_device_is_only_written_again_when_interleaved(
+    tmp_path: Path,
+) -> None:
     case = case_of(tmp_path, ARRANGED)
     arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
     assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
@@ -292,7 +294,7 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
         ("{} if", "{'pairs': arguments['pairs'].T} if", "not contiguous"),
     ],
 )
-def test_what_is_wrong_with_arrange_is_told(
+def test_what_is_wrong_with_arrange_is_reported(
     tmp_path: Path, old: str, new: str, reason: str
 ) -> None:
     case = case_of(tmp_path, ARRANGED.replace(old, new))

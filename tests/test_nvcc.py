@@ -70,14 +70,14 @@ def test_kernel_compiles_to_a_cubin_with_parameters_named_like_the_headers_own(b
 
 
 @needs_nvcc
-def test_build_tells_the_largest_resources_of_its_kernels(built):
+def test_build_reports_the_largest_resources_of_its_kernels(built):
     assert built.build.shared_bytes == 4 * 128 * 4
     assert built.build.spill_bytes == 0
     assert 8 <= built.build.registers <= 255
 
 
 @needs_nvcc
-def test_build_tells_what_it_was_made_with(built, compiler):
+def test_build_records_what_it_was_made_with(built, compiler):
     assert built.build.compiler == compiler.identity
     assert built.build.key == program().key(compiler.identity)
     assert re.fullmatch(r"nvcc \d+\.\d+\.\d+ .*sm_90", compiler.identity)
@@ -317,7 +317,7 @@ def test_wheel_without_its_companions_says_which_to_install(tmp_path):
         nvcc._require_wheels(executable)
 
 
-def test_missing_host_compiler_is_told_before_any_build(bare, monkeypatch):
+def test_missing_host_compiler_is_reported_before_any_build(bare, monkeypatch):
     executable = fake_nvcc(bare)
     monkeypatch.setattr(nvcc.shutil, "which", lambda _: None)
     with pytest.raises(BackendUnavailable, match="no gcc on PATH"):

@@ -220,7 +220,7 @@ def test_vectors_complex_numbers_and_booleans_fit_their_elements(
     np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
 
 
-def test_too_much_local_memory_is_told_with_both_figures(
+def test_too_much_local_memory_is_reported_with_both_figures(
     device: OpenClDevice, module: object
 ) -> None:
     there = f"{device.limits.max_local_bytes:,}"
@@ -228,7 +228,7 @@ def test_too_much_local_memory_is_told_with_both_figures(
         launch(device, module, "large", {"y": Y})
 
 
-def test_group_that_the_kernel_is_not_compiled_for_is_told(
+def test_group_that_the_kernel_is_not_compiled_for_is_reported(
     device: OpenClDevice, module: object
 ) -> None:
     with pytest.raises(LaunchFailed, match=r"for groups of \(8, 2, 1\), but.* are \(8, 1, 1\)"):
@@ -239,7 +239,7 @@ def test_group_that_the_kernel_is_not_compiled_for_is_told(
 # ------------------------------------------------------------------------------ logs and caches
 
 
-def test_build_tells_the_local_memory_of_its_kernels(compiler: OpenClCompiler) -> None:
+def test_build_reports_the_local_memory_of_its_kernels(compiler: OpenClCompiler) -> None:
     text = "kernel void f(global int *y) { local int a[64]; a[y[0]] = 1; y[1] = a[y[2]]; }"
     assert compiler.compile(Program(text, (), ())).build.shared_bytes == 256
 

@@ -62,7 +62,7 @@ def test_function_past_its_deadline_is_killed(processes: Processes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "told"),
+    ("function", "arguments", "message"),
     [
         (os.abort, (), "died of SIGABRT"),
         (os._exit, (3,), "ended with exit status 3"),
@@ -70,16 +70,16 @@ def test_function_past_its_deadline_is_killed(processes: Processes) -> None:
         (signal.raise_signal, (signal.SIGKILL,), "died of SIGKILL, as when memory runs out"),
     ],
 )
-def test_process_that_dies_is_told_how_and_replaced(
-    processes: Processes, function: Callable[..., object], arguments: tuple[int, ...], told: str
+def test_process_that_dies_says_how_and_is_replaced(
+    processes: Processes, function: Callable[..., object], arguments: tuple[int, ...], message: str
 ) -> None:
-    with pytest.raises(ProcessLost, match=told) as caught:
+    with pytest.raises(ProcessLost, match=message) as caught:
         processes.run(function, *arguments, timeout_s=SOON_S)
     assert not caught.value.hung
     assert processes.run(abs, -1, timeout_s=SOON_S) == 1
 
 
-def test_last_words_of_a_process_are_told_once(processes: Processes) -> None:
+def test_standard_error_of_a_process_is_quoted_once(processes: Processes) -> None:
     processes.run(os.write, 2, b"free(): invalid pointer\n", timeout_s=SOON_S)
     with pytest.raises(ProcessLost, match=r"SIGABRT, with stderr: free\(\): invalid pointer$"):
         processes.run(os.abort, timeout_s=SOON_S)
@@ -177,7 +177,7 @@ def spins(pids: set[int], before: dict[int, float]) -> bool:
     return any(cpu_s(pid) - before.get(pid, 0.0) > 2.0 for pid in pids)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(PARENT)

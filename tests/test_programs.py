@@ -1,4 +1,4 @@
-"""Programs in place of kernels: sandboxed, timed, verified, and doubted where they are too good."""
+"""Programs in place of kernels: sandboxed, timed, verified, and proved where implausible."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tests.fakes import HereProcesses
 ROOT = Path(__file__).parent.parent
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
 
-# What it does is the parameter MODE; it tells a time of its own, which is not that of the process.
+# The parameter MODE says what it does; it reports a time of its own, unlike that of its process.
 SCRIPT = """\
 case $1 in
   wrong) echo "sum 4"; echo "took 1000 us";;
@@ -151,7 +151,7 @@ def test_no_shell_sees_the_words(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_a_shell_that_is_asked_for_gets_values_in_quotes(
+def test_a_requested_shell_gets_values_in_quotes(
     here: None, load: Callable[..., Spec], tmp_path: Path
 ) -> None:
     changes = [
@@ -173,7 +173,7 @@ def test_a_shell_that_is_asked_for_gets_values_in_quotes(
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         ("exit 0", "ended with exit status 0"),
         ("exit 3", "ended with exit status 3"),
@@ -181,9 +181,9 @@ def test_a_shell_that_is_asked_for_gets_values_in_quotes(
         ("exec head -c 3000000 /dev/zero > big", "died of SIGXFSZ: a file that it wrote exceeded"),
     ],
 )
-def test_end_of_a_command_is_told(tmp_path: Path, script: str, told: str) -> None:
+def test_end_of_a_command_is_reported(tmp_path: Path, script: str, message: str) -> None:
     result = run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS)
-    assert result.description.startswith(told)
+    assert result.description.startswith(message)
 
 
 def test_deadline_kills_children_and_what_has_left_the_group(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_is_no_program_cannot_start(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------- its time
 
 
-def told_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
+def read_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
     (folder / STDOUT).write_text(text)
     return reported_s(how, Written(folder, folder))
 
@@ -257,11 +257,11 @@ def told_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
 def test_time_is_read_in_its_unit(
     tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float
 ) -> None:
-    assert told_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
+    assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("text", "how", "told"),
+    ("text", "how", "message"),
     [
         ("t 1 t 2", TimePattern(pattern=r"t (\d)", unit="s"), "matches 2 times in stdout"),
         ("nothing", TimePattern(pattern=r"t (\d)", unit="s"), "matches nowhere in stdout"),
@@ -273,11 +273,11 @@ def test_time_is_read_in_its_unit(
         ("", TimePattern(pattern="(1)", unit="s", read="f"), "did not write the file `f`"),
     ],
 )
-def test_time_that_cannot_be_read_is_told(
-    tmp_path: Path, text: str, how: TimePattern | TimeField, told: str
+def test_time_that_cannot_be_read_is_reported(
+    tmp_path: Path, text: str, how: TimePattern | TimeField, message: str
 ) -> None:
-    with pytest.raises(LaunchFailed, match=told):
-        told_s(tmp_path, text, how)
+    with pytest.raises(LaunchFailed, match=message):
+        read_s(tmp_path, text, how)
 
 
 # --------------------------------------------------------------------------------- its output
@@ -310,7 +310,7 @@ def test_outputs_that_are_equal(found: str, expected: str, verify: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "verify", "told"),
+    ("found", "expected", "verify", "message"),
     [
         ("sum 3", "sum 4", {}, "line 1, word 2 of stdout is 3, expected 4"),
         (
@@ -333,15 +333,17 @@ def test_outputs_that_are_equal(found: str, expected: str, verify: dict[str, Any
         ("", "sum 3", {}, "has 0 words, expected 2"),
     ],
 )
-def test_outputs_that_differ(found: str, expected: str, verify: dict[str, Any], told: str) -> None:
+def test_outputs_that_differ(
+    found: str, expected: str, verify: dict[str, Any], message: str
+) -> None:
     why = why_wrong(found, expected, **verify)
     assert why
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=message):
         raise AssertionError(why)
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "message"),
     [
         ('result 42\n{"t": 2, "n": 1, "id": 7}\n', ""),
         ('{"n": 1,\n "id": 8, "t": 2}', "word 1 of stdout is `{`, expected `result`"),
@@ -349,13 +351,13 @@ def test_outputs_that_differ(found: str, expected: str, verify: dict[str, Any], 
         ('result 42\n{"t": 2, "n": 5, "id": 7}\n', r"line \d, word \d of stdout is 5, expected 1"),
     ],
 )
-def test_all_beside_the_time_of_a_json_object_is_compared(found: str, told: str) -> None:
+def test_all_beside_the_time_of_a_json_object_is_compared(found: str, message: str) -> None:
     verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
     expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
-    if not told:
+    if not message:
         expected.check(found.encode())
         return
-    with pytest.raises(WrongOutput, match=told):
+    with pytest.raises(WrongOutput, match=message):
         expected.check(found.encode())
 
 
@@ -372,7 +374,7 @@ def test_bare_numbers_are_compared_by_their_type() -> None:
 # ---------------------------------------------------------------------------------- measuring
 
 
-def test_right_program_is_timed_by_what_it_tells(
+def test_right_program_is_timed_by_what_it_reports(
     measure: Callable[..., Measurement], tmp_path: Path
 ) -> None:
     found = measure("other")
@@ -385,7 +387,7 @@ def test_right_program_is_timed_by_what_it_tells(
 
 
 @pytest.mark.parametrize(
-    ("mode", "outcome", "told"),
+    ("mode", "outcome", "message"),
     [
         ("wrong", Outcome.WRONG_RESULT, "line 1, word 2 of stdout is 4, expected 3"),
         ("crash", Outcome.CRASHED, "the program died of SIGSEGV"),
@@ -396,11 +398,11 @@ def test_right_program_is_timed_by_what_it_tells(
     ],
 )
 def test_each_failure_is_its_outcome(
-    measure: Callable[..., Measurement], mode: str, outcome: Outcome, told: str
+    measure: Callable[..., Measurement], mode: str, outcome: Outcome, message: str
 ) -> None:
     found = measure(mode)
     assert found.outcome is outcome
-    assert told in found.message
+    assert message in found.message
 
 
 def test_time_that_is_missing_is_a_failed_launch(measure: Callable[..., Measurement]) -> None:
@@ -461,7 +463,7 @@ def check(run):
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "message"),
     [
         ("other", ""),
         ("wrong", "the sum is not 3 with wrong"),
@@ -469,15 +471,15 @@ def check(run):
     ],
 )
 def test_a_function_may_verify_runs(
-    measure: Callable[..., Measurement], tmp_path: Path, mode: str, told: str
+    measure: Callable[..., Measurement], tmp_path: Path, mode: str, message: str
 ) -> None:
     (tmp_path / "check.py").write_text(CHECK)
     found = measure(mode, ("inputs:", "verify: {against: {host: check.py}}\ninputs:"))
-    assert (told in found.message) if told else (found.outcome is Outcome.OK)
-    assert found.outcome is (Outcome.WRONG_RESULT if told else Outcome.OK)
+    assert (message in found.message) if message else (found.outcome is Outcome.OK)
+    assert found.outcome is (Outcome.WRONG_RESULT if message else Outcome.OK)
 
 
-def test_function_that_returns_something_else_is_a_person_s_mistake(
+def test_function_that_returns_something_else_is_the_user_s_mistake(
     measure: Callable[..., Measurement], tmp_path: Path
 ) -> None:
     (tmp_path / "check.py").write_text("def check(run):\n    return True\n")
@@ -485,7 +487,7 @@ def test_function_that_returns_something_else_is_a_person_s_mistake(
         measure("other", ("inputs:", "verify: {against: {host: check.py}}\ninputs:"))
 
 
-def test_default_that_changes_its_output_is_told(measure: Callable[..., Measurement]) -> None:
+def test_default_that_changes_its_output_is_reported(measure: Callable[..., Measurement]) -> None:
     script = 'echo "id $$"; echo "took 900 us"'
     with pytest.raises(HostModuleError, match=r"does not write the same twice: .*verify\.ignore"):
         measure("right", script=script)
@@ -493,12 +495,12 @@ def test_default_that_changes_its_output_is_told(measure: Callable[..., Measurem
     assert measure("right", ignoring, script=script).outcome is Outcome.OK
 
 
-def test_default_that_fails_is_told(measure: Callable[..., Measurement]) -> None:
+def test_default_that_fails_is_reported(measure: Callable[..., Measurement]) -> None:
     with pytest.raises(HostModuleError, match=r"MODE=crash.* does not work.*died of SIGSEGV"):
         measure("right", ("default: right", "default: crash"))
 
 
-def test_finalists_take_turns_and_one_that_fails_drops_out(
+def test_finalists_are_interleaved_and_one_that_fails_drops_out(
     here: None, load: Callable[..., Spec], tmp_path: Path
 ) -> None:
     spec = load()
@@ -788,7 +790,7 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: P
         ('level: {values: [0, 1], option: "-fNO{value}"}', []),
     ],
 )
-def test_level_of_a_person_s_own_is_told_by_its_spelling(
+def test_level_of_the_user_is_recognised_by_its_spelling(
     tmp_path: Path, flag: str, levels: list[str]
 ) -> None:
     (tmp_path / "c.c").write_text("int main(void) { return A; }")
@@ -825,9 +827,9 @@ def test_committed_example_is_built_and_run_in_processes_of_its_own(
 
     spec = load_spec(ROOT / "spaces" / "blur_gcc.yaml")
     assert try_program(make_console(), spec, 2, 0)
-    told = capsys.readouterr().out
-    assert "default on (n=64, steps=8): OK" in told
-    assert "2 other configurations built, 0 failed" in told
+    message = capsys.readouterr().out
+    assert "default on (n=64, steps=8): OK" in message
+    assert "2 other configurations built, 0 failed" in message
 
 
 def test_cuda_example_is_one_program_for_all_gpus() -> None:

@@ -69,11 +69,11 @@ def test_first_launch_is_in_no_sample() -> None:
     assert len(device.launched) == 1 + found.timing.count + 1
 
 
-def test_without_a_host_module_that_reads_the_configuration_nothing_was_asked_for() -> None:
+def test_without_a_host_module_that_reads_the_configuration_nothing_was_read() -> None:
     assert measure_kernel(device_with(), CASE, JOB).host_read == ()
 
 
-def test_sampling_stops_when_surely_worse_than_the_best() -> None:
+def test_sampling_stops_when_clearly_worse_than_the_best() -> None:
     found = measure_kernel(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
     assert found.timing is not None
     assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
@@ -93,7 +93,7 @@ def test_outputs_are_right_nowhere_before_the_verified_launch() -> None:
     assert np.isnan(device.launched[0]["y"]).all()
 
 
-def test_wrong_result_is_told_with_its_worst_element_and_has_no_timing() -> None:
+def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:
     def wrong(x: Array, y: Array) -> None:
         y[...] = 2 * x
         y[2] += 1
@@ -163,9 +163,9 @@ def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() ->
 
 
 @pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, place: int) -> None:
-    device = device_with(times_s=(*(1.0,) * place, elapsed_s))
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -> None:
+    device = device_with(times_s=(*(1.0,) * index, elapsed_s))
     found = measure_kernel(device, CASE, JOB)
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert f"measured {elapsed_s} s" in found.message
@@ -192,8 +192,8 @@ def jobs(count: int) -> list[KernelJob]:
     return [job(config=Config({"A": number})) for number in range(count)]
 
 
-def test_configurations_take_turns_every_second_round_backwards() -> None:
-    # Verified launches, three rounds, verified launches; each launch takes its place's number.
+def test_interleaved_configurations_run_backwards_every_second_round() -> None:
+    # Verified launches, three rounds, verified launches; each takes as many seconds.
     device = device_with(times_s=tuple(float(n) for n in range(1, 100)))
     found = measure_interleaved(device, CASE, jobs(2), rounds=3)
     samples = [m.timing.samples_s for m in found if m.timing]
@@ -288,10 +288,10 @@ def device_launches(device: FakeDevice, case: KernelData, given: KernelJob) -> l
 
 
 def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() -> None:
-    places = iter(range(100))
+    launches = iter(range(100))
 
     def unsteady(x: Array, y: Array) -> None:
-        (off_by_one_place if next(places) % 2 else KERNELS["twice"])(x, y)
+        (off_by_one_place if next(launches) % 2 else KERNELS["twice"])(x, y)
 
     found = beside_twin("near", "unsteady", unsteady=unsteady)
     assert found.outcome is Outcome.OK
@@ -301,7 +301,7 @@ def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() 
     assert "two runs of the kernel differ in their bits" in found.message
 
 
-def test_twin_that_fails_is_told() -> None:
+def test_twin_that_fails_is_reported() -> None:
     found = beside_twin("twice", "nothing")
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert "the configuration without flags, to compare with, fails: wrong result" in found.message

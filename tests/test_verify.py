@@ -123,7 +123,7 @@ def test_default_tolerance_goes_by_the_format_of_what_is_found(dtype: str, rtol:
     assert compare(far, expected) is not None
 
 
-def test_given_tolerances_replace_the_defaults_each_by_itself() -> None:
+def test_tolerances_replace_the_defaults_each_by_itself() -> None:
     assert Tolerance(rtol=0.5).of(np.dtype("float32")) == (0.5, 1e-6)
     assert Tolerance(atol=0.5).of(np.dtype("float32")) == (1e-5, 0.5)
 
@@ -163,7 +163,7 @@ def test_boolean_that_is_neither_0_nor_1_is_wrong() -> None:
     assert (worst.index, worst.found, worst.wrong_count) == ((1,), 255, 1)
 
 
-def test_complex_element_is_told_by_its_farther_part() -> None:
+def test_complex_element_is_reported_by_its_farther_part() -> None:
     expected = np.array([1 + 2j, 3 + 4j], np.complex64)
     worst = compare(expected + np.array([0, 1j], np.complex64), expected)
     assert worst is not None

@@ -29,7 +29,7 @@ _TYPES = {
 }
 
 
-class Parameter(NamedTuple):
+class KernelParameter(NamedTuple):
     """A parameter of a kernel; None where the driver does not describe it."""
 
     type_name: str | None = None
@@ -38,7 +38,7 @@ class Parameter(NamedTuple):
 
 def why_unfit(
     launch: Launch,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[KernelParameter],
     arrays: Mapping[str, DType],
     scalars: Mapping[str, DType],
 ) -> str | None:
@@ -73,7 +73,7 @@ def _dtypes(
     return arrays.get(argument), scalars.get(argument)
 
 
-def _why_other(parameter: Parameter, array: DType | None, scalar: DType | None) -> str | None:
+def _why_other(parameter: KernelParameter, array: DType | None, scalar: DType | None) -> str | None:
     if parameter.is_array is None or parameter.type_name is None:
         return None
     if parameter.is_array and array is None:

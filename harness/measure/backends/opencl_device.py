@@ -25,7 +25,7 @@ from harness.measure.backends.opencl import (
     identity_of,
     load_pyopencl,
 )
-from harness.measure.backends.opencl_arguments import Parameter, why_unfit
+from harness.measure.backends.opencl_arguments import KernelParameter, why_unfit
 
 _MAX_GRID = 2**31 - 1
 _KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
@@ -35,7 +35,7 @@ class _OpenClKernel(NamedTuple):
     """A kernel and its parameters; `group` is the only legal group size, (0, 0, 0) for any."""
 
     kernel: Any
-    parameters: list[Parameter]
+    parameters: list[KernelParameter]
     group: tuple[int, ...]
 
 
@@ -196,7 +196,7 @@ class OpenClDevice:
             event.wait()
             return float(event.profile.end - event.profile.start) * 1e-9
 
-    def _values(self, launch: Launch, parameters: Sequence[Parameter]) -> list[Any]:
+    def _values(self, launch: Launch, parameters: Sequence[KernelParameter]) -> list[Any]:
         """Return the values to pass, checked: drivers crash on a number in place of an array."""
         arrays = {name: dtype for name, (_, dtype) in self._arrays.items()}
         scalars = {name: scalar.dtype for name, scalar in self._scalars.items()}
@@ -231,7 +231,7 @@ class OpenClDevice:
                 f"{self.limits.max_local_bytes:,}"
             )
 
-    def _parameters(self, kernel: Any) -> list[Parameter]:
+    def _parameters(self, kernel: Any) -> list[KernelParameter]:
         """Return the kernel's parameters, as far as the driver describes them."""
         info, spaces = self._cl.kernel_arg_info, self._cl.kernel_arg_address_qualifier
         found = []
@@ -240,9 +240,9 @@ class OpenClDevice:
                 space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
                 type_name = kernel.get_arg_info(index, info.TYPE_NAME)
             except self._cl.Error:  # for a binary, for instance
-                found.append(Parameter())
+                found.append(KernelParameter())
             else:
-                found.append(Parameter(type_name, is_array=space != spaces.PRIVATE))
+                found.append(KernelParameter(type_name, is_array=space != spaces.PRIVATE))
         return found
 
     @contextlib.contextmanager

@@ -34,9 +34,6 @@ _WAITING = ("/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 STDOUT, STDERR = "stdout", "stderr"
 
-_running: set[int] = set()
-"""The process groups of running commands; a signal handler reads it."""
-
 
 class CannotStart(Exception):
     """The operating system did not start the command."""
@@ -155,7 +152,6 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds) -> CommandResult:
 
     # A timer, not Popen.wait(timeout), which polls and so blurs the time.
     timer = threading.Timer(bounds.deadline_s, kill)
-    _running.add(process.pid)
     try:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         _limit(process.pid, bounds)
@@ -170,7 +166,6 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds) -> CommandResult:
         _kill_group(process.pid)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        _running.discard(process.pid)
     status_or_late = None if late.is_set() else process.returncode
     return CommandResult(status_or_late, wall_s, used.ru_utime + used.ru_stime)
 
@@ -179,8 +174,10 @@ def end_programs_when_terminated() -> None:
     """Make SIGTERM, which ends a worker process, also end the command that it runs."""
 
     def end(*_: object) -> None:
-        for group in _running:
-            _kill_group(group)
+        for pid in _children():
+            _kill_group(pid)  # a command leads a group of its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         os._exit(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
