@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -31,9 +31,9 @@ class TransferSource:
         self._columns = [_column(recorded, parameter) for parameter in space.parameters]
         self._held = _held_values(space, recorded)
         self._dtype = space.places_of([]).dtype
-        self._inputs = list(recorded.tables)
-        counts = [len(table) for table in recorded.tables.values()]
-        self._ends = dict(zip(self._inputs, itertools.accumulate(counts), strict=True))
+        self._counts = {other: len(table) for other, table in recorded.tables.items()}
+        ends = itertools.accumulate(self._counts.values())
+        self._ends = dict(zip(self._counts, ends, strict=True))
         self._tasks: dict[Input, SourceTask] = {}
 
     def tasks(self, problem: Input) -> list[SourceTask]:
@@ -41,22 +41,13 @@ class TransferSource:
 
         Raises UsageError where none of their configurations worked.
         """
-        found = [self._task(other) for other in self._most_alike(problem)]
+        found = [self._task(other) for other in most_alike(problem, self._counts)]
         working = [task for task in found if np.isfinite(task.times_s).any()]
         if not working:
             known = any(len(task.places) for task in found)
             which = "of this space worked" if known else "has values of this space's parameters"
             raise UsageError(f"{self.recorded.path}: no recorded configuration {which}")
         return working
-
-    def _most_alike(self, problem: Input) -> list[Input]:
-        """Choose the recorded inputs most like this one until a forest has enough rows to learn
-        from; all of them where their features differ from its own."""
-        rows = len(self._fits)
-        if rows <= MOST_ROWS or set(self.recorded.features) != set(problem):
-            return self._inputs
-        nearest = nearest_first(problem, self._inputs)
-        return list(until(MOST_ROWS, nearest, lambda other: len(self.recorded.tables[other])))
 
     @cached_property
     def _places(self) -> Places:
@@ -92,7 +83,7 @@ class TransferSource:
         """
         recorded, fits = self.recorded, self._fits
         self.tasks(problem)
-        total, inputs = len(fits), len(self._inputs)
+        total, inputs = len(fits), len(self._counts)
         legal = int(space.are_legal(self._places[fits]).sum())
         if total == legal:
             counted = f"all legal on ({problem})"
@@ -176,11 +167,11 @@ def _held_values(space: Space, recorded: Recording) -> Mapping[int, int]:
     return held
 
 
-def until(most: int, inputs: Iterable[Input], rows: Callable[[Input], int]) -> Iterator[Input]:
-    """Yield inputs until they have `most` rows together."""
-    total = 0
-    for problem in inputs:
-        if total >= most:
-            return
-        total += rows(problem)
-        yield problem
+def most_alike(problem: Input, rows: Mapping[Input, int]) -> list[Input]:
+    """Choose the inputs most like this one until a forest has enough rows to learn from; all of
+    them where their features differ from its own. `rows` counts the measurements of each."""
+    if sum(rows.values()) <= MOST_ROWS or any(set(other) != set(problem) for other in rows):
+        return list(rows)
+    nearest = nearest_first(problem, list(rows))
+    before = itertools.accumulate((rows[other] for other in nearest), initial=0)
+    return [other for other, total in zip(nearest, before, strict=False) if total < MOST_ROWS]

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.models.encoding.inputs import nearest_first
-from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
+from harness.models.transfer_prior import SourceTask, TransferData
 from harness.recordings.recording import Recording
-from harness.search.transfer.recording import TransferSource, until
+from harness.search.transfer.recording import TransferSource, most_alike
 from harness.space import Space
 
 
@@ -55,7 +54,7 @@ class TransferSources:
         """Gather what recordings and measurements of other inputs tell of an input; None where
         there are none. Raises UsageError for a recording of which nothing can be used."""
         tasks = [task for source in self.of(space) for task in source.tasks(problem)]
-        alike = _most_alike(problem, {other: len(found) for other, found in measured.items()})
+        alike = most_alike(problem, {other: len(found) for other, found in measured.items()})
         of_inputs = (_task_of_input(space, other, measured[other]) for other in alike)
         tasks += [task for task in of_inputs if task is not None]
         sources = tuple(_without_foreign_features(tasks, problem))
@@ -71,14 +70,6 @@ def _task_of_input(
         return None
     places = space.places_of([space.canonical(m.config) for m in kept])
     return SourceTask(places, np.array([m.time_s for m in kept]), other)
-
-
-def _most_alike(problem: Input, rows: Mapping[Input, int]) -> list[Input]:
-    """Choose the inputs most like this one until a forest has enough rows to learn from; all of
-    them where their features differ from its own. `rows` counts the measurements of each."""
-    if sum(rows.values()) <= MOST_ROWS or any(set(other) != set(problem) for other in rows):
-        return list(rows)
-    return list(until(MOST_ROWS, nearest_first(problem, list(rows)), rows.__getitem__))
 
 
 def _without_foreign_features(tasks: Sequence[SourceTask], problem: Input) -> Iterator[SourceTask]:
