@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import json
+import pkgutil
 import re
 import shlex
 import sqlite3
@@ -110,6 +111,14 @@ def test_every_file_that_a_page_links_to_exists(page: str) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", PAGES[page])
     missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_and_module_that_a_page_names_exists(page: str) -> None:
+    paths = re.findall(r"`((?:harness|tests|benchmarks|examples)/[\w./]+)`", PAGES[page])
+    assert not [path for path in paths if "NAME" not in path and not (ROOT / path).exists()]
+    for name in set(re.findall(r"`(harness\.[\w.]+)`", PAGES[page])):
+        pkgutil.resolve_name(name)
 
 
 def test_the_space_of_the_readme_is_the_one_that_ships(tmp_path: Path) -> None:

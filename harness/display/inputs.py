@@ -78,7 +78,7 @@ class InputsTable:
         yield times_note(self._default)
         yield (
             "Speed-ups are over the default, from interleaved launches, with their confidence "
-            "interval. Ties are other configurations that do not differ significantly."
+            "interval. Ties do not differ significantly from the best."
         )
         failed: Counter[Outcome] = Counter()
         for report in self._reports:
