@@ -139,10 +139,10 @@ def _parameters(facts: Facts) -> Iterator[str]:
 
 
 def _suggested(facts: Facts) -> tuple[list[Suggestion], list[Suggestion]]:
-    """Those that stand in the file as parameters, and those that stand there as comments.
+    """Divide the suggestions into parameters of the file and comments.
 
-    A source without pragmas says by an `#ifndef` which macros are set from outside; sizes of
-    blocks are what is tuned most.
+    In a source without pragmas, an `#ifndef` marks macros that are set from outside, and sizes of
+    blocks are the usual parameters.
     """
     named = {name for c in facts.constraints for name in Expression(c.operands).names}
     plain = not facts.declared.tuned

@@ -176,7 +176,7 @@ def _kernel(
 ) -> KernelSignature:
     around = list(_ancestors(head))
     before = (b for b in prepared.blanked if span[0] <= b.start < head.start_byte)
-    sizes = [given for b in before if (given := group_sizes(b))]
+    sizes = [found for b in before if (found := group_sizes(b))]
     arguments, unreadable = _arguments(prepared, head)
     is_cuda = mark.word == "__global__"
     return KernelSignature(

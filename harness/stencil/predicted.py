@@ -26,7 +26,7 @@ class PredictedOrder:
 
 
 @dataclass(frozen=True)
-class Predictor:
+class StencilPredictor:
     """A stencil's space and the results to train on, read before the search begins to write."""
 
     space: Path
@@ -38,7 +38,7 @@ class Predictor:
         return predicted_order(table, _points_path(self.space))
 
 
-def read_predictor(url: str, space: Path) -> Predictor:
+def read_predictor(url: str, space: Path) -> StencilPredictor:
     """Read the training data of a database; raise UsageError if the space is not a stencil's."""
     points = _points_path(space)
     if not points.exists():
@@ -48,11 +48,11 @@ def read_predictor(url: str, space: Path) -> Predictor:
         )
     path = sqlite_path(url)
     if path is not None and not path.exists():
-        return Predictor(space, ())
+        return StencilPredictor(space, ())
     try:
-        return Predictor(space, tuple(read_results([url])))
+        return StencilPredictor(space, tuple(read_results([url])))
     except UsageError:  # no results yet
-        return Predictor(space, ())
+        return StencilPredictor(space, ())
 
 
 def training_table(

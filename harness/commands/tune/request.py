@@ -29,7 +29,7 @@ from harness.tuning import CampaignPlan, Stages
 from harness.tuning.searching import check_seeds_used
 
 if TYPE_CHECKING:
-    from harness.stencil.predicted import Predictor
+    from harness.stencil.predicted import StencilPredictor
 
 PREDICTED = "Predicted"
 """The technique that tests a stencil's configurations in a predicted order, then uses `auto`."""
@@ -54,7 +54,7 @@ class TuneRequest:
     seeds: tuple[Mapping[str, Any], ...]
     search: SearchOptions
     database: str
-    predictor: Predictor | None = None
+    predictor: StencilPredictor | None = None
 
     def seeds_for(self, compiler: str | None) -> tuple[Config, ...]:
         """Complete the seeds with the defaults of the parameters that they leave out."""
@@ -139,7 +139,7 @@ def _techniques(options: TuneOptions, search: Search) -> tuple[str, ...]:
     return resolve_techniques(list(dict.fromkeys("auto" if n == PREDICTED else n for n in named)))
 
 
-def _predictor(options: TuneOptions, database: str) -> Predictor | None:
+def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
     """Return the predictor of a stencil's configurations, if the technique needs one."""
     if PREDICTED not in options.technique:
         return None

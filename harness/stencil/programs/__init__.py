@@ -1,1 +1,1 @@
-"""The paper's eight stencils, each a file as a person writes it: an expression and a reference."""
+"""The paper's eight stencils: each file has an expression and a reference."""

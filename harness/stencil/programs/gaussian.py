@@ -17,18 +17,18 @@ blur = user_fun(
 
 
 def point(window: Node) -> Node:
-    """The blurred value of a point from its 5 x 5 neighbourhood."""
+    """Compute the blurred value of a point from its 5 x 5 neighbourhood."""
     return blur(*(at(x, at(y, window)) for y in range(5) for x in range(5)))
 
 
 def expression(size: int) -> Node:
-    """The whole image."""
+    """Compute the whole image."""
     image = grid("image", size, size)
     return map2d(point, slide2d(5, 1, pad2d(2, 2, "clamp", image)))
 
 
 def reference(arguments: dict[str, np.ndarray]) -> np.ndarray:
-    """The same with numpy."""
+    """Compute the same with numpy."""
     a = np.pad(arguments["image"].astype(np.float64), 2, mode="edge")
     windows = np.lib.stride_tricks.sliding_window_view(a, (5, 5))
     return np.asarray(np.einsum("ijkl,kl->ij", windows, WEIGHTS / 273))

@@ -1,4 +1,4 @@
-"""The inverse of an image's gradient, of four neighbours."""
+"""The inverse gradient of an image, from four neighbours."""
 
 import numpy as np
 
@@ -13,19 +13,19 @@ gradient = user_fun(
 
 
 def point(window: Node) -> Node:
-    """A point's value from its 3 x 3 neighbourhood."""
+    """Compute a point's value from its 3 x 3 neighbourhood."""
     points = ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))
     return gradient(*(at(x, at(y, window)) for y, x in points))
 
 
 def expression(size: int) -> Node:
-    """The whole image."""
+    """Compute the whole image."""
     image = grid("image", size, size)
     return map2d(point, slide2d(3, 1, pad2d(1, 1, "clamp", image)))
 
 
 def reference(arguments: dict[str, np.ndarray]) -> np.ndarray:
-    """The same with numpy."""
+    """Compute the same with numpy."""
     a = np.pad(arguments["image"].astype(np.float64), 1, mode="edge")
     c, others = a[1:-1, 1:-1], (a[:-2, 1:-1], a[2:, 1:-1], a[1:-1, :-2], a[1:-1, 2:])
     return 10 + 1 / np.sqrt(0.0001 + sum((c - other) ** 2 for other in others))

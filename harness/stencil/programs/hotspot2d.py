@@ -1,4 +1,4 @@
-"""One step of a chip's temperature: its neighbours', its power, and what the air takes."""
+"""One step of a chip's temperature, from its neighbours, its power and the cooling air."""
 
 import numpy as np
 
@@ -15,21 +15,21 @@ heat = user_fun(
 
 
 def step(point: Node) -> Node:
-    """A cell's next temperature, from its power and the temperatures around it."""
+    """Compute a cell's next temperature from its power and the temperatures around it."""
     window = get(1, point)
     points = ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))
     return heat(get(0, point), *(at(x, at(y, window)) for y, x in points))
 
 
 def expression(size: int) -> Node:
-    """The whole chip."""
+    """Compute the whole chip."""
     power, temperature = grid("power", size, size), grid("temperature", size, size)
     windows = slide2d(3, 1, pad2d(1, 1, "clamp", temperature))
     return map2d(step, zip2d(power, windows))
 
 
 def reference(arguments: dict[str, np.ndarray]) -> np.ndarray:
-    """The same with numpy."""
+    """Compute the same with numpy."""
     a = np.pad(arguments["temperature"].astype(np.float64), 1, mode="edge")
     c = a[1:-1, 1:-1]
     vertical = (a[:-2, 1:-1] + a[2:, 1:-1] - 2 * c) * PER_Y

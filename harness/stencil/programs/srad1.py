@@ -6,7 +6,7 @@ from harness.stencil import Node, at, grid, map2d, pad2d, slide2d, user_fun
 
 Q0_SQUARED = 0.053
 
-# Of the differences to the four neighbours, over the point: their squares' sum, and their sum.
+# The differences to the four neighbours, over the point: the sum of their squares, and their sum.
 squares = user_fun(
     "squares",
     "n w c e s",
@@ -27,20 +27,20 @@ coefficient = user_fun(
 
 
 def point(window: Node) -> Node:
-    """The coefficient of a point from its 3 x 3 neighbourhood."""
-    places = ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))
-    around = [at(x, at(y, window)) for y, x in places]
+    """Compute the coefficient of a point from its 3 x 3 neighbourhood."""
+    points = ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))
+    around = [at(x, at(y, window)) for y, x in points]
     return coefficient(variation(squares(*around), laplacian(*around)))
 
 
 def expression(size: int) -> Node:
-    """The whole image."""
+    """Compute the whole image."""
     image = grid("image", size, size)
     return map2d(point, slide2d(3, 1, pad2d(1, 1, "clamp", image)))
 
 
 def reference(arguments: dict[str, np.ndarray]) -> np.ndarray:
-    """The same with numpy."""
+    """Compute the same with numpy."""
     a = np.pad(arguments["image"].astype(np.float64), 1, mode="edge")
     c = a[1:-1, 1:-1]
     differences = [x - c for x in (a[:-2, 1:-1], a[2:, 1:-1], a[1:-1, :-2], a[1:-1, 2:])]

@@ -1,4 +1,4 @@
-"""The image of SRAD after a step: six grids, of which image and coefficient are slid over."""
+"""One step of SRAD on an image: six grids, two of them with windows."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ diffuse = user_fun(
 
 
 def step(point: Node) -> Node:
-    """A point's next value: image and coefficient around it, and its four differences."""
+    """Compute a point's next value from image and coefficient around it, and four differences."""
     image, c = get(0, point), get(1, point)
     differences = [get(part, point) for part in range(2, 6)]
     return diffuse(
@@ -23,7 +23,7 @@ def step(point: Node) -> Node:
 
 
 def expression(size: int) -> Node:
-    """The whole image."""
+    """Compute the whole image."""
     windows = [
         slide2d(3, 1, pad2d(1, 1, "clamp", grid(name, size, size)))
         for name in ("image", "coefficient")
@@ -33,9 +33,9 @@ def expression(size: int) -> Node:
 
 
 def reference(arguments: dict[str, np.ndarray]) -> np.ndarray:
-    """The same with numpy."""
-    given = {name: array.astype(np.float64) for name, array in arguments.items()}
-    c = np.pad(given["coefficient"], 1, mode="edge")
+    """Compute the same with numpy."""
+    x = {name: array.astype(np.float64) for name, array in arguments.items()}
+    c = np.pad(x["coefficient"], 1, mode="edge")
     own, south, east = c[1:-1, 1:-1], c[2:, 1:-1], c[1:-1, 2:]
-    flow = own * (given["north"] + given["west"]) + south * given["south"] + east * given["east"]
-    return given["image"] + 0.25 * LAMBDA * flow
+    flow = own * (x["north"] + x["west"]) + south * x["south"] + east * x["east"]
+    return x["image"] + 0.25 * LAMBDA * flow

@@ -1,4 +1,4 @@
-"""Nine points, each times a weight that is given: SHOC's stencil2d."""
+"""SHOC's stencil2d: nine points, each times a weight from an input array."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ multiply_add = user_fun("multiply_add", "sum x weight", "sum + x * weight")
 
 
 def expression(size: int) -> Node:
-    """The whole grid."""
+    """Compute the whole grid."""
     image, weights = grid("image", size, size), grid("weights", 9)
 
     def weighted(window: Node) -> Node:
@@ -33,7 +33,7 @@ def expression(size: int) -> Node:
 
 
 def reference(arguments: dict[str, np.ndarray]) -> np.ndarray:
-    """The same with numpy."""
+    """Compute the same with numpy."""
     a = np.pad(arguments["image"].astype(np.float64), 1, mode="edge")
     windows = np.lib.stride_tricks.sliding_window_view(a, (3, 3))
     return np.asarray(np.einsum("ijkl,kl->ij", windows, arguments["weights"].reshape(3, 3)))
