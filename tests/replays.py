@@ -10,7 +10,6 @@ from typing import Any
 
 from harness.core.records import (
     Config,
-    DeviceLimits,
     Environment,
     Input,
     Measurement,
@@ -77,7 +76,12 @@ def formula_s(problem: Input, config: Config) -> float:
 
 
 class FormulaMeasurer(ReplayMeasurer):
-    """Replays a formula; remembers what it was asked for, and can stop the run."""
+    """Measures a formula, remembers what it was asked for, and can stop the run.
+
+    It is no replay: its measurements must be on disk before the next test.
+    """
+
+    is_replay = False
 
     def __init__(
         self,
@@ -90,37 +94,22 @@ class FormulaMeasurer(ReplayMeasurer):
         self._times = times
         self._stop_after = stop_after
         self._interleaves = interleaves
-        self._limits: DeviceLimits | None = None
         self.asked: list[tuple[Input, Config]] = []
 
-    @property
-    def limits(self) -> DeviceLimits | None:
-        """Return the limits that were set."""
-        return self._limits
-
-    @property
-    def is_replay(self) -> bool:
-        """It stands for a device: what it measured must be on disk before the next test."""
-        return False
-
-    def set_limits(self, limits: DeviceLimits) -> None:
-        """From now on the device has limits."""
-        self._limits = limits
-
     def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
-        """The formula's time in three samples, or a failed build where it is infinite."""
+        """Return the formula's time in three samples, or a failed build where it is infinite."""
         if self._stop_after is not None and len(self.asked) >= self._stop_after:
             raise KeyboardInterrupt
         self.asked.append((problem, config))
         return recorded(self._times, problem, config)
 
     def measure_interleaved(self, space: Any, problem: Input, configs: Any, rounds: int) -> Any:
-        """Measure again, or as if interleaved."""
+        """Return the same again, or one sample per round."""
         found = [recorded(self._times, problem, config) for config in configs]
-        return [_in_turn(m, rounds) if self._interleaves else m for m in found]
+        return [_interleaved(m, rounds) if self._interleaves else m for m in found]
 
 
-def _in_turn(measurement: Measurement, rounds: int) -> Measurement:
+def _interleaved(measurement: Measurement, rounds: int) -> Measurement:
     assert measurement.timing is not None
     timing = Timing((measurement.time_s,) * rounds, StopReason.INTERLEAVED)
     return dataclasses.replace(measurement, timing=timing)

@@ -192,7 +192,7 @@ def test_what_only_the_device_or_a_condition_rules_out_spoils_no_interleaved_tim
     tmp_path: Path, text: str
 ) -> None:
     measurer = Drifting()
-    measurer.set_limits(DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32))
+    measurer.limits = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
     results = tuned(tmp_path, measurer, text, test_limit=60)
     assert len(results.candidates) == 5
     assert matrix_of(results).note == ""
@@ -312,9 +312,7 @@ def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_
 class Replaying(Drifting):
     """As a recording, which would answer the same again."""
 
-    @property
-    def is_replay(self) -> bool:
-        return True
+    is_replay = True
 
 
 def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path) -> None:

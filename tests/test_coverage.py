@@ -161,7 +161,7 @@ def test_an_input_with_nothing_legal_is_told_wherever_it_stands_and_not_forgotte
 def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path: Path) -> None:
     spec, inputs = three(tmp_path)
     measurer = FormulaMeasurer()
-    measurer.set_limits(DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, 1, 1))
+    measurer.limits = DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, 1, 1)
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         campaign.run()
     results = read(tmp_path)

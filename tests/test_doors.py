@@ -17,8 +17,8 @@ DOORS = {
     "opentuner": ("harness/search/",),
     "sqlalchemy": ("harness/results/", "harness/search/"),
     "yaml": ("harness/space_file/",),
-    # Two kinds of YAML file are validated: spaces, and catalogues of compiler flags.
-    "pydantic": ("harness/space_file/",),
+    # Three kinds of YAML file are validated: spaces, catalogues of compiler flags, and mappings.
+    "pydantic": ("harness/space_file/", "harness/recordings/mapping.py"),
     "pydantic_core": ("harness/space_file/",),
     "pyopencl": ("harness/measure/backends/opencl.py", "harness/dispatch/loaders/opencl.py"),
     "pycuda": ("harness/measure/backends/cuda.py", "harness/dispatch/loaders/cuda.py"),

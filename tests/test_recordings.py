@@ -313,12 +313,15 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("times:", "time:"), "the key `time` is unknown; did you mean `times`?"),
-        (("unit: ms", "unit: hours"), "'hours' is unknown; it must be s, seconds, ms"),
-        (("[BX, KIND]", "[]"), "recording.yaml:2: parameters names no column; name one or more"),
-        (("[n]", "n"), "recording.yaml:3: features must be a list of column names"),
-        (("build_failed", "build_fail"), "`build_fail` is unknown; did you mean `build_failed`?"),
-        (("[BX, KIND]", "{BX: 3}"), "BX must be a list of its values"),
+        (("times:", "time:"), "`time` is not a key here; did you mean `times`?"),
+        (("unit: ms", "unit: hours"), "times.unit: must be s, seconds, ms"),
+        (("[BX, KIND]", "[]"), "recording.yaml:2: parameters: must not be empty"),
+        (("[n]", "n"), "yaml:3: features: must be a list such as [a, b], but got"),
+        (
+            ("build_failed", "build_fail"),
+            "outcome: `build_fail` is not a key here; did you mean `build_failed`?",
+        ),
+        (("[BX, KIND]", "{BX: 3}"), "parameters.BX: must be a list such as [a, b]"),
     ],
     ids=str,
 )

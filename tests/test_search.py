@@ -342,7 +342,7 @@ def test_time_that_is_up_ends_the_tests_within_a_generation(tmp_path: Path) -> N
 def test_a_space_without_a_legal_configuration_on_the_device_says_why(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
     tiny = DeviceLimits(8, (8, 8, 8), (1, 1, 1), 1024, 1, 1)
-    measurer.set_limits(tiny)
+    measurer.limits = tiny
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         reports = campaign.run()
     assert measurer.asked == []

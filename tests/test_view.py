@@ -95,7 +95,7 @@ def test_the_devices_numbers_are_kept_with_what_was_measured(
     assert results.limits == {}  # it was measured without a device
     limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
     measurer = FormulaMeasurer(time_s)
-    measurer.set_limits(limits)
+    measurer.limits = limits
     text = SPACE.replace("NAME", "small").replace("n * 16", "n * 8 * compute_units")
     with opened(make_spec(tmp_path, text), tmp_path / "r.db", measurer) as (campaign, _):
         campaign.run()

@@ -23,8 +23,12 @@ class ReplayMeasurer:
     """Serves recorded measurements. What is not recorded fails to launch, and the message says so.
 
     `compiler` is the compiler whose flags the recorded configurations have, None without flags:
-    the search must tune exactly those. `warnings` say what may be wrong with the recording.
+    the search must tune exactly those. `limits` are None, since recordings do not state them.
+    `warnings` say what may be wrong with the recording.
     """
+
+    limits: DeviceLimits | None = None
+    is_replay = True
 
     def __init__(
         self,
@@ -34,35 +38,15 @@ class ReplayMeasurer:
         warnings: Sequence[str] = (),
     ) -> None:
         self.measurements = measurements
+        self.environment = environment
+        self.compiler = compiler
         self.warnings = tuple(warnings)
-        self._environment = environment
-        self._compiler = compiler
 
     @classmethod
     def of(cls, recording: Recording) -> ReplayMeasurer:
         """Serve the measurements of a recording."""
         measurements, environment = recording.measurements, recording.environment
         return cls(measurements, environment, recording.compiler, recording.warnings)
-
-    @property
-    def environment(self) -> Environment:
-        """The environment of the recording, marked as a replay."""
-        return self._environment
-
-    @property
-    def compiler(self) -> str | None:
-        """The compiler whose flags were tuned when it was recorded."""
-        return self._compiler
-
-    @property
-    def limits(self) -> DeviceLimits | None:
-        """None: recordings do not state limits, but show what could run."""
-        return None
-
-    @property
-    def is_replay(self) -> bool:
-        """True."""
-        return True
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Do nothing: nothing is compiled."""

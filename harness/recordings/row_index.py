@@ -1,4 +1,4 @@
-"""Where points stand among the rows of a recording, many asked for at once."""
+"""Look up many points among the rows of a recording at once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from harness.space import Places
 
 
 class RowIndex:
-    """Distinct rows of places, shape (rows, parameters), sorted by one 64-bit key each.
+    """Distinct points, shape (rows, parameters), sorted by one 64-bit key each.
 
-    The key is the row's number in mixed radix, or, where that needs more bits, a sum with random
-    weights modulo 2^64 that is different for every row. What is found is compared whole.
+    The key is the point as a number in mixed radix. Where that needs more bits, it is a sum with
+    random weights modulo 2^64, which differs for every row; a match of keys is then checked.
     """
 
     def __init__(self, rows: Places, extents: Sequence[int]) -> None:
-        """`extents` are the numbers of values of the parameters."""
+        """`extents` has the number of values of each parameter."""
         self._rows = rows
         rng = np.random.default_rng(0)
         self._weights = _radix(extents)
@@ -32,7 +32,7 @@ class RowIndex:
         self._keys = keys[self._order]
 
     def contain(self, places: Places) -> npt.NDArray[np.bool_]:
-        """Whether each point, of shape (points, parameters), is one of the rows."""
+        """Say of each point, shape (points, parameters), whether it is one of the rows."""
         if not len(self._rows):
             return np.zeros(len(places), dtype=bool)
         nearest = np.searchsorted(self._keys, self._keys_of(places))
