@@ -24,18 +24,18 @@ inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n
 """
 
 
-def block_by_size(given: Input, config: Config) -> float:
+def block_by_size(problem: Input, config: Config) -> float:
     """Small inputs want BLOCK=16, large ones BLOCK=64; TILE=2 costs a little, 256 does not work."""
     if config["BLOCK"] == 256 and config["TILE"] == 2:
         return float("inf")
-    best = 16 if given["n"] < 50 else 64  # type: ignore[operator]
+    best = 16 if problem["n"] < 50 else 64  # type: ignore[operator]
     tile = config["TILE"]
     assert isinstance(tile, int)
     return 1e-3 * (1 if config["BLOCK"] == best else 2) * (1 + 0.1 * tile)
 
 
 def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) -> str:
-    """A database with a finished campaign; its place."""
+    """Run a campaign to its end; return the path of its database."""
     spec = make_spec(folder, SMALL.replace("NAME", name))
     with opened(spec, folder / database, FormulaMeasurer(block_by_size), fresh) as (campaign, _):
         campaign.run()
@@ -45,8 +45,8 @@ def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) 
 def test_the_best_of_each_input_and_the_tree_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = fill(tmp_path, "r.db")
-    assert main([place]) == 0
+    path = fill(tmp_path, "r.db")
+    assert main([path]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("small on formula (none, driver recorded), from ")
     rows = {line.split()[0]: line for line in lines if line.startswith(" n=")}
@@ -57,7 +57,7 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
         assert "2.20 ms +- " in rows[f"n={n}"]
         assert "2.00x [" in rows[f"n={n}"]
     assert " BLOCK=64 " in rows["n=128"]
-    failure = next(place for place, line in enumerate(lines) if "6 build_failed: " in line)
+    failure = next(index for index, line in enumerate(lines) if "6 build_failed: " in line)
     assert lines[failure].strip() == "6 build_failed: as the formula has it"
     assert lines[failure + 1].strip() == "for example TILE=2 on (n=8)"
     tree = lines.index("    if n <= 45.2548:")
@@ -67,7 +67,9 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
     assert "Failed: 6 build_failed" in " ".join(lines)
 
 
-def test_few_inputs_are_told_as_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_few_inputs_are_reported_as_too_few(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
         reports = campaign.run()
     assert main([str(tmp_path / "r.db")]) == 0
@@ -81,7 +83,7 @@ def test_few_inputs_are_told_as_too_few(tmp_path: Path, capsys: pytest.CaptureFi
             assert (f"{name}={shown(value)}" in out) or value == default[name]
 
 
-def test_several_databases_are_told_one_after_the_other(
+def test_several_databases_are_printed_one_after_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = fill(tmp_path, "a.db", "one"), fill(tmp_path, "b.db", "two")
@@ -99,9 +101,9 @@ def test_an_unknown_space_is_answered_with_those_there_are(
 ) -> None:
     first, second = fill(tmp_path, "a.db", "one"), fill(tmp_path, "b.db", "two")
     assert main([first, second, "--space", "three"]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == (
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
         f"error: {first}, {second}: no results of a space `three`; there are one, two\n"
     )
 
@@ -109,40 +111,40 @@ def test_an_unknown_space_is_answered_with_those_there_are(
 def test_a_database_without_runs_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = tmp_path / "empty.db"
-    with opened(make_spec(tmp_path), place, FormulaMeasurer()):
+    path = tmp_path / "empty.db"
+    with opened(make_spec(tmp_path), path, FormulaMeasurer()):
         pass
-    assert main([str(place)]) == 2
+    assert main([str(path)]) == 2
     assert "no runs yet" in capsys.readouterr().err
 
 
-def test_what_is_no_database_of_ours_is_one_clear_error(
+def test_a_foreign_file_is_one_clear_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, foreign = tmp_path / "notes.txt", tmp_path / "foreign.db"
     text.write_text("not a database, but long enough to be taken for one\n" * 40)
     with sqlite3.connect(foreign) as connection:
         connection.execute("create table shopping (item text)")
-    for place in (tmp_path / "missing.db", text, foreign, tmp_path):
-        assert main([str(place)]) == 2
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert told.err.startswith("error: ")
-        assert place.name in told.err
-        assert told.err.count("\n") == 1
+    for path in (tmp_path / "missing.db", text, foreign, tmp_path):
+        assert main([str(path)]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("error: ")
+        assert path.name in printed.err
+        assert printed.err.count("\n") == 1
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_only_the_last_campaign_is_told_unless_all_are_asked_for(
+def test_only_the_last_campaign_is_printed_unless_all_are_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(tmp_path, "r.db")
-    place = fill(tmp_path, "r.db", fresh=True)
-    assert main([place]) == 0
+    path = fill(tmp_path, "r.db", fresh=True)
+    assert main([path]) == 0
     out = capsys.readouterr().out
     assert out.count("small on formula") == 1
     assert ", campaign " not in out
-    assert main([place, "--all-campaigns"]) == 0
+    assert main([path, "--all-campaigns"]) == 0
     titles = [x for x in capsys.readouterr().out.splitlines() if x.startswith("small on formula")]
     assert [title.split(", campaign ")[1][:12] for title in titles] == [
         "2 of program",
@@ -179,7 +181,7 @@ def final(time_s: float, block: int) -> Measurement:
 
 
 def test_finals_of_another_turn_are_not_compared() -> None:
-    """A configuration that only an earlier turn measured is not beside the later one's."""
+    """A configuration that only an earlier session measured is not beside the later one's."""
     rows = [
         MeasurementRow(1, "final", final(1.0, 16), "first"),
         MeasurementRow(2, "final", final(3.0, 256), "first"),

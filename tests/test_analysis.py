@@ -74,7 +74,7 @@ def test_the_last_of_two_finals_counts() -> None:
 def test_a_speed_up_needs_the_best_and_the_baseline(finals: list[Measurement]) -> None:
     report = report_input(GIVEN, by_config(ok(A, 1.0), ok(C, 2.0)), finals, C, legal=None)
     assert report.speedup is None
-    # Where nothing was measured again, the search's best is told, and called that.
+    # Where nothing was measured again, the search's best is reported, and marked.
     searched = fastest(finals) is None
     assert report.best == (ok(A, 1.0) if searched else fastest(finals))
     assert bool(report.note) is searched
@@ -166,11 +166,11 @@ def test_best_in_turn_is_never_slower_than_the_default() -> None:
     steady = Timing((2.0, 2.0, 2.0, 2.0), StopReason.INTERLEAVED)
     unsteady = Timing((1.9, 1.9, 1.9, 9.0), StopReason.INTERLEAVED)
     default, other = Config({"A": 1}), Config({"A": 2})
-    given = Input({"n": 1})
+    problem = Input({"n": 1})
     finals = [
-        Measurement(config, given, Outcome.OK, timing)
+        Measurement(config, problem, Outcome.OK, timing)
         for config, timing in ((default, steady), (other, unsteady))
     ]
-    report = report_input(given, {m.config: m for m in finals}, finals, default, 2)
+    report = report_input(problem, {m.config: m for m in finals}, finals, default, 2)
     assert report.best is not None
     assert report.best.config == default

@@ -35,10 +35,10 @@ def three(folder: Path) -> tuple[Spec, tuple[Input, ...]]:
     return spec, spec.inputs
 
 
-def tune(spec: Spec, folder: Path, *inputs: Input, database: str = "r.db", **told: int) -> None:
+def tune(spec: Spec, folder: Path, *inputs: Input, database: str = "r.db", **options: int) -> None:
     """A command on some of the inputs."""
     chosen = dataclasses.replace(spec, inputs=inputs)
-    measurer = FormulaMeasurer(**told)
+    measurer = FormulaMeasurer(**options)
     with opened(chosen, folder / database, measurer, test_limit=6) as (campaign, _):
         campaign.run()
 
@@ -50,13 +50,13 @@ class BrokenHost(FormulaMeasurer):
         super().__init__()
         self._after = after
 
-    def measure(self, space: Any, given: Input, config: Config, best_s: float | None) -> Any:
-        if sum(asked == given for asked, _ in self.asked) >= self._after.get(given, 1000):
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        if sum(asked == problem for asked, _ in self.asked) >= self._after.get(problem, 1000):
             raise HostModuleError(BROKEN)
-        return super().measure(space, given, config, best_s)
+        return super().measure(space, problem, config, best_s)
 
 
-def test_what_the_time_did_not_suffice_for_is_told_until_it_is_done(
+def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
@@ -109,14 +109,14 @@ def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path: Pat
         ("interrupted", "its search was stopped"),
     ],
 )
-def test_a_run_that_measured_nothing_tells_why(tmp_path: Path, state: str, why: str) -> None:
+def test_a_run_that_measured_nothing_has_a_reason(tmp_path: Path, state: str, why: str) -> None:
     with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
         campaign.run()
     results = read(tmp_path)
-    given = results.runs[0].problem
-    run = Run("u", given, "t", 0, 1, "2026-01-01", "2026-01-01", state)
+    problem = results.runs[0].problem
+    run = Run("u", problem, "t", 0, 1, "2026-01-01", "2026-01-01", state)
     empty = Results(results.campaign, ("r.db",), (), runs=(run,))
-    assert not_measured(empty) == {given: f"not measured: {why}"}
+    assert not_measured(empty) == {problem: f"not measured: {why}"}
 
 
 def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(
@@ -126,27 +126,27 @@ def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(
     with monkeypatch.context() as patched:
         patched.setattr(State, "is_time_up", lambda state: len(state.runs) == 2)
         tune(spec, tmp_path, second, third)
-    told = list(reservations(read(tmp_path)))
-    assert len(told) == 1
-    assert told[0].startswith("The time is up: 1 of 1 measurements")
+    notices = list(reservations(read(tmp_path)))
+    assert len(notices) == 1
+    assert notices[0].startswith("The time is up: 1 of 1 measurements")
     for inputs in ((third,), (first, second)):
         tune(spec, tmp_path, *inputs)
-        assert list(reservations(read(tmp_path))) == told
+        assert list(reservations(read(tmp_path))) == notices
     tune(spec, tmp_path, first, second, third)
     assert not list(reservations(read(tmp_path)))
 
 
-@pytest.mark.parametrize("place", [0, 2])
-def test_an_input_with_nothing_legal_is_told_wherever_it_stands_and_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+@pytest.mark.parametrize("position", [0, 2])
+def test_an_input_with_nothing_legal_is_reported_wherever_it_stands_and_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
     spec, inputs = three(tmp_path)
-    empty, measured = inputs[place], inputs[1]
+    empty, measured = inputs[position], inputs[1]
 
-    def is_empty(state: State, given: Input) -> bool:
-        if given == empty:
-            state.left_out[given] = ILLEGAL
-        return given == empty
+    def is_empty(state: State, problem: Input) -> bool:
+        if problem == empty:
+            state.left_out[problem] = ILLEGAL
+        return problem == empty
 
     with monkeypatch.context() as patched:
         patched.setattr(State, "is_empty", is_empty)
@@ -170,21 +170,21 @@ def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path: Pat
     assert "no configuration is legal on this device" in (tmp_path / "r.html").read_text()
 
 
-def test_a_broken_host_module_is_the_reason_that_is_told(tmp_path: Path) -> None:
+def test_a_broken_host_module_is_the_reported_reason(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     first, second = spec.inputs
     for after in ({first: 0, second: 0}, {first: 3, second: 0}):
         with opened(spec, tmp_path / "r.db", BrokenHost(after)) as (campaign, _):
             campaign.run()
-        why = {given: f"left out: {BROKEN}" for given, tests in after.items() if tests == 0}
+        why = {problem: f"left out: {BROKEN}" for problem, tests in after.items() if tests == 0}
         assert not_measured(read(tmp_path)) == why
-    told = f"Not completely measured: ({first}): left out: {BROKEN}."
-    assert list(reservations(read(tmp_path))) == [told]
+    notice = f"Not completely measured: ({first}): left out: {BROKEN}."
+    assert list(reservations(read(tmp_path))) == [notice]
     tune(spec, tmp_path, first, second)
     assert not list(reservations(read(tmp_path)))
 
 
-def test_of_two_copies_of_a_database_the_later_one_is_told_in_any_order(tmp_path: Path) -> None:
+def test_of_two_copies_of_a_database_the_later_one_counts_in_any_order(tmp_path: Path) -> None:
     spec, (first, second, _) = three(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         tune(spec, tmp_path, first, second, stop_after=4)
@@ -193,8 +193,8 @@ def test_of_two_copies_of_a_database_the_later_one_is_told_in_any_order(tmp_path
     (stopped,) = reservations(read(tmp_path))
     assert "is not complete" in stopped
     tune(spec, tmp_path, first, second)
-    for places in ([early, late], [late, early]):
-        results = the_one(read_results(list(map(str, places))))
+    for databases in ([early, late], [late, early]):
+        results = the_one(read_results(list(map(str, databases))))
         assert not list(reservations(results))
         assert results.notes == read(tmp_path).notes
         assert len(results.commands) == 2

@@ -51,20 +51,20 @@ def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Trial
     rng, rows = random.Random(seed), []
     for number in range(count):
         config = {name: rng.choice(VALUES.get(name, (False, True))) for name in DEFAULT}
-        for given in range(inputs):
-            end = ends({**config, "n": given}, rng)
+        for problem in range(inputs):
+            end = ends({**config, "n": problem}, rng)
             failed = isinstance(end, str)
-            told = {
-                "n": given,
+            row = {
+                "n": problem,
                 "outcome": end if failed else "ok",
                 "message": "as planned" if failed else "",
                 "time_s": math.nan if failed else end,
                 "unbiased": True,
-                "input": given,
+                "input": problem,
                 "configuration": number,
-                "measurement": number * inputs + given,
+                "measurement": number * inputs + problem,
             }
-            rows.append({**config, **told})
+            rows.append({**config, **row})
     whole = pd.DataFrame({name: pd.Series([row[name] for row in rows]) for name in rows[0]})
     settings = {
         name: pd.Series([row[name] for row in rows], dtype=object) for name in ("n", *DEFAULT)
@@ -84,7 +84,7 @@ def planted(config: dict[str, Value], rng: random.Random) -> str | float:
     return "wrong_result" if rng.random() < wrong else 1e-3
 
 
-def test_the_pair_and_the_value_that_explain_failures_are_found_and_told() -> None:
+def test_the_pair_and_the_value_that_explain_failures_are_found() -> None:
     found = causes(tried(planted))
     assert [(cause.kind, [str(c) for c in cause.conditions]) for cause in found] == [
         ("build_failed", ["cache=cg"]),
@@ -104,14 +104,14 @@ def test_the_pair_and_the_value_that_explain_failures_are_found_and_told() -> No
     )
 
 
-def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_told() -> None:
+def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
     def end(config: dict[str, Value], _: random.Random) -> str | float:
         unroll = config["unroll"]
         assert isinstance(unroll, int)
         return "launch_failed" if unroll >= 4 or (config["f0"] and config["f1"]) else 1e-3
 
-    told = [{str(c) for c in cause.conditions} for cause in causes(tried(end))]
-    assert told == [{"unroll >= 4"}, {"f0=true", "f1=true"}]
+    listed = [{str(c) for c in cause.conditions} for cause in causes(tried(end))]
+    assert listed == [{"unroll >= 4"}, {"f0=true", "f1=true"}]
 
 
 EVERY = {
@@ -122,7 +122,7 @@ EVERY = {
 }
 
 
-def test_two_causes_that_are_perfect_together_are_both_told() -> None:
+def test_two_causes_that_are_perfect_together_are_both_found() -> None:
     """All of 40 configurations: each value alone leaves half of the others failing too."""
     rows = [dict(zip(EVERY, values, strict=True)) for values in itertools.product(*EVERY.values())]
     failed = [row["real"] == "float" or row["fast"] for row in rows]
@@ -130,12 +130,12 @@ def test_two_causes_that_are_perfect_together_are_both_told() -> None:
         {"outcome": np.where(failed, "wrong_result", "ok"), "configuration": range(len(rows))}
     )
     default = {name: values[0] for name, values in EVERY.items()}
-    told = causes(Trials(pd.DataFrame(rows, dtype=object), ends, (), tuple(EVERY), default))
-    assert {str(c) for cause in told for c in cause.conditions} == {"real=float", "fast=true"}
-    assert [(cause.failed, cause.count, cause.others_failed) for cause in told] == [
+    both = causes(Trials(pd.DataFrame(rows, dtype=object), ends, (), tuple(EVERY), default))
+    assert {str(c) for cause in both for c in cause.conditions} == {"real=float", "fast=true"}
+    assert [(cause.failed, cause.count, cause.others_failed) for cause in both] == [
         (20, 20, 10)
     ] * 2
-    assert all(cause.p_value <= 0.05 for cause in told)
+    assert all(cause.p_value <= 0.05 for cause in both)
 
 
 def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default() -> None:
@@ -202,10 +202,10 @@ def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike
     )  # of 27 configurations or so, not of twice as many tests
 
 
-def test_bounds_are_told_as_the_numbers_are_written() -> None:
+def test_bounds_are_written_as_the_numbers_are_written() -> None:
     sizes = [2**k for k in range(20, 40)]
-    told, _ = conditions(pd.DataFrame({"n": sizes}, dtype=object), ["n"])
-    assert "n <= 67108864" in map(str, told)
+    listed, _ = conditions(pd.DataFrame({"n": sizes}, dtype=object), ["n"])
+    assert "n <= 67108864" in map(str, listed)
 
 
 # -------------------------------------------------------------------------------- times
@@ -215,9 +215,9 @@ def slow(config: dict[str, Value], rng: random.Random) -> float:
     """Two first-order effects, and one of a pair."""
     factor = (0.8 if config["fast"] else 1) * (1.3 if config["unroll"] == 4 else 1)
     factor *= 0.7 if config["ftz"] and config["layout"] == "tile" else 1
-    given = config["n"]
-    assert isinstance(given, int)
-    return 1e-3 * 10**given * factor * math.exp(rng.gauss(0, 0.05))
+    n = config["n"]
+    assert isinstance(n, int)
+    return 1e-3 * 10**n * factor * math.exp(rng.gauss(0, 0.05))
 
 
 def test_effects_have_the_planted_size_and_others_are_none() -> None:
@@ -297,7 +297,7 @@ def test_few_measurements_of_many_configurations_tell_no_effects() -> None:
     assert counts.to_request == counts.needed * counts.configurations / 4
 
 
-def test_what_one_measurement_alone_tells_is_not_told() -> None:
+def test_an_effect_that_one_measurement_alone_has_is_not_estimated() -> None:
     """All with `tile` share one; it is slower by chance, and no interval can say by how much."""
     found = effects_on_time(
         shared(lambda c: 0 if c["layout"] == "tile" else tuple(c.items()), seed=1)
@@ -324,8 +324,8 @@ def test_the_degrees_of_freedom_are_bell_and_mccaffreys() -> None:
     weights = whole @ np.linalg.inv(whole.T @ whole)
     left = np.eye(53) - weights @ whole.T
     blocks = (clusters[:, None] == clusters).astype(float)
-    for place, freedom in enumerate(found.freedom, start=1):
-        adjusted = np.linalg.solve(np.eye(53) - blocks * (weights @ whole.T), weights[:, place])
+    for column, freedom in enumerate(found.freedom, start=1):
+        adjusted = np.linalg.solve(np.eye(53) - blocks * (weights @ whole.T), weights[:, column])
         sums = (blocks[:, np.unique(clusters, return_index=True)[1]] * adjusted[:, None]).T @ left
         spread = sums @ blocks @ sums.T
         assert freedom == pytest.approx(np.trace(spread) ** 2 / np.trace(spread @ spread))
@@ -360,10 +360,10 @@ def test_intervals_cover_and_chance_is_not_clear() -> None:
 def test_what_a_search_asked_for_is_not_used() -> None:
     found = tried(slow)
     biased = dataclasses.replace(found, ends=found.ends.assign(unbiased=False))
-    told = effects_on_time(biased)
-    assert not told.is_enough
-    assert told.counts.samples == 0
-    assert effects_on_time(tried(slow, told.counts.needed)).is_enough
+    none = effects_on_time(biased)
+    assert not none.is_enough
+    assert none.counts.samples == 0
+    assert effects_on_time(tried(slow, none.counts.needed)).is_enough
 
 
 def test_the_covariance_is_what_leaving_out_each_cluster_gives() -> None:
@@ -382,7 +382,7 @@ def test_the_covariance_is_what_leaving_out_each_cluster_gives() -> None:
     assert found.covariance == pytest.approx(np.array(changes).T @ np.array(changes))
 
 
-def test_least_squares_tells_what_the_rows_do_not_determine() -> None:
+def test_least_squares_marks_what_the_rows_do_not_determine() -> None:
     rng = np.random.default_rng(0)
     columns = rng.integers(0, 2, (60, 3)).astype(float)
     columns = demean(np.column_stack([columns, columns[:, 0]]), np.zeros(60, dtype=np.intp))
@@ -394,7 +394,9 @@ def test_least_squares_tells_what_the_rows_do_not_determine() -> None:
 # ------------------------------------------------------------------------------- minimal
 
 
-def in_turn(times: Callable[[Config], float]) -> Callable[[Sequence[Config]], list[Measurement]]:
+def interleaved(
+    times: Callable[[Config], float],
+) -> Callable[[Sequence[Config]], list[Measurement]]:
     """Ten samples a configuration, with a spread of half a percent; infinity is a failure."""
 
     def measure(configs: Sequence[Config]) -> list[Measurement]:
@@ -419,7 +421,7 @@ def test_only_what_the_time_needs_is_left() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
 
-    found = ablate(ALL, PLAIN, in_turn(time_s), lambda c: c)
+    found = ablate(ALL, PLAIN, interleaved(time_s), lambda c: c)
     assert found.needed == ("f2", "f5")
     assert found.ratio is not None
     assert found.ratio.low < 1.02
@@ -432,19 +434,19 @@ def test_small_losses_do_not_add_up() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 * 1.009 ** sum(not value for value in config.values())
 
-    found = ablate(ALL, PLAIN, in_turn(time_s), lambda c: c)
+    found = ablate(ALL, PLAIN, interleaved(time_s), lambda c: c)
     assert len(found.needed) >= 6
     assert time_s(found.config) / time_s(ALL) < 1.02
 
 
-def test_what_is_illegal_or_fails_without_it_stays() -> None:
+def test_flags_that_are_illegal_or_fail_without_stay() -> None:
     def legal(config: Config) -> Config | None:
         return None if config["f1"] and not config["f0"] else config
 
     def time_s(config: Config) -> float:
         return 1e-3 if config["f1"] else math.inf
 
-    found = ablate(ALL, PLAIN, in_turn(time_s), legal)
+    found = ablate(ALL, PLAIN, interleaved(time_s), legal)
     assert found.needed == ("f0", "f1")
     results = {step.name: step.result for step in found.steps}
     assert results["f0"] is StepResult.ILLEGAL
@@ -467,13 +469,13 @@ def test_a_lucky_drop_is_put_back() -> None:
 
 
 def noisy(config: Config, time_s: float, spread: float) -> Measurement:
-    """In turn, with samples alternately this much above and below."""
+    """Interleaved, with samples alternately this much above and below."""
     samples_s = tuple(time_s * math.exp(spread * (-1) ** k * (config == ALL)) for k in range(10))
     return Measurement(config, Input({}), Outcome.OK, Timing(samples_s, StopReason.INTERLEAVED))
 
 
 @pytest.mark.parametrize(
-    ("cost", "spread", "needed", "told"),
+    ("cost", "spread", "needed", "pattern"),
     [
         (1.0, 0.01, 0, r" of the winner's time$"),
         (1.001, 0.3, 0, r"; undecided: up to 1\.[2-9]\d\dx of the winner's time$"),
@@ -481,17 +483,17 @@ def noisy(config: Config, time_s: float, spread: float) -> Measurement:
     ],
 )
 def test_what_noise_hides_is_undecided_and_what_seems_slow_is_kept(
-    cost: float, spread: float, needed: int, told: str
+    cost: float, spread: float, needed: int, pattern: str
 ) -> None:
     def measure(configs: Sequence[Config]) -> list[Measurement]:
         return [noisy(c, 1e-3 * (1 if c == ALL else cost), spread) for c in configs]
 
     found = ablate(ALL, PLAIN, measure, lambda c: c)
     assert len(found.needed) == needed
-    assert re.search(told, str(found))
+    assert re.search(pattern, str(found))
     lines = list(ablation_lines({Input({"n": 1}): found}))
     assert lines[1] == f"    n=1: {found}"
-    assert ("more --repeats" in lines[-1]) == ("undecided" in told)
+    assert ("more --repeats" in lines[-1]) == ("undecided" in pattern)
 
 
 # ------------------------------------------------------------------------------- designed
@@ -551,13 +553,13 @@ def flag_s(_: Input, config: Config) -> float:
     return 1e-3 * (1.2 if config["UNROLL"] == 4 else 1)
 
 
-def test_analyse_tells_causes_and_effects(
+def test_analyse_prints_causes_and_effects(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec, place = make_spec(tmp_path, SPACE), tmp_path / "r.db"
-    with opened(spec, place, FormulaMeasurer(flag_s), technique=["Designed"]) as (run, _):
+    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, database, FormulaMeasurer(flag_s), technique=["Designed"]) as (run, _):
         run.run()
-    assert main([str(place)]) == 0
+    assert main([str(database)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(r"build_failed: 100% \[\d+%, 100%\] of \d configurations with ", out)
     assert "with BLOCK=256 and TILE=2 (0% of the others); explains 100% of these" in out
@@ -566,13 +568,13 @@ def test_analyse_tells_causes_and_effects(
     assert re.search("No significant effect: (BLOCK|TILE|CACHE), ", out)
 
 
-def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_told(
+def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec, place = make_spec(tmp_path, SPACE), tmp_path / "r.db"
-    with opened(spec, place, FormulaMeasurer(flag_s), test_limit=12) as (run, _):
+    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, database, FormulaMeasurer(flag_s), test_limit=12) as (run, _):
         run.run()
-    assert main([str(place)]) == 0
+    assert main([str(database)]) == 0
     out = capsys.readouterr().out
     assert "0 configurations were designed or drawn uniformly" in out
     command = r"SPACE.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
@@ -582,10 +584,10 @@ def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_told(
 def test_a_space_that_was_measured_whole_needs_no_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec, place = make_spec(tmp_path, SPACE), tmp_path / "r.db"
-    with opened(spec, place, FormulaMeasurer(flag_s), test_limit=60) as (run, _):
+    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, database, FormulaMeasurer(flag_s), test_limit=60) as (run, _):
         run.run()
-    assert main([str(place)]) == 0
+    assert main([str(database)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "from 126 designed or uniform samples of 42 configurations" in out
     assert "of 126 samples, all designed, drawn uniformly or the whole space" in out

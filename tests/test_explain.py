@@ -36,9 +36,9 @@ inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n
 """
 
 
-def time_s(given: Input, config: Config) -> float:
+def time_s(problem: Input, config: Config) -> float:
     """Time grows with n; BLOCK matters much, TILE not at all; 256 with TILE=2 does not work."""
-    n, block, tile = given["n"], config["BLOCK"], config["TILE"]
+    n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
     assert isinstance(n, int)
     assert isinstance(block, int)
     if block == 256 and tile == 2:
@@ -47,7 +47,7 @@ def time_s(given: Input, config: Config) -> float:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("results")
     with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
         run.run()
@@ -55,8 +55,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def results(place: str) -> Results:
-    return the_one(read_results([place]))
+def results(database: str) -> Results:
+    return the_one(read_results([database]))
 
 
 def test_samples_are_what_worked_with_slowdowns_by_input(results: Results) -> None:
@@ -70,12 +70,12 @@ def test_samples_are_what_worked_with_slowdowns_by_input(results: Results) -> No
 
 
 def test_what_matters_is_important_and_what_does_not_is_not(results: Results) -> None:
-    told = explain(samples(results), TreeTarget("slowdown", log=True))
-    shares = importance(told.tree)
+    found = explain(samples(results), TreeTarget("slowdown", log=True))
+    shares = importance(found.tree)
     assert shares["BLOCK"] > 0.3
     assert shares["TILE"] < 0.01
     assert shares.sum() > 0.99
-    assert told.accuracy.r2 > 0.7
+    assert found.accuracy.r2 > 0.7
 
 
 def test_samples_that_share_a_measurement_are_held_out_together() -> None:
@@ -90,10 +90,10 @@ def test_samples_that_share_a_measurement_are_held_out_together() -> None:
         measurement=code,
     )
     names = tuple(name for name in table.columns if name[0] in "fn")
-    told = explain(Samples(table, names, ()), TreeTarget("slowdown", log=True))
-    assert told.measurements == told.accuracy.error.count == 60
-    assert told.accuracy.r2 < 0.1
-    assert len(list(told.tree.root.leaves())) < 8
+    found = explain(Samples(table, names, ()), TreeTarget("slowdown", log=True))
+    assert found.measurements == found.accuracy.error.count == 60
+    assert found.accuracy.r2 < 0.1
+    assert len(list(found.tree.root.leaves())) < 8
     with pytest.raises(
         UsageError, match=r"^15 measurements .* \(120 samples share .*; 20 and 1 are"
     ):
@@ -120,14 +120,14 @@ def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: R
 
 
 def test_an_unknown_target_names_those_there_are(
-    place: str, capsys: pytest.CaptureFixture[str]
+    database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([place, "--target", "power_w"]) == 2
+    assert main([database, "--target", "power_w"]) == 2
     assert "no target `power_w`; there are time_s, slowdown" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("options", "message"),
     [
         (
             ["--per", "BLOCK"],
@@ -139,32 +139,32 @@ def test_an_unknown_target_names_those_there_are(
         (["--inside", "BLOCK >"], "`BLOCK >`"),
     ],
 )
-def test_what_is_asked_for_wrongly_is_told_before_anything_is_printed(
-    asked: list[str], told: str, place: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_options_are_reported_before_anything_is_printed(
+    options: list[str], message: str, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([place, *asked]) == 2
+    assert main([database, *options]) == 2
     out, err = capsys.readouterr()
-    assert told in err
+    assert message in err
     assert not out
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("options", "message"),
     [
         (["--below", "slowdown=nan"], "must be TARGET=LIMIT, such as time_s=0.01"),
         (["--picture", "no/such/tree.png"], "folder no/such does not exist; create it"),
     ],
 )
-def test_options_that_cannot_be_used_are_told_before_anything_is_read(
-    asked: list[str], told: str, place: str, capsys: pytest.CaptureFixture[str]
+def test_options_that_cannot_be_used_are_reported_before_anything_is_read(
+    options: list[str], message: str, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main([place, *asked])
-    assert told in capsys.readouterr().err
+        main([database, *options])
+    assert message in capsys.readouterr().err
 
 
-def test_the_command_tells_importance_settings_and_accuracy(
-    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_prints_importance_settings_and_accuracy(
+    database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[str] = []
 
@@ -173,8 +173,8 @@ def test_the_command_tells_importance_settings_and_accuracy(
         return cross_validate(learn, table, target, folds, groups=groups)
 
     monkeypatch.setattr(explanation, "cross_validate", noted)
-    asked = ["--tree", "2", "--inside", "n <= 32", "--below", "time_s=0.0002"]
-    assert main([place, *asked, "--below", "slowdown=1.5"]) == 0
+    options = ["--tree", "2", "--inside", "n <= 32", "--below", "time_s=0.0002"]
+    assert main([database, *options, "--below", "slowdown=1.5"]) == 0
     assert judged == ["slowdown", "slowdown"]  # tree and linear model; settings need trees alone
     out = capsys.readouterr().out
     assert "of 42 samples, all designed, drawn uniformly or the whole space" in out
@@ -184,30 +184,33 @@ def test_the_command_tells_importance_settings_and_accuracy(
     assert "G-ADAPT's model, one input held out at a time: the best configuration on" in out
 
 
-def test_what_cannot_be_told_takes_nothing_else_away(
-    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_part_that_cannot_be_printed_takes_nothing_else_away(
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(*_: object) -> None:
         raise UsageError("not today")
 
     monkeypatch.setattr(tree, "settings_below", refused)
     picture = tmp_path / "tree.svg"
-    asked = ["--below", "slowdown=1.5", "--picture", str(picture), "--tree"]
-    assert main([place, *asked]) == 2
+    options = ["--below", "slowdown=1.5", "--picture", str(picture), "--tree"]
+    assert main([database, *options]) == 2
     out = capsys.readouterr().out
     expected = ["all: ", "error: not today", f"{picture}: the tree", "G-ADAPT's model", "oracle"]
     assert [text for text in expected if text in out] == expected
     assert picture.is_file()
     monkeypatch.setattr(explanation, "FEWEST_SAMPLES", 43)
-    assert main([place, "--tree"]) == 2
+    assert main([database, "--tree"]) == 2
     out = capsys.readouterr().out
     assert "No tree: 42 measurements" in out
     assert "oracle" in out
-    assert main([place]) == 0
+    assert main([database]) == 0
 
 
 def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
-    place: str, capsys: pytest.CaptureFixture[str], results: Results
+    database: str, capsys: pytest.CaptureFixture[str], results: Results
 ) -> None:
     wide = samples(results)
     table = pd.concat([wide.table] * 20, ignore_index=True)
@@ -225,7 +228,7 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     assert re.search(r":\s+0\s+regions", out)
 
 
-def test_integers_beside_an_absent_flag_are_told_as_integers(results: Results) -> None:
+def test_integers_beside_an_absent_flag_stay_integers(results: Results) -> None:
     rows = tuple(
         dataclasses.replace(
             row,
@@ -257,7 +260,7 @@ def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> N
     assert 0.5 < judged.mean_fraction < 1
 
 
-def test_platforms_are_told_apart_in_one_tree(results: Results) -> None:
+def test_platforms_are_separate_in_one_tree(results: Results) -> None:
     campaign = results.campaign
     others = Environment(**{**vars(campaign.environment), "device": "twice as slow"})
     key = type(campaign)(**{**vars(campaign), "environment": others})

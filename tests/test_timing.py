@@ -129,8 +129,8 @@ def test_time_ratio_of_samples_taken_interleaved_is_paired() -> None:
     other = tuple(drift * lognormal(6, 10, 1.0, 0.01))
     logs = np.log(one) - np.log(other)
     low, high = np.exp(stats.ttest_1samp(logs, 0).confidence_interval(0.95))
-    in_turn = [Timing(samples, StopReason.INTERLEAVED) for samples in (one, other)]
-    ratio = time_ratio(in_turn[0], in_turn[1])
+    timings = [Timing(samples, StopReason.INTERLEAVED) for samples in (one, other)]
+    ratio = time_ratio(timings[0], timings[1])
     assert (ratio.low, ratio.high) == (pytest.approx(low), pytest.approx(high))
     assert ratio == paired_ratio(one, other)
     assert ratio.is_significant
@@ -192,7 +192,7 @@ def test_95_percent_intervals_hold_the_true_ratio_95_times_in_100() -> None:
     assert separate / trials == pytest.approx(0.95, abs=0.036)
 
 
-def test_equal_configurations_are_told_apart_5_times_in_100() -> None:
+def test_equal_configurations_differ_5_times_in_100() -> None:
     rng = np.random.default_rng(11)
     wrong = sum(
         log_difference(list(a), list(b)).p_value() < 0.05

@@ -30,16 +30,16 @@ inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}]}
 """
 
 
-def time_s(given: Input, config: Config) -> float:
+def time_s(problem: Input, config: Config) -> float:
     """Each input wants a block of its own; TILE=2 fails on the largest."""
-    if given["n"] == 32 and config["TILE"] == 2:
+    if problem["n"] == 32 and config["TILE"] == 2:
         return math.inf
-    best = {8: 16, 16: 64, 32: 256}[given["n"]]  # type: ignore[index]
+    best = {8: 16, 16: 64, 32: 256}[problem["n"]]  # type: ignore[index]
     return 1e-3 * (1 if config["BLOCK"] == best else 2) * (1.5 if config["TILE"] == 2 else 1)
 
 
 def fill(folder: Path, database: str, name: str = "small") -> str:
-    """A database with a finished campaign; its place."""
+    """Run a campaign to its end; return the path of its database."""
     spec = make_spec(folder, SPACE.replace("NAME", name))
     with opened(spec, folder / database, FormulaMeasurer(time_s)) as (campaign, _):
         campaign.run()
@@ -106,7 +106,7 @@ def test_the_devices_numbers_are_kept_with_what_was_measured(
 
 
 def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
-    place = fill(tmp_path, "r.db", "first")
+    database = fill(tmp_path, "r.db", "first")
     other = SPACE.replace("[16, 64, 256]", "[32, 64]").replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}")
     with opened(
         make_spec(tmp_path, other.replace("NAME", "second")),
@@ -114,10 +114,10 @@ def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
         FormulaMeasurer(time_s),
     ) as (campaign, _):
         campaign.run()
-    first, second = (the_one(read_results([place], name)) for name in ("first", "second"))
+    first, second = (the_one(read_results([database], name)) for name in ("first", "second"))
     assert first.campaign.key == second.campaign.key
-    assert [given["n"] for given in first.measured] == [8, 16, 32]
-    assert [given["n"] for given in second.measured] == [8]
+    assert [problem["n"] for problem in first.measured] == [8, 16, 32]
+    assert [problem["n"] for problem in second.measured] == [8]
     blocks = [
         {config["BLOCK"] for known in r.measured.values() for config in known}
         for r in (first, second)
@@ -126,42 +126,42 @@ def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
     assert [len(r.runs) for r in (first, second)] == [3, 1]
     assert not not_measured(first)
     assert not not_measured(second)
-    assert len(read_results([place])) == 2
+    assert len(read_results([database])) == 2
 
 
 def test_measurements_with_parameters_that_the_space_no_longer_has_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place, page = fill(tmp_path, "r.db"), tmp_path / "page.html"
-    (before,) = read_results([place])
+    database, page = fill(tmp_path, "r.db"), tmp_path / "page.html"
+    (before,) = read_results([database])
     only_first = SPACE.replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}, {n: 16}")
     spec = make_spec(tmp_path, only_first.replace("TILE", "A").replace("NAME", "small"))
-    with opened(spec, Path(place), FormulaMeasurer(renamed_s)) as (campaign, _):
+    with opened(spec, Path(database), FormulaMeasurer(renamed_s)) as (campaign, _):
         campaign.run()
-    (results,) = read_results([place])
+    (results,) = read_results([database])
     assert results.campaign.key == before.campaign.key
     assert len(results.all_rows) - len(results.rows) == len(before.rows)
     assert {name for row in results.rows for name in row.measurement.config} == {"BLOCK", "A"}
     assert results.default == Config({"BLOCK": 64, "A": 1})
     assert len(matrix_of(results).features) == 2
-    told = (
+    sentence = (
         f"{len(before.rows)} of {len(results.all_rows)} measurements are left out: they are from "
         "before the space's parameters changed. They differ in A, TILE."
     )
-    assert list(reservations(results)) == [told]
+    assert list(reservations(results)) == [sentence]
     why = "its measurements are from a space with other parameters"
     assert not_measured(results) == {Input({"n": 32}): f"not measured: {why}"}
-    assert analyse.main([place]) == 0
-    assert told in capsys.readouterr().out
-    assert report([place, "-o", str(page)]) == 0
-    assert told.replace("'", "&#39;") in page.read_text()
+    assert analyse.main([database]) == 0
+    assert sentence in capsys.readouterr().out
+    assert report([database, "-o", str(page)]) == 0
+    assert sentence.replace("'", "&#39;") in page.read_text()
     dispatched = ["--spec", str(tmp_path / "space.yaml"), "-o", str(tmp_path / "out")]
-    dispatch.main([place, *dispatched])
-    assert told in capsys.readouterr().out
+    dispatch.main([database, *dispatched])
+    assert sentence in capsys.readouterr().out
 
 
-def renamed_s(given: Input, config: Config) -> float:
-    return time_s(given, Config({"BLOCK": config["BLOCK"], "TILE": config["A"]}))
+def renamed_s(problem: Input, config: Config) -> float:
+    return time_s(problem, Config({"BLOCK": config["BLOCK"], "TILE": config["A"]}))
 
 
 def test_what_must_not_be_mixed_is_refused_with_what_differs(
