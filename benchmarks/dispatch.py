@@ -1,15 +1,16 @@
 """Does choosing by input beat one configuration for all? Recordings of many inputs, held out.
 
-Reads CSV files of two kinds, as they are or compressed:
+Reads CSV files of two kinds, compressed or not:
 
 - convolutions of MIOpen's find-db: a row a problem and solver, with `algo` and `time_ms`. One
-  dispatcher a file chooses the algorithm, of those that apply; the cases are its directions and
-  types. Layers are held out whole: whatever the direction, the type and the batch size;
+dispatcher a file chooses the algorithm among those that apply; the cases are its directions and
+types. Layers are held out whole: all directions, types and batch sizes;
+
 - stencils with their work-group sizes: one dispatcher and one case a device. Kernels are held out.
 
-Of each input the best candidate that applies is the oracle. What a dispatcher must beat, the best
-static candidate and what was best on the nearest tuned input, is learnt of each case by itself, as
-are the published models. Everything is learnt without the inputs that it is judged on:
+The oracle is the best candidate of each input that applies. The baselines that a dispatcher must
+beat, the best static candidate and the fastest on the nearest tuned input, learn each case by
+itself, as do the published models. Everything is learnt without the inputs that it is judged on:
 
     python benchmarks/dispatch.py miopen_gfx900_56.csv.gz miopen_gfx1030_36.csv.gz
 
@@ -57,7 +58,7 @@ _LONGEST_S = 3600.0  # of one fold
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command; return its exit code."""
     return run_command(_parser(), arguments, _compare)
 
 
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _names(only: str | None) -> list[str]:
-    """The learners that are wanted, in the order in which they are told."""
+    """Return the wanted learners, in the order of the tables."""
     there = list(learners(()))
     if only is None:
         return there
@@ -90,7 +91,7 @@ def _names(only: str | None) -> list[str]:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    """Judge, tell, and end with the JSON object."""
+    """Judge, print, and end with the JSON object."""
     console, log = make_console(), make_console(stderr=True)
     names = _names(args.only)
     found = [(path, index) for path in args.file for index in range(len(data_sets(path)))]
@@ -122,21 +123,21 @@ def _compare(args: argparse.Namespace) -> int:
 def _result(
     path: Path, index: int, names: Sequence[str], done: dict[Job, Done], seed: int
 ) -> Result:
-    """What the folds of a data set come to together."""
+    """Put the folds of a data set together."""
     data = data_sets(path)[index]
     folds = folds_of(path, index, seed)
-    told, fit_s, leaves = {}, {}, {}
+    by_name, fit_s, leaves = {}, {}, {}
     for name in names:
         parts = [done[Job(path, index, fold, name, seed)] for fold in range(len(folds))]
         indices = np.empty(len(data.cases), dtype=np.intp)
         for fold, part in zip(folds, parts, strict=True):
             indices[fold.test] = part.indices
-        told[name] = judged(name, data.matrix, indices)
+        by_name[name] = judged(name, data.matrix, indices)
         fit_s[name] = float(np.mean([part.fit_s for part in parts]))
         if parts[0].leaves is not None:
             leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))
-    told[ORACLE] = judged(ORACLE, data.matrix, data.matrix.best)
-    return Result(data, told, fit_s, leaves, _oracle_leaves(data))
+    by_name[ORACLE] = judged(ORACLE, data.matrix, data.matrix.best)
+    return Result(data, by_name, fit_s, leaves, _oracle_leaves(data))
 
 
 def _oracle_leaves(data: DataSet) -> dict[str, int]:

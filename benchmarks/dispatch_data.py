@@ -1,6 +1,6 @@
 """Recorded measurements of many inputs as matrices: MIOpen's convolutions, stencil work-groups.
 
-A data set is what one dispatcher is made for; its cases are what it is judged on.
+One dispatcher is learnt for a data set; it is judged on the data set's cases.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from harness.core.errors import RecordingError
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
 
-_LONGEST_MS = 1e5  # what is longer, or 0, is no time
-_DISTURBED = 2.0  # times as long as a larger batch of the same layer by the same algorithm
+_LONGEST_MS = 1e5  # longer ones, and 0, are not valid times
+_DISTURBED = 2.0  # times the time of a larger batch of the same layer by the same algorithm
 
 _SHAPE = ["layout", "spatial", "group", "c", "d", "h", "w", "k", "fd", "fh", "fw", "od", "oh", "ow"]
 _STEPS = [f"{kind}_{axis}" for kind in ("pad", "str", "dil") for axis in "dhw"]
-_LAYER = [*_SHAPE, *_STEPS]  # all but direction, type and batch size
+_LAYER = [*_SHAPE, *_STEPS]  # everything except direction, type and batch size
 _CONVOLUTION = ["dir", "dtype", "n", *_LAYER]
 _MULTIPLIED = ["n", "k", "c", "od", "oh", "ow", "fd", "fh", "fw"]
 
@@ -33,8 +33,8 @@ _WORK_GROUP = ["wg_c", "wg_r"]
 
 @dataclass(frozen=True)
 class DataSet:
-    """A matrix, and of each input the case that it belongs to and whether something disturbed a
-    time of it for all to see, shape (inputs,)."""
+    """A matrix, with the case of each input, and whether one of its times was visibly disturbed,
+    shape (inputs,)."""
 
     name: str
     matrix: Matrix
@@ -49,7 +49,7 @@ class DataSet:
 
 
 def read_data_sets(path: Path) -> list[DataSet]:
-    """The data sets of a CSV file: a file of convolutions is one, of stencils each device.
+    """Read the data sets of a CSV file: convolutions are one, stencils one a device.
 
     Raises RecordingError for a file that cannot be read or is of neither kind.
     """
@@ -76,7 +76,7 @@ def _has(table: pd.DataFrame, columns: Sequence[str]) -> bool:
 
 
 def _timed(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """The rows that have a time."""
+    """Keep the rows that have a time."""
     if not pd.api.types.is_numeric_dtype(table["time_ms"]):
         raise RecordingError(f"{path}: time_ms must hold numbers alone")
     kept: pd.DataFrame = table[(table["time_ms"] > 0) & (table["time_ms"] <= _LONGEST_MS)]
@@ -86,8 +86,9 @@ def _timed(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def _convolutions(name: str, table: pd.DataFrame) -> DataSet:
-    """Which algorithm, by direction and type and shape; inputs of one layer are one group, whatever
-    the direction, the type and the batch size. What has no time does not apply."""
+    """Choose the algorithm by direction, type and shape; the inputs of one layer are one group,
+    whatever the direction, the type and the batch size. An algorithm without a time does not
+    apply."""
     times = table.pivot_table(index=_CONVOLUTION, columns="algo", values="time_ms", aggfunc="min")
     inputs = times.index.to_frame(index=False)
     features = inputs.loc[:, inputs.nunique() > 1].copy()
@@ -99,7 +100,8 @@ def _convolutions(name: str, table: pd.DataFrame) -> DataSet:
 
 
 def _disturbed(inputs: pd.DataFrame, times: pd.DataFrame) -> Flags:
-    """Inputs of which a time is far above that of a larger batch, which holds the same work."""
+    """Find the inputs with a time far above that of a larger batch, which contains the same
+    work."""
     layers = inputs.groupby(["dir", "dtype", *_LAYER], sort=False).ngroup()
     order = inputs["n"].to_numpy().argsort(kind="stable")[::-1]
     falling = times.iloc[order]
@@ -110,8 +112,8 @@ def _disturbed(inputs: pd.DataFrame, times: pd.DataFrame) -> Flags:
 
 
 def _stencils(name: str, table: pd.DataFrame) -> DataSet:
-    """Which work-group size, by border and grid size; the inputs of one kernel are one group. Its
-    name is no feature, since it tells nothing of kernels that were not seen."""
+    """Choose the work-group size by border and grid size; the inputs of one kernel are one group.
+    The kernel's name is not a feature, because it says nothing about unseen kernels."""
     index = ["kernel", *_STENCIL]
     times = table.pivot_table(index=index, columns=_WORK_GROUP, values="time_ms", aggfunc="min")
     inputs = times.index.to_frame(index=False)

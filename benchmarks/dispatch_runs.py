@@ -1,4 +1,4 @@
-"""Who chooses, and what each chooses for inputs that were held out: the jobs of the benchmark."""
+"""The learners, and what each chooses for held-out inputs: the jobs of the benchmark."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_LEAVES = 4096
-"""Of a tree that has to tell all cases of a file apart."""
+"""The most leaves of a tree, which must tell all cases of a file apart."""
 
 
 @dataclass(frozen=True)
-class ByCaseChosen:
-    """What was learnt of each case; `words` are the features that tell them apart."""
+class ByCaseSelector:
+    """What was learnt for each case; `words` are the features that separate cases."""
 
     words: tuple[str, ...]
     parts: dict[str, Selector]
 
     def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
-        """As Selector has it."""
+        """See `harness.dispatch.learners.Selector`."""
         chosen = np.empty(len(features), dtype=np.intp)
         for case, rows in _parts(features, self.words):
             chosen[rows] = self.parts[case].indices(features.iloc[rows], applies[rows])
@@ -51,27 +51,27 @@ class ByCaseChosen:
 
 @dataclass(frozen=True)
 class ByCase:
-    """A learner that learns each case by itself, so that the best static candidate, say, is the
-    best of each direction and type."""
+    """A learner that learns each case by itself, so that, for example, the best static candidate is
+    the best of each direction and type."""
 
     learner: Learner
     words: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """That of the learner."""
+        """The learner's name."""
         return self.learner.name
 
-    def fit(self, matrix: Matrix, seed: int) -> ByCaseChosen:
+    def fit(self, matrix: Matrix, seed: int) -> ByCaseSelector:
         """Learn each case."""
         parts = _parts(matrix.features, self.words)
-        return ByCaseChosen(
+        return ByCaseSelector(
             self.words, {case: self.learner.fit(matrix.rows(rows), seed) for case, rows in parts}
         )
 
 
 def _parts(features: pd.DataFrame, words: Sequence[str]) -> Iterator[tuple[str, Indices]]:
-    """The cases among these inputs, each with the indices of its inputs."""
+    """Iterate over the cases among these inputs, each with the indices of its inputs."""
     cases = np.full(len(features), "", dtype=object)
     for word in words:
         cases = cases + " " + features[word].to_numpy(dtype=object)
@@ -80,8 +80,8 @@ def _parts(features: pd.DataFrame, words: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def learners(words: Sequence[str]) -> dict[str, Learner]:
-    """All that are judged, by name; the published ones and the baselines learn each case by
-    itself, ours all cases of a data set together."""
+    """Return all learners by name; the published ones and the baselines learn each case by itself,
+    ours all cases of a data set together."""
     others: tuple[Learner, ...] = (Static(), Nearest(), GAdapt(), Starchart())
     ours: tuple[Learner, ...] = (
         TreeLearner(MOST_LEAVES),
@@ -94,7 +94,7 @@ def learners(words: Sequence[str]) -> dict[str, Learner]:
 
 STATIC = Static().name
 OURS = (TreeLearner().name, DistilledLearner().name, EnsembleLearner().name)
-"""The cheaper to run first."""
+"""The dispatchers, cheapest to run first."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What was chosen for the held-out inputs of a fold, in how many seconds of processor time it
-    was learnt, and how many leaves of ours have."""
+    """The choices for the held-out inputs of a fold, the processor seconds of learning, and the
+    leaves of a dispatcher."""
 
     indices: Indices
     fit_s: float
@@ -120,13 +120,13 @@ class Done:
 
 @lru_cache(maxsize=2)
 def data_sets(path: Path) -> list[DataSet]:
-    """Those of a file, which each process reads but once."""
+    """Read the data sets of a file, once in each process."""
     return read_data_sets(path)
 
 
 @lru_cache(maxsize=4)
 def folds_of(path: Path, index: int, seed: int) -> list[Fold]:
-    """What is held out of a data set in turn."""
+    """Return the folds of a data set."""
     groups = data_sets(path)[index].matrix.groups
     return grouped_folds(groups, fold_count(groups), seed)
 
@@ -146,20 +146,20 @@ def run(job: Job) -> Done:
 
 
 def case_words(data: DataSet) -> tuple[str, ...]:
-    """The features that tell the cases of a data set apart."""
+    """Return the features that separate the cases of a data set."""
     return tuple(name for name in ("dir", "dtype") if name in data.matrix.features)
 
 
 def oracle_leaves(matrix: Matrix) -> int:
-    """Leaves of a tree over the raw features that chooses the best candidate for every input that
-    they tell apart: how hard it is to choose as the oracle does."""
+    """Count the leaves of a tree over the raw features that chooses the best candidate for every
+    input that they tell apart: how hard the oracle's choice is."""
     columns = [
         c for c in derive_columns(matrix.features) if c.kind in (ColumnKind.RAW, ColumnKind.EQUALS)
     ]
     values = column_values(columns, matrix.features)
     if not columns:
         return 1
-    with warnings.catch_warnings():  # of candidates that may be as many as the inputs
+    with warnings.catch_warnings():  # there may be as many candidates as inputs
         warnings.filterwarnings("ignore", message="The number of unique classes")
         tree = DecisionTreeClassifier(random_state=0).fit(values, matrix.best)
     return int(tree.get_n_leaves())

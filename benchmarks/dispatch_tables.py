@@ -1,4 +1,4 @@
-"""How dispatchers are told: a table a data set, one over all, and the figures for programs."""
+"""Tables of the dispatchers: one a data set, one over all, and the figures for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.display.tables import make_table
 from harness.stats import Estimate
 
 LEGEND = (
-    "slowdown: time over that of the best candidate that applies, on inputs that were held out; "
+    "slowdown: time over that of the best candidate that applies, on held-out inputs; "
     "geometric mean, and the 99th percentile after the slash; gain: best static over the "
     "dispatcher, in brackets the 95 % interval, of which groups of inputs are the samples; fit: "
     "processor seconds to learn from the inputs of a fold"
@@ -28,8 +28,8 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Result:
-    """A data set with what each learner came to on its inputs, in the same order; seconds of
-    processor time to fit and leaves are means over folds."""
+    """A data set with each learner's slowdowns on its inputs, in the same order; processor seconds
+    to fit and leaves are means over folds."""
 
     data: DataSet
     judged: Mapping[str, Judged]
@@ -39,11 +39,12 @@ class Result:
 
     @property
     def dispatcher(self) -> str:
-        """Which of ours the command would ship, or where none beats the best static one refuse."""
+        """The dispatcher that the command would ship, or refuse if none beats the best static
+        one."""
         return to_ship(self.judged, [name for name in OURS if name in self.judged])
 
     def cases(self) -> dict[str, dict[str, Judged]]:
-        """Of each case what each learner came to."""
+        """Return for each case each learner's slowdowns."""
         return {
             case: {name: judged.rows(rows) for name, judged in self.judged.items()}
             for case, rows in self.data.parts
@@ -51,7 +52,7 @@ class Result:
 
 
 def cases_table(result: Result) -> Table:
-    """A row a case, a column a learner."""
+    """Make a table with a row a case and a column a learner."""
     head = ("case", "inputs", *result.judged, f"gain of {result.dispatcher}")
     rows = (
         (
@@ -66,7 +67,7 @@ def cases_table(result: Result) -> Table:
 
 
 def verdict_table(result: Result) -> Table:
-    """A row a learner, over all inputs of a data set."""
+    """Make a table with a row a learner, over all inputs of a data set."""
     head = ("choice", "geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "fit")
     return make_table(head, (_cells(result, name) for name in result.judged))
 
@@ -91,14 +92,14 @@ def _mean(judged: Judged) -> float:
 
 
 def figures(results: Sequence[Result]) -> dict[str, Any]:
-    """What the last line has.
+    """Return the figures of the last line.
 
     Geometric means are over cases, each by the geometric mean of its inputs; `dispatcher_p99` is
-    that of the inputs of all cases together. A case beats the static one if its mean is below;
+    over the inputs of all cases together. A case beats the static one if its mean is below;
     `clearly` if the whole interval is. `oracle_leaves` is a mean over cases. `fit_s` is the
-    processor time to fit the dispatchers of all data sets. `undisturbed` tells of the inputs
-    without a time that must have been disturbed, since a larger batch took less than half of it:
-    what a disturbed time is best for cannot be learnt.
+    processor time to fit the dispatchers of all data sets. `undisturbed` covers only inputs without
+    a time that must have been disturbed, because a larger batch took less than half of it: the best
+    choice for a disturbed time cannot be learnt.
     """
     cases = [(r, case, judged) for r in results for case, judged in r.cases().items()]
     ours = [judged[result.dispatcher] for result, _, judged in cases]

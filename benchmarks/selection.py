@@ -1,4 +1,4 @@
-"""What a choice costs in the code that a dispatcher is written to: C and Python, tree and ensemble.
+"""Cost of a selection in generated code: C and Python, tree and ensemble.
 
 Draws a tree and an ensemble over three sizes and their products and ratios, or learns both from a
 recording as `benchmarks/dispatch.py` reads it, writes them as a C header and a Python module, and
@@ -9,8 +9,8 @@ answer. Needs a C compiler:
     python -m benchmarks.selection --candidates 20 --tree-leaves 256
     python -m benchmarks.selection --learn miopen_gfx900_56.csv.gz
 
-The least of some repeats of a loop over all inputs, in processor time, which other programs on a
-busy machine disturb least; C is compiled with -O2. The last line is one JSON object; times are of
+Each figure is the least of several repeats of a loop over all inputs, in processor time, which
+other programs disturb least; C is compiled with -O2. The last line is one JSON object; times are of
 one selection.
 """
 
@@ -69,11 +69,11 @@ int main(void) {
 
 
 def c_program(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> str:
-    """One that times selections for all inputs."""
+    """Write a program that times selections for all inputs."""
     features = dispatcher.features
     kinds = [f"enum timed_{f.name}" if f.type is Type.WORD else f.type.value for f in features]
     listed = ",\n".join(
-        f"{{{', '.join(map(partial(_c_value, dispatcher), features, given))}}}" for given in inputs
+        f"{{{', '.join(map(partial(_c_value, dispatcher), features, one))}}}" for one in inputs
     )
     texts = {
         "MEMBERS": "; ".join(map("{} {}".format, kinds, (f.variable for f in features))),
@@ -95,7 +95,7 @@ def _c_value(dispatcher: Dispatcher, feature: Feature, value: Value) -> str:
 
 
 def time_c(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> dict[str, float]:
-    """Seconds of a selection, and what the header costs to compile."""
+    """Return the seconds of a selection, and those of compiling the header."""
     header = c_header(dispatcher)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -113,7 +113,8 @@ def time_c(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> dict[str, floa
 
 
 def time_python(dispatcher: Dispatcher, inputs: Inputs) -> dict[str, float]:
-    """Seconds of a selection of an input that is new and, where it is kept, of one that is not."""
+    """Return the seconds of a selection of a new input and, where choices are cached, of a known
+    one."""
     text = python_module(dispatcher)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "timed.py"
@@ -143,8 +144,8 @@ def _least(select: Callable[..., int], inputs: Inputs) -> float:
     times = []
     for _ in range(REPEATS):
         begin_s = time.process_time()
-        for given in inputs:
-            select(*given)
+        for one in inputs:
+            select(*one)
         times.append((time.process_time() - begin_s) / len(inputs))
     return min(times)
 

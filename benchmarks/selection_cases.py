@@ -31,7 +31,7 @@ Sizes = Sequence[tuple[int, ...]]
 Rows = Sequence[Sequence[float]]
 
 Case = tuple[Dispatcher, Inputs]
-"""Who chooses, and for which inputs."""
+"""A dispatcher, and the inputs to choose for."""
 
 COLUMNS = (
     *(Column(ColumnKind.RAW, (name,)) for name in SIZES),
@@ -42,15 +42,15 @@ COLUMNS = (
 
 
 def drawn_inputs(rng: random.Random, count: int) -> list[tuple[int, ...]]:
-    """Sizes whose logarithms are uniform."""
+    """Draw sizes whose logarithms are uniform."""
     return [tuple(round(2 ** rng.uniform(0, 20)) for _ in SIZES) for _ in range(count)]
 
 
 def grown(
     rng: random.Random, rows: Rows, bins: Rows, leaves: int, leaf: Callable[[], Leaf]
 ) -> Node:
-    """A tree whose largest leaves are split, mostly, at one of the bins' bounds, as deep as
-    boosting lets them be."""
+    """Grow a tree whose largest leaves are split, usually at a bin's bound, as deep as boosting
+    allows."""
     parts: list[list[int]] = [list(range(len(rows)))]
     splits: dict[int, tuple[int, float, int, int]] = {}
     depths = [0]
@@ -79,10 +79,8 @@ def grown(
 def drawn_program(
     rng: random.Random, inputs: Sizes, args: argparse.Namespace, is_tree: bool
 ) -> DispatchProgram:
-    """A tree of `--tree-leaves` leaves, or an ensemble."""
-    rows = [
-        [c.of(dict(zip(SIZES, given, strict=True))) for c in COLUMNS] for given in inputs[:ROWS]
-    ]
+    """Draw a tree of `--tree-leaves` leaves, or an ensemble."""
+    rows = [[c.of(dict(zip(SIZES, one, strict=True))) for c in COLUMNS] for one in inputs[:ROWS]]
     columns = [sorted(numbers) for numbers in zip(*rows, strict=True)]
     bins = [numbers[:: max(len(numbers) // BINS, 1)] for numbers in columns]
     candidates = args.candidates
@@ -113,7 +111,7 @@ def drawn_program(
 
 
 def drawn_cases(args: argparse.Namespace) -> dict[str, Case]:
-    """A tree and an ensemble over drawn sizes."""
+    """Draw a tree and an ensemble over random sizes."""
     rng = random.Random(args.seed)
     inputs = drawn_inputs(rng, INPUTS)
     features = tuple(Feature(name, Type.WHOLE) for name in SIZES)
@@ -124,21 +122,21 @@ def drawn_cases(args: argparse.Namespace) -> dict[str, Case]:
 
 
 def learnt_cases(path: Path, seed: int) -> dict[str, Case]:
-    """A tree and an ensemble learnt from a recording's first data set, for its own inputs."""
+    """Learn a tree and an ensemble from a recording's first data set, for its own inputs."""
     data = read_data_sets(path)[0]
     names = tuple(map(str, data.matrix.features.columns))
     inputs = list(data.matrix.features.itertuples(index=False, name=None))
-    givens = [dict(zip(names, given, strict=True)) for given in inputs]
+    inputs_by_name = [dict(zip(names, one, strict=True)) for one in inputs]
     some = random.Random(seed).sample(inputs, min(INPUTS, len(inputs)))
     cases: dict[str, Case] = {}
     for learner in (TreeLearner(MOST_LEAVES), EnsembleLearner()):
         program = learner.fit(data.matrix, seed).program(data.matrix.candidates)
-        cases[learner.name] = written(program, features_of(program, names, givens)), some
+        cases[learner.name] = written(program, features_of(program, names, inputs_by_name)), some
     return cases
 
 
 def written(program: DispatchProgram, features: tuple[Feature, ...]) -> Dispatcher:
-    """The program as it is written, from nowhere."""
+    """Make a dispatcher of a program, with empty provenance."""
     environment = Environment("none", "none", "none", "none", "none")
     provenance = Provenance(
         environment, "none", (), 0, "none", "none", ("a program of a benchmark",)

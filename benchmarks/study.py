@@ -1,7 +1,8 @@
-"""Which search should `auto` be? The alternatives on recorded spaces, by `benchmarks/search.py`.
+"""Which search should `auto` be? Compares the alternatives on recorded spaces, with
+`benchmarks/search.py`.
 
-Models (a Gaussian process, a forest, boosted trees), a local search that is restarted,
-evolutionary searches, and a bandit that combines them, all on the drivers of this project:
+Models (a Gaussian process, a forest, boosted trees), a local search with restarts, evolutionary
+searches, and a bandit that combines them, all on the drivers of this project:
 
     python benchmarks/study.py RECORDING...
 

@@ -1,17 +1,17 @@
-"""How long trees and their baselines take to learn from 100,000 samples and to judge as many.
+"""How long trees and their baselines take to learn from 100,000 samples and to predict as many.
 
-The samples are made, by a generator that is seeded: 20 columns, of which 8 are sizes (powers of
-two from 16 to 2^20), 8 are parameters (powers of two from 1 to 128) and 4 are choices (0 or 1). The
+The samples are synthetic, from a seeded generator: 20 columns, of which 8 are sizes (powers of two
+from 16 to 2^20), 8 are parameters (powers of two from 1 to 128) and 4 are choices (0 or 1). The
 time is the product of the first three sizes to the powers 1, 0.5 and 0.25, times a penalty for each
-of three parameters that is off the value which a ratio of sizes asks for, times a choice's factor,
-with 5 % of log-normal noise. As many samples of another seed are judged.
+of three parameters that differs from the value that a ratio of sizes wants, times a choice's
+factor, with 5 % of log-normal noise. As many samples of another seed are predicted.
 
-Starchart and Stargazer learn the time from the 20 columns; G-ADAPT's model the three parameters
-that the sizes ask for; the dispatcher which of eight candidates, the values of one parameter, to
-take for sizes and choices and the other parameters as features.
+Starchart and Stargazer learn the time from the 20 columns; G-ADAPT's model learns the three
+parameters that the sizes want; the dispatcher learns which of eight candidates, the values of one
+parameter, to choose for sizes, choices and the other parameters as features.
 
-Given a table of the published Starchart samples (kmeans on an HD 7970: ppb, tpp, consec, runtime,
-wattage), it also tells how well the models predict these in ten-fold cross-validation:
+With a table of the published Starchart samples (kmeans on an HD 7970: ppb, tpp, consec, runtime,
+wattage), it also prints how well the models predict these in ten-fold cross-validation:
 
     python -m benchmarks.trees [FILE]
 
@@ -46,9 +46,9 @@ from harness.models.stargazer import fit_linear
 ROWS = 100_000
 FOLDS = 10
 VALUES = 8  # of each parameter
-SIZES = [f"size{place}" for place in range(8)]
-PARAMETERS = [f"parameter{place}" for place in range(8)]
-CHOICES = [f"choice{place}" for place in range(4)]
+SIZES = [f"size{index}" for index in range(8)]
+PARAMETERS = [f"parameter{index}" for index in range(8)]
+CHOICES = [f"choice{index}" for index in range(4)]
 COLUMNS = [*SIZES, *PARAMETERS, *CHOICES]
 LOG_TIME = "log_time"
 KMEANS = ["ppb", "tpp", "consec"]
@@ -61,26 +61,26 @@ _NOISE = 0.05
 
 @dataclass(frozen=True)
 class Samples:
-    """`table` has the columns and the natural logarithm of the time; `asked` the values that the
-    sizes ask for of the first three parameters."""
+    """`table` has the columns and the natural logarithm of the time; `asked` has the values that
+    the sizes want for the first three parameters."""
 
     table: pd.DataFrame
     asked: pd.DataFrame
 
     @property
     def matrix(self) -> Matrix:
-        """Each row as an input, each value of the first parameter as a candidate."""
-        place = np.log2(self.table[PARAMETERS[0]].to_numpy())[:, None]
+        """Make a matrix: each row an input, each value of the first parameter a candidate."""
+        index = np.log2(self.table[PARAMETERS[0]].to_numpy())[:, None]
         asked = np.log2(self.asked[PARAMETERS[0]].to_numpy())[:, None]
-        off = np.abs(np.arange(VALUES) - asked) - np.abs(place - asked)
+        off = np.abs(np.arange(VALUES) - asked) - np.abs(index - asked)
         time_s = np.exp(self.table[LOG_TIME].to_numpy()[:, None]) * 2 ** (_PENALTIES[0] * off)
-        candidates = [Config({PARAMETERS[0]: 2**place}) for place in range(VALUES)]
+        candidates = [Config({PARAMETERS[0]: 2**index}) for index in range(VALUES)]
         features = self.table[[name for name in COLUMNS if name != PARAMETERS[0]]]
         return make_matrix(features, candidates, time_s)
 
 
 def make_samples(rows: int, seed: int) -> Samples:
-    """So many samples."""
+    """Draw samples."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(4, 21, (rows, len(SIZES)))
     parameters = rng.integers(0, VALUES, (rows, len(PARAMETERS)))
@@ -100,8 +100,7 @@ def make_samples(rows: int, seed: int) -> Samples:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a model took for all rows, in processor time, which other programs disturb least; and
-    how good it is on those that it has not seen."""
+    """Processor time of a model for all rows, and its quality on unseen rows."""
 
     fit_s: float
     judge_s: float
@@ -110,7 +109,7 @@ class Cost:
 
 
 def measure_costs(rows: int) -> dict[str, Cost]:
-    """Each model by its name."""
+    """Measure each model, by its name."""
     known, unseen = make_samples(rows, 1), make_samples(rows, 2)
     logs = unseen.table[LOG_TIME].to_numpy()
 
@@ -122,8 +121,8 @@ def measure_costs(rows: int) -> dict[str, Cost]:
 
     matrix, unseen_matrix = known.matrix, unseen.matrix
 
-    def slowdown(places: npt.NDArray[np.intp]) -> float:
-        return float(np.exp(unseen_matrix.log_slowdown[np.arange(rows), places].mean()))
+    def slowdown(indices: npt.NDArray[np.intp]) -> float:
+        return float(np.exp(unseen_matrix.log_slowdown[np.arange(rows), indices].mean()))
 
     tree = partial(grow, known.table, TreeTarget(LOG_TIME), COLUMNS)
     return {
@@ -171,7 +170,7 @@ def _cost(
 
 
 def judge_kmeans(path: Path) -> dict[str, dict[str, float | str]]:
-    """How well runtime and power of the published samples are predicted; printed as well."""
+    """Judge how well runtime and power of the published samples are predicted; print it too."""
     try:
         table = pd.read_csv(path, comment="#")
     except (OSError, ValueError) as error:
@@ -203,6 +202,7 @@ def _judge_target(table: pd.DataFrame, target: str) -> dict[str, float | str]:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Measure, print the tables, and the figures as one line."""
     kmeans = judge_kmeans(args.file) if args.file else None
     costs = measure_costs(args.rows)
     print(f"{args.rows} samples of {len(COLUMNS)} columns learnt from, and as many judged:")
@@ -211,13 +211,13 @@ def _run(args: argparse.Namespace) -> int:
             f"    {name:<32}fit {cost.fit_s:6.2f} s   judge {cost.judge_s:5.2f} s   "
             f"{cost.quality} {cost.value:.3f}"
         )
-    told = {"rows": args.rows, "columns": len(COLUMNS), "kmeans": kmeans}
-    print(json.dumps(told | {"costs": {name: asdict(cost) for name, cost in costs.items()}}))
+    figures = {"rows": args.rows, "columns": len(COLUMNS), "kmeans": kmeans}
+    print(json.dumps(figures | {"costs": {name: asdict(cost) for name, cost in costs.items()}}))
     return 0
 
 
 def main() -> int:
-    """Measure, print the tables, and the figures as one line."""
+    """Run the benchmark; return its exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks/trees.py", description=__doc__.split("\n")[0])
     parser.add_argument("file", nargs="?", type=Path, help="the published kmeans samples, CSV")
     parser.add_argument(

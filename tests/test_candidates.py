@@ -43,7 +43,7 @@ inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}]}
 """
 FREE = SPACE.replace("constraints: [BLOCK <= n * 8]\n", "")
 WANTED = {8: 16, 16: 16, 32: 32, 64: 128, 128: 128}
-SEARCHED = "Times are those of the search, each taken at another moment: "
+SEARCHED = "Times are the search's, each taken at another moment: "
 
 
 def block(value: int) -> Config:
@@ -285,7 +285,7 @@ def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
         tuned(tmp_path / name, Drifting(times=only(wanted)), text)
     places = [str(tmp_path / name / "r.db") for name in ("small", "large")]
     matrix = matrix_of(the_one(read_results(places)))
-    assert "measured in turn for different candidates" in matrix.note
+    assert "measured interleaved with different candidates" in matrix.note
 
 
 def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,9 @@ def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
     results = tuned(tmp_path, measurer)
     assert skipped == {CANDIDATE: "candidates on 2 of 5 inputs"}
     matrix = matrix_of(results)
-    assert matrix.note.startswith(f"{SEARCHED}candidates were measured in turn on 3 of 5 inputs.")
+    assert matrix.note.startswith(
+        f"{SEARCHED}candidates were measured interleaved on 3 of 5 inputs."
+    )
     assert matrix.note in study(matrix, QUICK).notes
 
 
@@ -304,7 +306,7 @@ def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_
     results = tuned(tmp_path, Drifting(), stages=Stages(cross=False))
     matrix = matrix_of(results)
     assert results.candidates == {}
-    assert matrix.note.startswith(f"{SEARCHED}candidates were not measured in turn.")
+    assert matrix.note.startswith(f"{SEARCHED}candidates were not measured interleaved.")
     small = matrix.candidates.index(block(16))
     assert matrix.time_s[1, small] == results.measured[Input({"n": 16})][block(16)].time_s
 

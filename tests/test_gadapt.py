@@ -167,7 +167,7 @@ def test_a_choice_that_fails_reaches_nothing() -> None:
     assert (found.worst_fraction, found.mean_fraction) == (0.0, 0.0)
     masked = gadapt.judge(features, candidates, time_s, np.isfinite(time_s))
     assert (masked.worst_fraction, masked.not_candidates) == (1.0, 0.25)
-    with pytest.raises(UsageError, match="on which no candidate worked"):
+    with pytest.raises(UsageError, match="no candidate worked on one of the inputs"):
         gadapt.judge(features, candidates, np.full((4, 2), np.inf))
 
 

@@ -20,7 +20,7 @@ from harness.core.records import Value
 from harness.models.starchart import (
     Accuracy,
     Growth,
-    Predictor,
+    TableModel,
     Tree,
     TreeTarget,
     axes_of,
@@ -192,7 +192,7 @@ def explain(found: Samples, target: TreeTarget) -> Explanation:
 
 
 def _judged(
-    learn: Callable[[pd.DataFrame], Predictor], usable: pd.DataFrame, target: TreeTarget
+    learn: Callable[[pd.DataFrame], TableModel], usable: pd.DataFrame, target: TreeTarget
 ) -> Accuracy:
     return cross_validate(learn, usable, target.column, _FOLDS, groups=MEASUREMENT)
 

@@ -24,7 +24,7 @@ from harness.models.starchart.growing import (
 )
 from harness.models.starchart.importance import importance, rows_inside
 from harness.models.starchart.intersection import count_below, settings_below
-from harness.models.starchart.judging import Accuracy, Predictor, cross_validate
+from harness.models.starchart.judging import Accuracy, TableModel, cross_validate
 from harness.models.starchart.regression import ErrorSummary
 from harness.models.starchart.text import describe
 
@@ -36,8 +36,8 @@ __all__ = [
     "Growth",
     "Interval",
     "NodeSplit",
-    "Predictor",
     "Region",
+    "TableModel",
     "Tree",
     "TreeNode",
     "TreeTarget",

@@ -18,8 +18,8 @@ _LETTER = 0.08  # inches a letter of a condition
 @dataclass(frozen=True)
 class DrawnNode:
     """A node in the picture. `x` counts leaves from the left, `depth` splits from the root;
-    `condition` is what leads here from the node at the index `parent` of the list, which the root
-    does not have. `text` has mean and count, and below them the parameter of the split."""
+    `condition` leads here from the node at the index `parent`, None for the root. `text` has mean
+    and count, and below them the parameter of the split."""
 
     x: float
     depth: int
@@ -32,49 +32,40 @@ class DrawnNode:
 
 def lay_out(tree: Tree, depth: int = 4) -> list[DrawnNode]:
     """Lay out the nodes of the tree's first `depth` levels of splits, the root first."""
-    placed: list[DrawnNode] = []
-    _place_node(tree.root, 0, depth, "", None, placed, [0])
-    return placed
+    layout = _Layout(depth)
+    layout.add(tree.root, 0, "", None)
+    return [node for node in layout.nodes if node is not None]
 
 
-def _place_node(
-    node: TreeNode,
-    here: int,
-    depth: int,
-    condition: str,
-    parent: int | None,
-    placed: list[DrawnNode],
-    taken: list[int],
-) -> float:
-    """Add a node after its parent and before its children; `taken` has the leaves so far. Gives
-    its x, halfway between those of its children."""
-    index = len(placed)
-    placed.append(_PENDING)
-    split = node.split if here < depth else None
-    text = f"{node.mean:.3g}\n({node.count})"
-    if split is None:
-        x = float(taken[0])
-        taken[0] += 1
-    else:
-        text += f"\n{split.parameter}: {percent(split.gain)}"
-        ends = [
-            _place_node(
-                side,
-                here + 1,
-                depth,
-                side.box.parts[split.parameter].text(split.parameter),
-                index,
-                placed,
-                taken,
+class _Layout:
+    """The nodes laid out so far; one whose children are not laid out yet is None."""
+
+    def __init__(self, depth: int) -> None:
+        self.nodes: list[DrawnNode | None] = []
+        self._depth = depth
+        self._leaves = 0
+
+    def add(self, node: TreeNode, here: int, condition: str, parent: int | None) -> float:
+        """Add a node after its parent and before its children; return its x, halfway between those
+        of its children."""
+        index = len(self.nodes)
+        self.nodes.append(None)
+        split = node.split if here < self._depth else None
+        text = f"{node.mean:.3g}\n({node.count})"
+        if split is None:
+            x = float(self._leaves)
+            self._leaves += 1
+        else:
+            text += f"\n{split.parameter}: {percent(split.gain)}"
+            low, high = (
+                self.add(
+                    side, here + 1, side.box.parts[split.parameter].text(split.parameter), index
+                )
+                for side in (split.low, split.high)
             )
-            for side in (split.low, split.high)
-        ]
-        x = sum(ends) / 2
-    placed[index] = DrawnNode(x, here, text, condition, parent, node.mean, node.count)
-    return x
-
-
-_PENDING = DrawnNode(0.0, 0, "", "", None, 0.0, 0)
+            x = (low + high) / 2
+        self.nodes[index] = DrawnNode(x, here, text, condition, parent, node.mean, node.count)
+        return x
 
 
 def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:

@@ -118,6 +118,13 @@ class TreeNode:
             else:
                 left += [node.split.high, node.split.low]
 
+    def splits(self) -> Iterator[NodeSplit]:
+        """Iterate over the splits, parents before children."""
+        if self.split is not None:
+            yield self.split
+            yield from self.split.low.splits()
+            yield from self.split.high.splits()
+
 
 @dataclass(frozen=True)
 class Tree:

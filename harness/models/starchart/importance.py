@@ -12,7 +12,7 @@ from harness.core.arrays import Flags
 from harness.core.errors import ExpressionError, UsageError
 from harness.models.starchart.axes import must_have
 from harness.models.starchart.boxes import Region
-from harness.models.starchart.growing import Tree, TreeNode, grow
+from harness.models.starchart.growing import Tree, grow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,12 +35,8 @@ def importance(tree: Tree, inside: Region | str | None = None) -> pd.Series[floa
     if inside is not None:
         tree = _grown_inside(tree, inside)
     shares = {axis.name: 0.0 for axis in tree.axes}
-    left: list[TreeNode] = [tree.root]
-    while left:
-        split = left.pop().split
-        if split is not None:
-            shares[split.parameter] += split.gain
-            left += [split.low, split.high]
+    for split in tree.root.splits():
+        shares[split.parameter] += split.gain
     found: pd.Series[float] = pd.Series(shares, name="importance").sort_values(
         ascending=False, kind="stable"
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Predictor(Protocol):
+class TableModel(Protocol):
     """A model: a tree, or its linear baseline."""
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
@@ -37,7 +37,7 @@ class Accuracy:
 
 
 def cross_validate(
-    learn: Callable[[pd.DataFrame], Predictor],
+    learn: Callable[[pd.DataFrame], TableModel],
     table: pd.DataFrame,
     target: str,
     folds: int = 10,
