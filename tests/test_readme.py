@@ -113,6 +113,24 @@ def test_every_file_that_a_page_links_to_exists(page: str) -> None:
     assert not missing
 
 
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_section_that_a_page_links_to_exists(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", PAGES[page])
+    here = ROOT / page
+    missing = [
+        f"{file}#{anchor}"
+        for file, anchor in links
+        if anchor not in _anchors(here.parent / file if file else here)
+    ]
+    assert not missing
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_path_and_module_that_a_page_names_exists(page: str) -> None:
     paths = re.findall(r"`((?:harness|tests|benchmarks|examples)/[\w./]+)`", PAGES[page])
