@@ -241,10 +241,8 @@ def test_environment_and_limits_stay_the_same_when_opened_again(opened: Device, 
 
 
 def test_environment_names_everything(opened: Device) -> None:
-    message = opened.environment
-    assert all(
-        (message.backend, message.device, message.platform, message.driver, message.compiler)
-    )
+    found = opened.environment
+    assert all((found.backend, found.device, found.platform, found.driver, found.compiler))
 
 
 # ------------------------------------------------------------------------------------ compiler

@@ -42,7 +42,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
         compiler: str | None,
         builds_disturb: bool,
     ) -> None:
-        """`compiler` is that whose flags are tuned; `builds_disturb` times that run meanwhile."""
+        """`compiler`: the one whose flags are tuned; `builds_disturb`: builds slow runs down."""
         self.environment = environment
         self.limits = limits
         self.compiler = compiler
