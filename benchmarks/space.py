@@ -79,7 +79,7 @@ def _ours(case: Case) -> tuple[int, list[float]]:
     )
     count = space.count
     ended.append(time.perf_counter())
-    (drawn,) = space.sample_places(rng, 1)
+    (drawn,) = space.sample_points(rng, 1)
     ended.append(time.perf_counter())
     changed = np.repeat(drawn[None, :], NEIGHBOURS, axis=0)
     for row, (axis, value) in enumerate(_changes(case, drawn.tolist())):

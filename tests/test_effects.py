@@ -524,7 +524,7 @@ def test_a_design_of_two_levels_is_plackett_and_burmans_with_its_mirror_image(
         asked = Config(design.propose(two_levels, set(taken), []))
         design.add(asked)
         taken.append(asked)
-    signs = 2 * two_levels.places_of(taken) - 1
+    signs = 2 * two_levels.encode_all(taken) - 1
     first = np.column_stack([np.ones(16), signs[:16]])
     assert (first.T @ first == 16 * np.eye(12)).all()
     pairs = np.array([signs[:, a] * signs[:, b] for a in range(11) for b in range(a)]).T

@@ -65,7 +65,7 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
 def other_device(space: Space, seconds: Seconds, device: float = 1.0) -> TransferData:
     """All times of a space, measured on another device."""
     times_s = np.array([device * seconds(config) for config in space])
-    return TransferData(GIVEN, (SourceTask(space.places_of(list(space)), times_s),))
+    return TransferData(GIVEN, (SourceTask(space.encode_all(list(space)), times_s),))
 
 
 class Guided:
@@ -296,7 +296,7 @@ def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
 
 def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
     one = ConstrainedSpace([Parameter("BLOCK", "ordered", (64,), "launch", 64)])
-    tall = SourceTask(one.places_of([one.default]), np.array([1.0]), Input({"kind": "tall"}))
+    tall = SourceTask(one.encode_all([one.default]), np.array([1.0]), Input({"kind": "tall"}))
     guided = Guided(one, TransferData(Input({"kind": "wide"}), (tall,)))
     assert guided.ask() == one.default
     guided.add_result(one.default, 1.0)
@@ -356,7 +356,7 @@ def test_a_uniform_draw_is_marked_apart_from_the_proposals_of_the_model(
 ) -> None:
     guided_run(tmp_path, test_limit=12)
     assert "GaussianProcess" in requestors(tmp_path / "r.db")
-    monkeypatch.setattr(Memory, "unseen", lambda self, _: self.space.places_of([]))
+    monkeypatch.setattr(Memory, "unseen", lambda self, _: self.space.encode_all([]))
     guided_run(tmp_path, test_limit=12, label="drawn")
     drawn = rows(
         tmp_path / "r.db",
@@ -393,7 +393,7 @@ def test_a_sample_of_many_results_has_the_fastest_and_others(space: Space) -> No
 def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
     configs = space.sample(random.Random(4), 300)
     memory = remembered(space, configs)
-    points = memory.encoder.points(space.places_of(configs))
+    points = memory.encoder.points(space.encode_all(configs))
     by_point = {point.tobytes(): valley_s(c) for point, c in zip(points, configs, strict=True)}
     sample = memory.sample()
     found = [by_point[point.tobytes()] for point in sample.points]
@@ -403,9 +403,9 @@ def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
 def test_candidates_are_distinct_and_unseen(space: Space) -> None:
     one, two, three, four = space.sample(random.Random(5), 4)
     memory = remembered(space, [one])
-    memory.await_results(space.places_of([two]))
+    memory.await_results(space.encode_all([two]))
     found = memory.unseen(
-        [space.places_of([one, three, three]), space.places_of([two, four, three])]
+        [space.encode_all([one, three, three]), space.encode_all([two, four, three])]
     )
     assert {space.decode(place) for place in found.tolist()} == {three, four}
     assert len(found) == 2

@@ -106,7 +106,7 @@ def test_what_is_no_point_stays_as_it_is() -> None:
 
 def test_samples_are_uniform_over_what_is_one() -> None:
     checked = tiled()
-    drawn = checked.sample_places(np.random.default_rng(1), 5000)
+    drawn = checked.sample_points(np.random.default_rng(1), 5000)
     counts = Counter(checked.decode(row) for row in drawn.tolist())
     assert set(counts) == legal(checked)
     assert chisquare(list(counts.values())).pvalue > 1e-3
@@ -170,7 +170,7 @@ def test_neighbours_as_arrays_are_the_same() -> None:
         listed = list(checked.neighbours(start, None))
         assert set(listed) == steps(checked, start)
         assert len(listed) == len(set(listed))
-        rows = checked.neighbour_places(checked.places_of([start])[0]).tolist()
+        rows = checked.neighbour_points(checked.encode_all([start])[0]).tolist()
         assert sorted(rows) == sorted(map(list, map(checked.encode, listed)))
 
 
@@ -212,7 +212,7 @@ def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
     for start in random.Random(seed).sample(points(checked), 5):
         told = checked.canonical(start)
         assert checked.canonical(told) == told
-        rows = checked.neighbour_places(checked.places_of([start])[0]).tolist()
+        rows = checked.neighbour_points(checked.encode_all([start])[0]).tolist()
         assert {checked.decode(row) for row in rows} == steps(checked, told)
         if computable and expected:
             assert checked.nearest_legal(start, random.Random(0)) in expected

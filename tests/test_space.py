@@ -221,7 +221,7 @@ def test_the_same_seed_samples_the_same() -> None:
 
 def test_what_is_too_much_for_a_table_is_counted_and_drawn_all_the_same() -> None:
     assert tied().count == tied_count()
-    drawn = tied().sample_places(np.random.default_rng(5), 3000)
+    drawn = tied().sample_points(np.random.default_rng(5), 3000)
     found, weights = Counter((drawn[:, 0] + 1).tolist()), tied_by_first()
     expected = [3000 * weight / tied_count() for weight in weights.values()]
     assert chisquare([found[p0] for p0 in weights], expected).pvalue > 1e-3

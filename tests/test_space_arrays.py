@@ -20,7 +20,7 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Input, Outcome, Value
 from harness.recordings.recording import RecordedTable, Recording
 from harness.recordings.space import ListedSpace
-from harness.space import ConstrainedSpace, Places, Space
+from harness.space import ConstrainedSpace, PointArray, Space
 from harness.space_file import Parameter
 
 DOMAINS: tuple[Sequence[Value], ...] = (
@@ -74,7 +74,7 @@ def legal_places(checked: Space) -> set[tuple[int, ...]]:
     return {place for place in all_places(checked) if checked.is_legal(checked.decode(place))}
 
 
-def rows(places: Places) -> list[tuple[int, ...]]:
+def rows(places: PointArray) -> list[tuple[int, ...]]:
     return [tuple(row) for row in places.tolist()]
 
 
@@ -92,7 +92,7 @@ def test_neighbours_are_the_legal_points_that_differ_in_one_parameter(
     checked: Space, data: st.DataObject
 ) -> None:
     here = np.array(data.draw(st.sampled_from(all_places(checked))), dtype=np.int32)
-    found = rows(checked.neighbour_places(here))
+    found = rows(checked.neighbour_points(here))
     assert len(found) == len(set(found))
     expected = {p for p in legal_places(checked) if np.count_nonzero(np.array(p) != here) == 1}
     assert set(found) == expected
@@ -101,7 +101,7 @@ def test_neighbours_are_the_legal_points_that_differ_in_one_parameter(
 @settings(max_examples=100, deadline=None)
 @given(spaces().filter(is_countable), st.integers(0, 2**32))
 def test_samples_are_legal(checked: Space, seed: int) -> None:
-    drawn = checked.sample_places(np.random.default_rng(seed), 40)
+    drawn = checked.sample_points(np.random.default_rng(seed), 40)
     assert drawn.dtype == np.int32
     legal = legal_places(checked)
     assert set(rows(drawn)) <= legal
@@ -120,17 +120,17 @@ def test_many_are_judged_as_one_is(checked: Space) -> None:
 @given(spaces())
 def test_many_are_encoded_as_one_is(checked: Space) -> None:
     configs = [checked.decode(place) for place in all_places(checked)[:50]]
-    places = checked.places_of(configs)
+    places = checked.encode_all(configs)
     assert places.dtype == np.int32
     assert rows(places) == [checked.encode(config) for config in configs]
 
 
 def test_what_is_no_value_cannot_be_encoded() -> None:
     checked = space({"A": (1, 2), "B": range(3)})
-    assert checked.places_of([]).shape == (0, 2)
+    assert checked.encode_all([]).shape == (0, 2)
     for bad in ({"A": 1.0, "B": 0}, {"A": 1, "B": 3}):
         with pytest.raises(UsageError, match="is not one of its values"):
-            checked.places_of([{"A": 1, "B": 0}, bad])
+            checked.encode_all([{"A": 1, "B": 0}, bad])
 
 
 def tight() -> Space:
@@ -138,7 +138,7 @@ def tight() -> Space:
     return space(domains, "A % B == 0", "C == 'x' or A > 4")
 
 
-def evenness(drawn: Places, legal: int) -> float:
+def evenness(drawn: PointArray, legal: int) -> float:
     """The probability of counts as uneven as these, if all legal points are as likely."""
     counts = Counter(rows(drawn))
     assert len(counts) == legal
@@ -146,7 +146,7 @@ def evenness(drawn: Places, legal: int) -> float:
 
 
 def test_samples_are_uniform() -> None:
-    drawn = tight().sample_places(np.random.default_rng(1), 5000)
+    drawn = tight().sample_points(np.random.default_rng(1), 5000)
     assert evenness(drawn, len(legal_places(tight()))) > 1e-3
 
 
@@ -155,7 +155,7 @@ def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.Monk
     monkeypatch.setattr("harness.constraints.solver.solver.MAX_JOINT_ENTRIES", 2)
     checked = tight()
     assert checked.count is None
-    drawn = checked.sample_places(np.random.default_rng(1), 5000)
+    drawn = checked.sample_points(np.random.default_rng(1), 5000)
     assert evenness(drawn, len(legal_places(tight()))) > 1e-3
 
 
@@ -167,7 +167,7 @@ def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
     assert big.count is not None
     assert big.count > 2**64
     for wide in (checked, big):
-        drawn = wide.sample_places(np.random.default_rng(3), 4000)
+        drawn = wide.sample_points(np.random.default_rng(3), 4000)
         assert all(map(wide.is_legal, map(wide.decode, rows(drawn))))
     # Of an ascending chain from 1 to 32, the last of 14 is n with probability proportional to
     # the number of chains of 13 up to n; of two in order, the first is n in 33 - n of 528.
@@ -182,7 +182,7 @@ def test_one_table_of_more_than_64_bits_is_drawn_from_uniformly() -> None:
     checked = space(domains, *(f"{a} != {b}" for a, b in itertools.pairwise(names)))
     assert checked.count == 40 * 39**13
     assert checked.count > 2**64
-    drawn = checked.sample_places(np.random.default_rng(3), 4000)
+    drawn = checked.sample_points(np.random.default_rng(3), 4000)
     for axis in (0, 7, 13):
         assert chisquare(np.bincount(drawn[:, axis], minlength=40)).pvalue > 1e-3
     assert (np.diff(drawn, axis=1) != 0).all()
@@ -193,7 +193,7 @@ def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch: pytest.Monke
     checked = space(domains, " * ".join(domains) + " == 1")
     monkeypatch.setattr("harness.constraints.solver.diagram.MAX_EDGES", 10)
     monkeypatch.setattr("harness.space.draws._MAX_DRAWS", 2000)
-    assert checked.sample_places(np.random.default_rng(0), 5).shape == (0, 6)
+    assert checked.sample_points(np.random.default_rng(0), 5).shape == (0, 6)
 
 
 def near(here: int, extent: int) -> npt.NDArray[Any]:
@@ -205,7 +205,7 @@ def near(here: int, extent: int) -> npt.NDArray[Any]:
 @pytest.mark.parametrize("here", [0, 5, 700, 999])
 def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours(here: int) -> None:
     checked = space({"A": range(1000), "B": range(64)}, "A + B < 1040")
-    found = checked.neighbour_places(np.array([here, 3], dtype=np.int32))
+    found = checked.neighbour_points(np.array([here, 3], dtype=np.int32))
     changed = found[found[:, 0] != here]
     assert changed[:, 0].tolist() == near(here, 1000).tolist()
     same = found[found[:, 0] == here]
@@ -216,12 +216,12 @@ def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours(he
 
 def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits() -> None:
     checked = space({"A": range(1, 2**40), "B": (1, 2)}, "A % 2 == 0 or B == 1")
-    drawn = checked.sample_places(np.random.default_rng(0), 100)
+    drawn = checked.sample_points(np.random.default_rng(0), 100)
     assert drawn.dtype == np.int64
     assert all(checked.is_legal(checked.decode(row)) for row in rows(drawn))
     assert drawn[:, 0].max() > 2**32
-    here = checked.places_of([Config({"A": 2**33, "B": 1})])[0]
-    assert {checked.decode(row)["B"] for row in rows(checked.neighbour_places(here))} == {1, 2}
+    here = checked.encode_all([Config({"A": 2**33, "B": 1})])[0]
+    assert {checked.decode(row)["B"] for row in rows(checked.neighbour_points(here))} == {1, 2}
 
 
 # ------------------------------------------------------------------------ listed points
@@ -248,7 +248,7 @@ def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
     checked = listed_space(recorded, extents)
     here = np.array(data.draw(point), np.int32)
     expected = {p for p in recorded if np.count_nonzero(np.array(p) != here) == 1}
-    assert set(rows(checked.neighbour_places(here))) == expected
+    assert set(rows(checked.neighbour_points(here))) == expected
     config = checked.decode(here.tolist())
     if max(extents) < 10**4:  # all values are tried
         assert {checked.encode(c) for c in checked.neighbours(config, None)} == expected
@@ -257,7 +257,7 @@ def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
 def test_samples_of_a_recording_are_its_rows_uniformly() -> None:
     recorded = {(a, b) for a in range(9) for b in range(7) if (a + b) % 3}
     checked = listed_space(recorded, (9, 7))
-    drawn = checked.sample_places(np.random.default_rng(2), 4000)
+    drawn = checked.sample_points(np.random.default_rng(2), 4000)
     assert set(rows(drawn)) == recorded
     every = np.array(all_places(checked), np.int32)
     assert set(rows(every[checked.are_legal(every)])) == recorded
@@ -272,4 +272,4 @@ def test_rows_whose_numbers_need_more_than_64_bits_are_told_apart() -> None:
         moved = ((place[0] + 1) % 30, *place[1:])
         assert checked.is_legal(checked.decode(place))
         assert not checked.is_legal(checked.decode(moved))
-        assert place in rows(checked.neighbour_places(np.array(moved, np.int32)))
+        assert place in rows(checked.neighbour_points(np.array(moved, np.int32)))

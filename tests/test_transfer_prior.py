@@ -13,7 +13,7 @@ from harness.core.records import Input
 from harness.models import transfer_prior
 from harness.models.encoding.configs import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
-from harness.space import ConstrainedSpace, Places, Space
+from harness.space import ConstrainedSpace, PointArray, Space
 from harness.space_file import Parameter
 
 Array = npt.NDArray[np.float64]
@@ -24,13 +24,13 @@ PARAMETERS = (
     Parameter("C", "enum", ("x", "y", "z"), "choice", "x"),
 )
 SPACE = ConstrainedSpace(PARAMETERS)
-ALL: Places = np.array(
+ALL: PointArray = np.array(
     list(itertools.product(*(range(len(p.values)) for p in PARAMETERS))), dtype=np.int32
 )
 HERE = Input({"m": 64, "n": 1024})
 
 
-def times_s(places: Places, best: int = 1) -> Array:
+def times_s(places: PointArray, best: int = 1) -> Array:
     """Best where A stands at a place, B is 3 and C is y."""
     steps = np.abs(places - np.array([best, 2, 1])) @ np.array([1.0, 0.3, 0.5])
     found: Array = 1e-3 * (1 + steps)

@@ -17,7 +17,7 @@ from harness.core.arrays import Array
 from harness.core.records import Input
 from harness.models.encoding.configs import ConfigEncoder
 from harness.models.encoding.inputs import feature_rows
-from harness.space import Places, Space
+from harness.space import PointArray, Space
 
 MOST_ROWS = 10_000
 """That the forest learns from; of more, the fastest and uniform others."""
@@ -36,7 +36,7 @@ class SourceTask:
     was measured; None if it is the target's own, or unknown.
     """
 
-    places: Places
+    places: PointArray
     times_s: Array
     problem: Input | None = None
 
@@ -79,7 +79,7 @@ class Prior:
         self._trees = [tree.tree_ for tree in forest.fit(columns, slowdowns[rows]).estimators_]
         self.leaders = self._ranked(space, places[rows])
 
-    def expect(self, places: Places) -> Array:
+    def expect(self, places: PointArray) -> Array:
         """Predict the logarithms of slowdowns, shape (configurations,)."""
         points = self._columns(places)
         problem = np.broadcast_to(self._problem, (len(points), len(self._problem)))
@@ -88,16 +88,16 @@ class Prior:
         total: Array = sum(tree.predict(columns)[:, 0] for tree in self._trees)
         return total / len(self._trees)
 
-    def _columns(self, places: Places) -> Array:
+    def _columns(self, places: PointArray) -> Array:
         """Encode configurations by the parameters' own axes."""
         columns: Array = self._encoder.points(places)[:, self._axes]
         return columns
 
-    def _ranked(self, space: Space, places: Places) -> Places:
+    def _ranked(self, space: Space, places: PointArray) -> PointArray:
         """Sort the legal configurations by their expected time, and keep the fastest."""
         distinct = np.unique(places, axis=0)
         ranked = distinct[np.argsort(self.expect(distinct), kind="stable")]
-        leaders: Places = ranked[space.are_legal(ranked)][:_LEADERS]
+        leaders: PointArray = ranked[space.are_legal(ranked)][:_LEADERS]
         return leaders
 
 
@@ -112,7 +112,7 @@ def _inputs_as_rows(data: TransferData) -> Array:
 
 def _gathered(
     sources: Sequence[SourceTask], inputs: Sequence[Array]
-) -> tuple[Places, Array, Array]:
+) -> tuple[PointArray, Array, Array]:
     """Gather configurations, slowdowns and columns of features. Rows that look alike to the
     forest, such as one configuration on two devices, are averaged."""
     places = np.concatenate([source.places for source in sources])

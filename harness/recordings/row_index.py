@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from harness.space import Places
+from harness.space import PointArray
 
 
 class RowIndex:
@@ -18,7 +18,7 @@ class RowIndex:
     random weights modulo 2^64, which differs for every row; a match of keys is then checked.
     """
 
-    def __init__(self, rows: Places, extents: Sequence[int]) -> None:
+    def __init__(self, rows: PointArray, extents: Sequence[int]) -> None:
         """`extents` has the number of values of each parameter."""
         self._rows = rows
         rng = np.random.default_rng(0)
@@ -31,17 +31,17 @@ class RowIndex:
         self._order = np.argsort(keys)
         self._keys = keys[self._order]
 
-    def contain(self, places: Places) -> npt.NDArray[np.bool_]:
+    def contain(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of each point, shape (points, parameters), whether it is one of the rows."""
         if not len(self._rows):
-            return np.zeros(len(places), dtype=bool)
-        nearest = np.searchsorted(self._keys, self._keys_of(places))
+            return np.zeros(len(points), dtype=bool)
+        nearest = np.searchsorted(self._keys, self._keys_of(points))
         found = self._rows[self._order[np.minimum(nearest, len(self._keys) - 1)]]
-        same: npt.NDArray[np.bool_] = (found == places).all(axis=1)
+        same: npt.NDArray[np.bool_] = (found == points).all(axis=1)
         return same
 
-    def _keys_of(self, places: Places) -> npt.NDArray[np.uint64]:
-        keys: npt.NDArray[np.uint64] = places.astype(np.uint64) @ self._weights
+    def _keys_of(self, points: PointArray) -> npt.NDArray[np.uint64]:
+        keys: npt.NDArray[np.uint64] = points.astype(np.uint64) @ self._weights
         return keys
 
 

@@ -15,7 +15,7 @@ from harness.core.program import Launch
 from harness.core.records import Config, Input, Outcome, Value, shown
 from harness.recordings.recording import Recording
 from harness.recordings.row_index import RowIndex
-from harness.space import Places, Points, Space
+from harness.space import PointArray, Points, Space
 from harness.space.draws import Draws
 from harness.space.points import is_scale
 from harness.space_file import Spec
@@ -60,16 +60,16 @@ class ListedSpace(Space):
         self.parameters = tuple(recording.parameters[k] for k in varying)
         self.points = Points(self.parameters)
         table = recording.tables[problem]
-        self._places: Places = np.ascontiguousarray(table.positions[:, varying][table.legal])
+        self._points: PointArray = np.ascontiguousarray(table.positions[:, varying][table.legal])
 
     @cached_property
     def _rows(self) -> RowIndex:
-        return RowIndex(self._places, self.points.extents)
+        return RowIndex(self._points, self.points.extents)
 
     @cached_property
     def draws(self) -> Draws:
         """The recorded configurations, which are all legal."""
-        return Draws(self.points, _ListedCandidates(self._places), self.decode)
+        return Draws(self.points, _ListedCandidates(self._points), self.decode)
 
     # ---------------------------------------------------------------- judging
 
@@ -81,9 +81,9 @@ class ListedSpace(Space):
         """Whether the configuration has recorded values, though perhaps not together."""
         return self._why_no_point(config) is None
 
-    def are_legal(self, places: Places) -> npt.NDArray[np.bool_]:
+    def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of many points whether they are recorded, shape (points,)."""
-        return self._rows.contain(places)
+        return self._rows.contain(points)
 
     def canonical(self, config: Config) -> Config:
         """Return the configuration: every recorded parameter matters."""
@@ -106,8 +106,8 @@ class ListedSpace(Space):
             return f"the recording has it as illegal: {held.message}"
         return "it is not in the recording"
 
-    def _is_row(self, places: Places) -> bool:
-        return bool(self._rows.contain(places[None, :])[0])
+    def _is_row(self, points: PointArray) -> bool:
+        return bool(self._rows.contain(points[None, :])[0])
 
     # ------------------------------------------------------------- neighbours
 
@@ -120,12 +120,12 @@ class ListedSpace(Space):
             near = near[(away <= reach) | ~self._scales[which]]
         return map(self.decode, near.tolist())
 
-    def neighbour_places(self, places: Places) -> Places:
-        """Return the recorded points that differ in one parameter; see Space.neighbour_places."""
-        near, _ = self._near(places, _ALL_VALUES)
+    def neighbour_points(self, point: PointArray) -> PointArray:
+        """Return the recorded points that differ in one parameter; see Space.neighbour_points."""
+        near, _ = self._near(point, _ALL_VALUES)
         return near
 
-    def _near(self, here: Places, most: int) -> tuple[Places, npt.NDArray[np.intp]]:
+    def _near(self, here: PointArray, most: int) -> tuple[PointArray, npt.NDArray[np.intp]]:
         """Return the recorded points among Points.changes, and the changed parameter of each."""
         changed, which = self.points.changes(here, most)
         recorded = self._rows.contain(changed)
@@ -140,21 +140,21 @@ class ListedSpace(Space):
         here = np.array(self.encode(config), dtype=np.int32)
         if self._is_row(here):
             return self.decode(here.tolist())
-        if not len(self._places):
+        if not len(self._points):
             raise UsageError("the recording holds no legal configuration of this input")
         near, which = self._near(here, sys.maxsize)
         if len(near):
             steps = np.abs(near - here).max(axis=1) / self._widths[which]
             away = np.where(self._scales[which], steps, 1.0)
         else:
-            near, away = self._places, self._away(here)
+            near, away = self._points, self._away(here)
         nearest = np.flatnonzero(away <= away.min() + _ROUNDING)
         return self.decode(near[rng.choice(nearest)].tolist())
 
-    def _away(self, here: Places) -> npt.NDArray[np.float64]:
+    def _away(self, here: PointArray) -> npt.NDArray[np.float64]:
         """Return the distance of every row; see Space.distance."""
         others = ~self._scales
-        changed = np.count_nonzero(self._places[:, others] != here[others], axis=1)
+        changed = np.count_nonzero(self._points[:, others] != here[others], axis=1)
         steps = np.abs(self._relative - (here / self._widths)[self._scales].astype(np.float32))
         away: npt.NDArray[np.float64] = steps.sum(axis=1) + changed
         return away
@@ -170,7 +170,7 @@ class ListedSpace(Space):
     @cached_property
     def _relative(self) -> npt.NDArray[np.float32]:
         """The position of each row on each scale, from 0 to 1."""
-        return (self._places / self._widths)[:, self._scales].astype(np.float32)
+        return (self._points / self._widths)[:, self._scales].astype(np.float32)
 
     # --------------------------------------------------------------- encoding
 
@@ -192,12 +192,12 @@ class ListedSpace(Space):
 class _ListedCandidates:
     """The rows of a ListedSpace as candidates to draw from."""
 
-    def __init__(self, rows: Places) -> None:
+    def __init__(self, rows: PointArray) -> None:
         self._rows = rows
         self.count = len(rows)
 
-    def points(self, indices: Sequence[int]) -> Places:
+    def points(self, indices: Sequence[int]) -> PointArray:
         return self._rows[np.array(indices, dtype=np.intp)]
 
-    def draw(self, rng: np.random.Generator, count: int) -> Places:
+    def draw(self, rng: np.random.Generator, count: int) -> PointArray:
         return self._rows[rng.integers(self.count, size=count)]

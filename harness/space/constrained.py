@@ -24,7 +24,7 @@ from harness.space.draws import Draws
 from harness.space.judge import Judge
 from harness.space.launches import launch_constraints, launch_of
 from harness.space.moves import Moves
-from harness.space.points import Places, Points, near_places
+from harness.space.points import PointArray, Points, near_indices
 from harness.space.protocol import Space
 from harness.space.relevance import Relevance
 from harness.space.repair import repaired
@@ -84,9 +84,9 @@ class ConstrainedSpace(Space):
         """Return what is wrong with a configuration, with its values; None if it is legal."""
         return self.points.why_no_point(config) or self._why_constrained(config)
 
-    def are_legal(self, places: Places) -> npt.NDArray[np.bool_]:
+    def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of many points whether they are legal, shape (points,)."""
-        return self._judge.all_held(self.constraints, places)
+        return self._judge.all_held(self.constraints, points)
 
     def is_point(self, config: Mapping[str, Value]) -> bool:
         """Whether the configuration has a value of each parameter, legal or not."""
@@ -138,21 +138,21 @@ class ConstrainedSpace(Space):
         positions = self.encode(start)
         broken = set(self._judge.broken(self.constraints, start))
         for parameter, here in zip(self.parameters, positions, strict=True):
-            for place in near_places(parameter, here, reach):
-                changed, concerned = self._moves.to(start, parameter, place)
+            for index in near_indices(parameter, here, reach):
+                changed, concerned = self._moves.to(start, parameter, index)
                 if broken.issubset(concerned) and self._judge.satisfies(concerned, changed):
                     yield Config(changed)
 
-    def neighbour_places(self, places: Places) -> Places:
-        """Return the legal points that differ in one parameter; see Space.neighbour_places.
+    def neighbour_points(self, point: PointArray) -> PointArray:
+        """Return the legal points that differ in one parameter; see Space.neighbour_points.
 
         Parameters that no longer matter then differ too. All values are tried where there are at
         most 64, else the 32 nearest on each side and 32 spread evenly over all.
         """
-        here = self._relevance.canonical_places(self._judge, places[None, :])
+        here = self._relevance.canonical_points(self._judge, point[None, :])
         changed, which = self.points.changes(here[0])
         if self._relevance:
-            changed = self._relevance.canonical_places(self._judge, changed)
+            changed = self._relevance.canonical_points(self._judge, changed)
             changed = changed[changed[np.arange(len(which)), which] != here[0, which]]
         return changed[self._judge.legal_changes(here[0], changed)]
 

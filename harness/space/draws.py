@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from harness.core.errors import UsageError
 from harness.core.records import Config
-from harness.space.points import Places, Points
+from harness.space.points import PointArray, Points
 
 _MAX_DRAWS = 200_000
 _DRAW_COST = 32  # of a draw by index, in configurations that are looked up in a set
@@ -26,14 +26,14 @@ class Candidates(Protocol):
 
     count: int
 
-    def points(self, indices: Sequence[int]) -> Places:
+    def points(self, indices: Sequence[int]) -> PointArray:
         """Return the points with these indices, shape (indices, parameters)."""
 
-    def draw(self, rng: np.random.Generator, count: int) -> Places:
+    def draw(self, rng: np.random.Generator, count: int) -> PointArray:
         """Draw so many points, uniform and independent; needs one candidate or more."""
 
 
-Legality = Callable[[Places], npt.NDArray[np.bool_]]
+Legality = Callable[[PointArray], npt.NDArray[np.bool_]]
 """From points, shape (points, parameters), to whether each is legal, shape (points,)."""
 
 
@@ -93,8 +93,8 @@ class Draws:
         """Yield the legal ones among the candidates with these indices."""
         return map(self._decode, self._legal(self._candidates.points(indices)).tolist())
 
-    def _legal(self, places: Places) -> Places:
-        return places if self._judge is None else places[self._judge(places)]
+    def _legal(self, points: PointArray) -> PointArray:
+        return points if self._judge is None else points[self._judge(points)]
 
     def sample(
         self, rng: random.Random, count: int = 1, exclude: Collection[Config] = ()
@@ -127,16 +127,16 @@ class Draws:
         """All legal configurations; only where few are left to find, or many are wanted."""
         return list(self)
 
-    def sample_places(self, rng: np.random.Generator, count: int) -> Places:
+    def sample_points(self, rng: np.random.Generator, count: int) -> PointArray:
         """Draw legal points, uniform and independent, so repeats occur; shape (points, parameters).
 
         Returns fewer than `count` where nothing is legal, and, in a space that is too large to
         count, where 200,000 draws find fewer.
         """
-        found, drawn, wanted = [self._points.places_of([])], 0, count
+        found, drawn, wanted = [self._points.encode_all([])], 0, count
         while wanted > 0 and self._candidates.count > 0 and drawn < max(count, _MAX_DRAWS):
             batch = min(_BATCH, wanted if self._judge is None else wanted * 2 ** len(found))
-            places = self._candidates.draw(rng, batch).astype(self._points.dtype)
-            found.append(self._legal(places)[:wanted])
+            points = self._candidates.draw(rng, batch).astype(self._points.dtype)
+            found.append(self._legal(points)[:wanted])
             drawn, wanted = drawn + batch, wanted - len(found[-1])
         return np.concatenate(found)

@@ -1,4 +1,4 @@
-"""Whether configurations satisfy constraints: one at a time, and whole arrays of them."""
+"""Check constraints on one configuration, or on whole arrays of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.constraints.expression import Expression
 from harness.constraints.solver import Factor, TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
-from harness.space.points import Places, Points
+from harness.space.points import PointArray, Points
 
 Flags = npt.NDArray[np.bool_]
 
@@ -24,7 +24,7 @@ _MAX_KEPT_ENTRIES = 1 << 24  # of all tables of a space together
 
 
 class Judge:
-    """The constraints of a space, over its parameters and the values of all other names."""
+    """The constraints of a space, with its parameters and the values of all other names."""
 
     def __init__(
         self, points: Points, constraints: Iterable[Expression], given: Mapping[str, Value]
@@ -37,59 +37,59 @@ class Judge:
         self.constraints = self._deciding(constraints)
 
     def _deciding(self, constraints: Iterable[Expression]) -> list[Expression]:
-        """Each constraint once, without those that hold whatever the parameters are."""
+        """Return each constraint once, without those that always hold."""
         distinct = {constraint.text: constraint for constraint in constraints}.values()
         return [c for c in distinct if self.combinations(c) > _MAX_WEIGHED or self._decides(c)]
 
     def combinations(self, constraint: Expression) -> int:
-        """How many combinations of values a constraint ties together."""
+        """Return the number of combinations of the values that a constraint names."""
         pairs = zip(self._points.parameters, self._points.extents, strict=True)
         return math.prod(extent for p, extent in pairs if p.name in constraint.names)
 
     def _decides(self, constraint: Expression) -> bool:
-        """Whether it is false for some values; one that cannot be computed for some is kept."""
+        """Whether a constraint is false for some values, or cannot be computed for some."""
         table = self._table(constraint)
         return table is None or not table.table.all()
 
     @cached_property
     def naming(self) -> dict[str, list[Expression]]:
-        """Of each parameter, the constraints that name it."""
+        """By parameter, the constraints that name it."""
         return {n: [c for c in self.constraints if n in c.names] for n in self._domains}
 
     # ---------------------------------------------------------- one configuration
 
     def values(self, config: Mapping[str, Value]) -> dict[str, Value]:
-        """The values of all names."""
+        """Return the values of all names."""
         return {**self._given, **config}
 
     def satisfies(self, constraints: Iterable[Expression], config: Mapping[str, Value]) -> bool:
-        """Whether a configuration satisfies all of these."""
+        """Whether a configuration satisfies all of these constraints."""
         values = self.values(config)
         return all(holds(constraint, values) for constraint in constraints)
 
     def broken(
         self, constraints: Iterable[Expression], config: Mapping[str, Value]
     ) -> list[Expression]:
-        """Those of the constraints that a configuration does not satisfy."""
+        """Return the constraints that a configuration does not satisfy."""
         values = self.values(config)
         return [constraint for constraint in constraints if not holds(constraint, values)]
 
     # -------------------------------------------------------------- many at once
 
-    def held(self, constraint: Expression, places: Places) -> Flags:
-        """Whether each of many points satisfies a constraint; where it cannot be computed, no."""
+    def held(self, constraint: Expression, points: PointArray) -> Flags:
+        """Whether each of many points satisfies a constraint; False where it cannot be computed."""
         table = self._table(constraint)
         if table is not None:
-            columns = tuple(places[:, self._points.axis[name]] for name in table.names)
-            found: Flags = np.broadcast_to(table.table[columns], len(places))
+            columns = tuple(points[:, self._points.axis[name]] for name in table.names)
+            found: Flags = np.broadcast_to(table.table[columns], len(points))
             return found
-        held = np.empty(len(places), dtype=bool)
-        for rows, values in self._alike(constraint, places):
-            held[rows] = self._computed(constraint, places, rows, values)
+        held = np.empty(len(points), dtype=bool)
+        for rows, values in self._alike(constraint, points):
+            held[rows] = self._computed(constraint, points, rows, values)
         return held
 
-    def legal_changes(self, here: Places, changed: Places) -> Flags:
-        """Which of many points are legal that differ little from one point."""
+    def legal_changes(self, here: PointArray, changed: PointArray) -> Flags:
+        """Whether each of many points is legal; fast for points that differ little from `here`."""
         legal = np.ones(len(changed), dtype=bool)
         different = changed != here
         for constraint in self.constraints:
@@ -100,17 +100,17 @@ class Judge:
                 legal[~concerned] = False
         return legal
 
-    def all_held(self, constraints: Iterable[Expression], places: Places) -> Flags:
+    def all_held(self, constraints: Iterable[Expression], points: PointArray) -> Flags:
         """Whether each of many points satisfies all of these constraints."""
-        legal = np.ones(len(places), dtype=bool)
+        legal = np.ones(len(points), dtype=bool)
         for constraint in constraints:
             left = np.flatnonzero(legal)
-            legal[left] = self.held(constraint, places[left])
+            legal[left] = self.held(constraint, points[left])
         return legal
 
     @cached_property
     def _named(self) -> dict[str, Flags]:
-        """Of each constraint, which parameters it names."""
+        """By constraint, whether it names each parameter."""
         named = {c.text: [name in c.names for name in self._domains] for c in self.constraints}
         return {text: np.array(flags, dtype=bool) for text, flags in named.items()}
 
@@ -118,7 +118,7 @@ class Judge:
         return [axis for name, axis in self._points.axis.items() if name in constraint.names]
 
     def _table(self, constraint: Expression) -> Factor | None:
-        """Its table of all combinations; None where there is none, or no room for it."""
+        """Return the truth table of a constraint; None where it would be too large."""
         if constraint.text not in self._tables:
             self._tables[constraint.text] = self._new_table(constraint)
         return self._tables[constraint.text]
@@ -135,18 +135,18 @@ class Judge:
         return table
 
     def _alike(
-        self, constraint: Expression, places: Places
+        self, constraint: Expression, points: PointArray
     ) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, Value]]]:
-        """The points in groups of equal values of what is not a number, and those values."""
+        """Yield groups of points that agree in all values that are no numbers, and those values."""
         parameters = self._points.parameters
-        none = places[:0]
+        none = points[:0]
         fixed = [
             axis for axis in self._axes(constraint) if self._points.values_at(axis, none) is None
         ]
         if not fixed:
-            yield np.arange(len(places)), {}
+            yield np.arange(len(points)), {}
             return
-        kinds, group = np.unique(places[:, fixed], axis=0, return_inverse=True)
+        kinds, group = np.unique(points[:, fixed], axis=0, return_inverse=True)
         group = group.reshape(-1)
         for number, kind in enumerate(kinds.tolist()):
             pairs = zip(fixed, kind, strict=True)
@@ -156,25 +156,25 @@ class Judge:
     def _computed(
         self,
         constraint: Expression,
-        places: Places,
+        points: PointArray,
         rows: npt.NDArray[np.intp],
         fixed: Mapping[str, Value],
     ) -> Flags:
-        """The constraint over arrays; one by one where arrays cannot, or not exactly."""
+        """Evaluate the constraint over arrays, or point by point where arrays are not exact."""
         values: dict[str, Any] = {**self._given, **fixed}
         for axis in self._axes(constraint):
             name = self._points.parameters[axis].name
             if name not in fixed:
-                values[name] = self._points.values_at(axis, places[rows, axis])
+                values[name] = self._points.values_at(axis, points[rows, axis])
         try:
             return np.broadcast_to(constraint.holds(values), len(rows))
         except ExpressionError:
-            one_by_one = (self._points.decode(places[row].tolist()) for row in rows)
+            one_by_one = (self._points.decode(points[row].tolist()) for row in rows)
             return np.array([self.satisfies([constraint], values) for values in one_by_one])
 
 
 def holds(constraint: Expression, values: Mapping[str, Value]) -> bool:
-    """Whether it is true; what cannot be computed is not."""
+    """Whether a constraint holds; False where it cannot be computed."""
     try:
         return bool(constraint.holds(values))
     except ExpressionError:

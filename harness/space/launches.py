@@ -1,4 +1,4 @@
-"""The launch sizes of configurations, and what every launch must satisfy on a device."""
+"""The launch sizes of configurations, and the constraints of a device on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.space_file import LaunchPlan
 
 
 def launch_constraints(plan: LaunchPlan | None, limits: DeviceLimits | None) -> list[Expression]:
-    """What every launch must satisfy on the device, whether the space says so or not."""
+    """Return the constraints that a device puts on every launch."""
     if plan is None or limits is None:
         return []
     sizes = [_factor(expression) for expression in plan.group]
@@ -25,7 +25,7 @@ def launch_constraints(plan: LaunchPlan | None, limits: DeviceLimits | None) -> 
 
 
 def _factor(expression: Expression) -> str:
-    """Its text, in brackets unless it is a name or a whole number."""
+    """Return an expression's text, in brackets unless it is a name or a whole number."""
     text = expression.text
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
@@ -33,7 +33,7 @@ def _factor(expression: Expression) -> str:
 def launch_of(
     plan: LaunchPlan | None, values: Mapping[str, Value], function: str, arguments: Sequence[str]
 ) -> Launch:
-    """The launch with these values; raises ExpressionError where a size is not whole."""
+    """Return the launch with these values; raises ExpressionError for a size that is not whole."""
     if plan is None:
         raise UsageError("this space has no launch sizes")
     group = tuple(_whole(expression, values) for expression in plan.group)

@@ -1,4 +1,4 @@
-"""Changes of one parameter, and the constraints that they concern."""
+"""Changes of one parameter, with the constraints that they can break."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Move = tuple[dict[str, Value], list[Expression]]
 
 
 class Moves:
-    """The changes of a space's configurations."""
+    """Makes changes of one parameter in a space's configurations."""
 
     def __init__(self, points: Points, judge: Judge, relevance: Relevance) -> None:
         self.points = points
         self._judge = judge
         self._relevance = relevance
 
-    def to(self, config: Mapping[str, Value], parameter: Parameter, place: int) -> Move:
-        """The configuration with another value of a parameter, and the constraints whose truth
-        may differ; none where the parameter does not matter there."""
-        changed = {**config, parameter.name: parameter.values[place]}
+    def to(self, config: Mapping[str, Value], parameter: Parameter, index: int) -> Move:
+        """Return the configuration with another value of a parameter, and the constraints whose
+        truth may change."""
+        changed = {**config, parameter.name: parameter.values[index]}
         if not self._relevance:
             return changed, self._judge.naming[parameter.name]
-        told = self._relevance.canonical(changed)
-        if told[parameter.name] != changed[parameter.name]:
+        canonical = self._relevance.canonical(changed)
+        if canonical[parameter.name] != changed[parameter.name]:
             return changed, self._judge.naming[parameter.name]
-        different = {name for name, value in told.items() if value != config[name]}
-        return told, [c for c in self._judge.constraints if c.names & different]
+        different = {name for name, value in canonical.items() if value != config[name]}
+        return canonical, [c for c in self._judge.constraints if c.names & different]

@@ -1,4 +1,4 @@
-"""Configurations as points: the place of each parameter's value among its values."""
+"""Configurations as points: the index of each parameter's value among its values."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.core.errors import UsageError
 from harness.core.records import Value, shown
 from harness.space_file import Parameter
 
-Places = npt.NDArray[np.signedinteger[Any]]
-"""Places of values, shape (points, parameters): 32-bit integers, or 64-bit ones where a
-parameter has more values than those can count."""
+PointArray = npt.NDArray[np.signedinteger[Any]]
+"""Points as indices of values, shape (points, parameters): 32-bit integers, or 64-bit ones where a
+parameter has more values than 32 bits can count."""
 
 ALL_VALUES = 64
-"""Up to so many values of a parameter, all are looked at; of more, near ones and some others."""
+"""The most values of a parameter of which all are tried as neighbours; of more, only some are."""
 
 _NEAR = 32
 _SPREAD = 32
 
 
 class Points:
-    """The product of the parameters' values."""
+    """The points of a space: the product of the parameters' values."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         self.parameters = tuple(parameters)
@@ -43,24 +43,24 @@ class Points:
         for name in self.by_name:
             if name not in config:
                 return f"it has no value for {name}"
-            if self.place_of(name, config[name]) is None:
+            if self.index_of(name, config[name]) is None:
                 return f"{name}={shown(config[name])} is not one of its values"
         return None
 
     # --------------------------------------------------------------- encoding
 
     def encode(self, config: Mapping[str, Value]) -> tuple[int, ...]:
-        """The place of each parameter's value; raises UsageError for what is none."""
-        return tuple([self._place(p, config[p.name]) for p in self.parameters])
+        """Return the index of each parameter's value; raises UsageError for an unknown value."""
+        return tuple([self._index(p, config[p.name]) for p in self.parameters])
 
-    def _place(self, parameter: Parameter, value: Value) -> int:
-        place = self.place_of(parameter.name, value)
-        if place is None:
+    def _index(self, parameter: Parameter, value: Value) -> int:
+        index = self.index_of(parameter.name, value)
+        if index is None:
             raise UsageError(f"{parameter.name}={shown(value)} is not one of its values")
-        return place
+        return index
 
-    def place_of(self, name: str, value: Value) -> int | None:
-        """`position_of` among a parameter's values, by a look-up where they are listed."""
+    def index_of(self, name: str, value: Value) -> int | None:
+        """Return the index of a value among a parameter's values; None for an unknown value."""
         known = self._known.get(name)
         if known is None:
             return position_of(self.by_name[name], value)
@@ -69,38 +69,38 @@ class Points:
     @cached_property
     def _known(self) -> dict[str, dict[tuple[type, Value], int]]:
         return {
-            p.name: {(type(value), value): place for place, value in enumerate(p.values)}
+            p.name: {(type(value), value): index for index, value in enumerate(p.values)}
             for p in self.parameters
             if not isinstance(p.values, range)
         }
 
-    def decode(self, places: Sequence[int]) -> dict[str, Value]:
-        """The values at these places."""
-        pairs = zip(self.parameters, places, strict=True)
-        return {parameter.name: parameter.values[place] for parameter, place in pairs}
+    def decode(self, indices: Sequence[int]) -> dict[str, Value]:
+        """Return the configuration with these indices."""
+        pairs = zip(self.parameters, indices, strict=True)
+        return {parameter.name: parameter.values[index] for parameter, index in pairs}
 
-    def places_of(self, configs: Sequence[Mapping[str, Value]]) -> Places:
-        """`encode` of many."""
-        places = np.empty((len(configs), len(self.parameters)), dtype=self.dtype)
+    def encode_all(self, configs: Sequence[Mapping[str, Value]]) -> PointArray:
+        """Encode many configurations, shape (configs, parameters)."""
+        points = np.empty((len(configs), len(self.parameters)), dtype=self.dtype)
         for axis, p in enumerate(self.parameters):
-            places[:, axis] = self.places_of_values(p.name, [config[p.name] for config in configs])
-        return places
+            points[:, axis] = self.indices_of(p.name, [config[p.name] for config in configs])
+        return points
 
-    def places_of_values(self, name: str, values: Sequence[Value]) -> list[int]:
-        """Where values of one parameter stand; raises UsageError for what is none."""
+    def indices_of(self, name: str, values: Sequence[Value]) -> list[int]:
+        """Return the indices of values of one parameter; raises UsageError for an unknown value."""
         known = self._known.get(name)
         if known is None or not all((type(value), value) in known for value in values):
-            return [self._place(self.by_name[name], value) for value in values]
+            return [self._index(self.by_name[name], value) for value in values]
         return [known[type(value), value] for value in values]
 
-    def values_at(self, axis: int, places: Places) -> npt.NDArray[Any] | None:
-        """A parameter's values at these places; None unless numpy holds all of them exactly."""
+    def values_at(self, axis: int, indices: PointArray) -> npt.NDArray[Any] | None:
+        """Return a parameter's values at these indices; None unless numpy holds all exactly."""
         values = self.parameters[axis].values
         if isinstance(values, range):
             small = max(abs(values[0]), abs(values[-1])) <= MAX_EXACT
-            return places.astype(np.int64) * values.step + values.start if small else None
+            return indices.astype(np.int64) * values.step + values.start if small else None
         column = self._columns[axis]
-        return None if column is None else column[places]
+        return None if column is None else column[indices]
 
     @cached_property
     def _columns(self) -> list[npt.NDArray[Any] | None]:
@@ -113,25 +113,27 @@ class Points:
 
     # ------------------------------------------------------------- neighbours
 
-    def changes(self, here: Places, most: int = ALL_VALUES) -> tuple[Places, npt.NDArray[np.intp]]:
-        """The points that differ from one in one parameter, and in which.
+    def changes(
+        self, here: PointArray, most: int = ALL_VALUES
+    ) -> tuple[PointArray, npt.NDArray[np.intp]]:
+        """Return the points that differ from one in one parameter, and the index of that parameter.
 
-        All values of a parameter that has at most `most`; of others the 32 nearest places on
-        each side, and 32 that are spread evenly over all.
+        All values of a parameter with at most `most` values are tried; of others, the 32 nearest on
+        each side and 32 spread evenly over all.
         """
-        there = [self._other_places(axis, int(here[axis]), most) for axis in range(len(here))]
+        there = [self._other_indices(axis, int(here[axis]), most) for axis in range(len(here))]
         which = np.repeat(np.arange(len(here)), list(map(len, there)))
         changed = np.repeat(here[None, :], len(which), axis=0)
         if there:
             changed[np.arange(len(which)), which] = np.concatenate(there)
         return changed, which
 
-    def _other_places(self, axis: int, here: int, most: int) -> Places:
+    def _other_indices(self, axis: int, here: int, most: int) -> PointArray:
         extent = self.extents[axis]
         if extent <= most:
-            places = np.arange(extent - 1, dtype=self.dtype)
-            places[here:] += 1
-            return places
+            points = np.arange(extent - 1, dtype=self.dtype)
+            points[here:] += 1
+            return points
         near = np.arange(max(0, here - _NEAR), min(extent, here + _NEAR + 1))
         spread = np.arange(_SPREAD) * (extent - 1) // (_SPREAD - 1)
         found = np.union1d(near, spread)
@@ -139,7 +141,7 @@ class Points:
 
 
 def _is_exact(value: Value) -> bool:
-    """Whether numpy holds a number exactly."""
+    """Whether a value is a number that numpy holds exactly."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) <= MAX_EXACT)
 
 
@@ -148,23 +150,23 @@ def is_scale(parameter: Parameter) -> bool:
     return parameter.kind not in ("boolean", "enum")
 
 
-def near_places(parameter: Parameter, here: int, reach: int | None) -> Iterator[int]:
-    """Other places: on scales those within reach (None: all), else all."""
+def near_indices(parameter: Parameter, here: int, reach: int | None) -> Iterator[int]:
+    """Yield other indices: on a scale those within reach (None: all), else all."""
     first, last = 0, len(parameter.values)
     if reach is not None and is_scale(parameter):
         first, last = max(0, here - reach), min(last, here + reach + 1)
-    return (place for place in range(first, last) if place != here)
+    return (index for index in range(first, last) if index != here)
 
 
 def step_size(parameter: Parameter, here: int, there: int) -> float:
-    """The relative step on scales, and 1 for any change else."""
+    """Return the relative step on a scale, and 1 for any other change."""
     if here == there:
         return 0.0
     return abs(here - there) / (len(parameter.values) - 1) if is_scale(parameter) else 1.0
 
 
 def position_of(parameter: Parameter, value: Value) -> int | None:
-    """Where a value stands among its parameter's values; None if it is none of them."""
+    """Return the index of a value among a parameter's values; None for an unknown value."""
     values = parameter.values
     if isinstance(values, range):
         return values.index(value) if type(value) is int and value in values else None

@@ -1,4 +1,4 @@
-"""A configuration of a space -> what a compiler gets: parameters as macros, flags as options."""
+"""Make the program of a configuration: parameters become macros, flags become options."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from harness.space_file import Spec
 
 
 def make_program(spec: Spec, space: Space, config: Config, language: str) -> Program:
-    """The program of a configuration in one of the spec's languages."""
+    """Return the program of a configuration in one of the spec's languages."""
     source = spec.sources[language]
     macros = {p.name: config[p.name] for p in space.parameters if p.role != "flag"}
-    # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
+    # Flags are sorted for the build cache; the words of one flag stay in order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     return Program(
         text=source.with_macros(macros),

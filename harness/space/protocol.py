@@ -15,7 +15,7 @@ import numpy.typing as npt
 from harness.core.program import Launch
 from harness.core.records import Config, Value
 from harness.space.draws import Draws
-from harness.space.points import Places, Points, step_size
+from harness.space.points import PointArray, Points, step_size
 from harness.space_file import Parameter
 
 
@@ -51,7 +51,7 @@ class Space(Protocol):
         """Whether the configuration has a value of each parameter, legal or not."""
 
     @abstractmethod
-    def are_legal(self, places: Places) -> npt.NDArray[np.bool_]:
+    def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of many points whether they are legal, shape (points,)."""
 
     @abstractmethod
@@ -98,9 +98,9 @@ class Space(Protocol):
         """Draw distinct legal configurations uniformly; see Draws.sample."""
         return self.draws.sample(rng, count, exclude)
 
-    def sample_places(self, rng: np.random.Generator, count: int) -> Places:
-        """Draw legal points uniformly, with repeats; see Draws.sample_places."""
-        return self.draws.sample_places(rng, count)
+    def sample_points(self, rng: np.random.Generator, count: int) -> PointArray:
+        """Draw legal points uniformly, with repeats; see Draws.sample_points."""
+        return self.draws.sample_points(rng, count)
 
     # ------------------------------------------------------------- neighbours
 
@@ -113,7 +113,7 @@ class Space(Protocol):
         """
 
     @abstractmethod
-    def neighbour_places(self, places: Places) -> Places:
+    def neighbour_points(self, point: PointArray) -> PointArray:
         """Return the legal points that differ from a point, shape (parameters,), in one parameter.
 
         For a parameter with many values, the nearest ones and some others are tried.
@@ -128,8 +128,8 @@ class Space(Protocol):
 
     def distance(self, one: Config, other: Config) -> float:
         """Sum the relative steps on scales, and 1 for any other change."""
-        places = zip(self.parameters, self.encode(one), self.encode(other), strict=True)
-        return sum(step_size(parameter, here, there) for parameter, here, there in places)
+        steps = zip(self.parameters, self.encode(one), self.encode(other), strict=True)
+        return sum(step_size(parameter, here, there) for parameter, here, there in steps)
 
     # --------------------------------------------------------------- encoding
 
@@ -137,12 +137,12 @@ class Space(Protocol):
         """Return the index of each parameter's value, in the order of the parameters."""
         return self.points.encode(config)
 
-    def places_of(self, configs: Sequence[Mapping[str, Value]]) -> Places:
+    def encode_all(self, configs: Sequence[Mapping[str, Value]]) -> PointArray:
         """Encode many configurations, shape (configs, parameters).
 
         Raises UsageError for a value that a parameter does not have.
         """
-        return self.points.places_of(configs)
+        return self.points.encode_all(configs)
 
     @abstractmethod
     def decode(self, positions: Sequence[int]) -> Config:

@@ -1,5 +1,8 @@
-"""Parameters that do not matter everywhere: the configurations that differ in nothing else are
-one, and it is told with such a parameter at its default."""
+"""Parameters that matter only under a condition.
+
+Configurations that differ only in parameters that do not matter are one; its canonical form has
+these parameters at their defaults.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ from dataclasses import dataclass
 from harness.constraints.expression import Expression
 from harness.core.records import Value, shown
 from harness.space.judge import Judge, holds
-from harness.space.points import Places, Points
+from harness.space.points import PointArray, Points
 from harness.space_file import Parameter, conditional
 
 
 @dataclass(frozen=True)
-class _Condition:
-    """Where a parameter matters; `implied` is what that means for legal configurations."""
+class _ConditionalParameter:
+    """A parameter with the condition `when` it matters, and the constraint that is `implied` for
+    canonical configurations."""
 
     parameter: Parameter
     when: Expression
@@ -23,17 +27,17 @@ class _Condition:
 
 
 class Relevance:
-    """Which parameters matter, given the values of the others."""
+    """Decides which parameters matter, from the values of the others."""
 
     def __init__(
         self, points: Points, given: Mapping[str, Value], unjudged: Collection[str] = ()
     ) -> None:
-        """`given` has the values of all other names; conditions that look at a name of `unjudged`
-        are left out."""
+        """`given` has the values of all other names; conditions over names in `unjudged` are left
+        out."""
         self._points = points
         self._given = given
         self._conditions = [
-            _Condition(
+            _ConditionalParameter(
                 parameter, when, Expression.or_equal(when, parameter.name, parameter.default)
             )
             for parameter, when in conditional(points.parameters)
@@ -46,11 +50,11 @@ class Relevance:
 
     @property
     def implied(self) -> list[Expression]:
-        """What every configuration satisfies that is told in the one way."""
+        """The constraints that every canonical configuration satisfies."""
         return [condition.implied for condition in self._conditions]
 
     def why_false(self, implied: Expression, values: Mapping[str, Value]) -> str | None:
-        """Why a configuration is not told in the one way, given what of `implied` is false."""
+        """Return why a configuration is not canonical, from a false constraint of `implied`."""
         condition = self._by_text.get(implied.text)
         if condition is None:
             return None
@@ -62,18 +66,18 @@ class Relevance:
         )
 
     def canonical(self, config: Mapping[str, Value]) -> dict[str, Value]:
-        """The configuration with all that does not matter at its default."""
-        told = dict(config)
-        for condition in self._conditions:  # in an order in which what it looks at is settled
-            if not holds(condition.when, {**self._given, **told}):
-                told[condition.parameter.name] = condition.parameter.default
-        return told
+        """Return the configuration with all parameters that do not matter at their defaults."""
+        found = dict(config)
+        for condition in self._conditions:  # ordered: what a condition names is settled before
+            if not holds(condition.when, {**self._given, **found}):
+                found[condition.parameter.name] = condition.parameter.default
+        return found
 
-    def canonical_places(self, judge: Judge, places: Places) -> Places:
-        """`canonical` of many points, shape (points, parameters)."""
-        told = places.copy() if self._conditions else places
+    def canonical_points(self, judge: Judge, points: PointArray) -> PointArray:
+        """Return the canonical form of many points, shape (points, parameters)."""
+        found = points.copy() if self._conditions else points
         for condition in self._conditions:
             name, default = condition.parameter.name, condition.parameter.default
-            (place,) = self._points.places_of_values(name, [default])
-            told[~judge.held(condition.when, told), self._points.axis[name]] = place
-        return told
+            (index,) = self._points.indices_of(name, [default])
+            found[~judge.held(condition.when, found), self._points.axis[name]] = index
+        return found

@@ -1,4 +1,4 @@
-"""From an illegal configuration to a legal one near it, for searches that propose elsewhere."""
+"""Repair an illegal configuration to a legal one near it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from harness.constraints.expression import Expression
 from harness.core.records import Config
 from harness.space.judge import Judge
 from harness.space.moves import Move, Moves
-from harness.space.points import near_places, step_size
+from harness.space.points import near_indices, step_size
 from harness.space_file import Parameter
 
 _REACH = 8
 
 
 def repaired(moves: Moves, judge: Judge, config: Config) -> Config | None:
-    """The nearest legal one of those that differ in one parameter, by the relative step on
-    scales; where none of them is legal, the nearest that satisfies more constraints, and on from
-    there. None where that leads nowhere.
+    """Return the nearest legal configuration that differs in one parameter.
+
+    Nearness is the relative step on scales. Where none is legal, continue from the nearest that
+    breaks fewer constraints. Returns None where that leads nowhere.
     """
     here: Config | None = config
     broken = judge.broken(judge.constraints, config)
@@ -31,7 +32,7 @@ def repaired(moves: Moves, judge: Judge, config: Config) -> Config | None:
 def _stepped(
     moves: Moves, judge: Judge, config: Config, broken: Sequence[Expression]
 ) -> Config | None:
-    """The nearest change of one parameter that repairs everything, or else a part."""
+    """Return the nearest change of one parameter that repairs everything, or else a part."""
     shared = frozenset.intersection(*(constraint.names for constraint in broken))
     for changed, naming in _steps(moves, config, shared):
         if judge.satisfies(naming, changed):
@@ -45,11 +46,11 @@ def _stepped(
 
 
 def _steps(moves: Moves, config: Config, names: Collection[str]) -> Iterator[Move]:
-    """Small changes of one of these parameters, the nearest first, and what they concern."""
+    """Yield small changes of one of these parameters, the nearest first, with their constraints."""
     steps: list[tuple[float, Parameter, int]] = []
     for parameter, here in zip(moves.points.parameters, moves.points.encode(config), strict=True):
         if parameter.name in names:
-            near = near_places(parameter, here, _REACH)
+            near = near_indices(parameter, here, _REACH)
             steps += ((step_size(parameter, here, there), parameter, there) for there in near)
     for _, parameter, there in sorted(steps, key=itemgetter(0)):
         yield moves.to(config, parameter, there)

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array
 from harness.models.encoding.parts import one_hot, power_of_two_in
-from harness.space import Places
+from harness.space import PointArray
 from harness.space_file import Parameter
 
-_Columns = Callable[[Places], Array]
+_Columns = Callable[[PointArray], Array]
 _Numbers = range | npt.NDArray[np.int64]
 """Ascending whole numbers."""
 
@@ -36,7 +36,7 @@ nothing to what the parameters say."""
 
 
 class ConfigEncoder:
-    """Encodes configurations, as positions of values (`harness.space.Places`), as points of
+    """Encodes configurations, as positions of values (`harness.space.PointArray`), as points of
     [0, 1]^axes.
 
     An ordered parameter is the position of its value, a logarithmic one its logarithm; the values
@@ -66,7 +66,7 @@ class ConfigEncoder:
         lengths = [1.0] * len(widths) + [_RELATIVE_LENGTH_OF_PAIRS] * len(pairs)
         self.relative_lengths = np.array(lengths)
 
-    def points(self, places: Places) -> Array:
+    def points(self, places: PointArray) -> Array:
         """Encode configurations, shape (points, axes)."""
         columns = [of(places) for of in (*self._own, *self._twos)]
         if len(self._one):
@@ -112,7 +112,7 @@ def _twos_column(axis: int, numbers: _Numbers) -> _Columns:
     """Make the column of how many times two divides the value."""
     most = math.floor(math.log2(numbers[-1]))
 
-    def column(places: Places) -> Array:
+    def column(places: PointArray) -> Array:
         relative: Array = np.log2(power_of_two_in(_taken(numbers, places[:, axis])))[:, None] / most
         return relative
 
@@ -123,14 +123,14 @@ def _log_column(axis: int, numbers: _Numbers) -> _Columns:
     """Make the column of the value's logarithm, from 0 to 1 over all values."""
     low, high = math.log2(numbers[0]), math.log2(numbers[-1])
 
-    def column(places: Places) -> Array:
+    def column(places: PointArray) -> Array:
         relative: Array = (np.log2(_taken(numbers, places[:, axis])) - low) / (high - low)
         return relative[:, None]
 
     return column
 
 
-def _taken(numbers: _Numbers, positions: Places) -> npt.NDArray[np.int64]:
+def _taken(numbers: _Numbers, positions: PointArray) -> npt.NDArray[np.int64]:
     """Look up the numbers at these positions."""
     if isinstance(numbers, range):
         return positions.astype(np.int64) * numbers.step + numbers.start

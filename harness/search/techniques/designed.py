@@ -12,7 +12,7 @@ from scipy.linalg import hadamard, helmert
 from harness.core.records import Config
 from harness.search.techniques.self_contained import SelfContained
 from harness.search.techniques.uniform_random import REFUSALS
-from harness.space import Places, Space
+from harness.space import PointArray, Space
 
 Array = npt.NDArray[np.float64]
 
@@ -108,7 +108,7 @@ class _OptimalDesign:
     def _coded(self, configs: list[Config]) -> Array:
         """Encode levels as orthonormal contrasts, so that all levels have equal weight; shape
         (configs, effects)."""
-        places = self._space.places_of(configs)
+        places = self._space.encode_all(configs)
         columns = [np.ones((len(configs), 1))]
         columns += [
             _contrasts(levels)[_level_of(places[:, axis], levels, len(p.values))]
@@ -119,7 +119,7 @@ class _OptimalDesign:
         return np.hstack(columns)
 
 
-def _level_of(places: Places, levels: int, values: int) -> npt.NDArray[np.intp]:
+def _level_of(places: PointArray, levels: int, values: int) -> npt.NDArray[np.intp]:
     """Return the level of each position; neighbouring values share a level."""
     found: npt.NDArray[np.intp] = (places.astype(np.int64) * levels // values).astype(np.intp)
     return found

@@ -13,7 +13,7 @@ from harness.core.records import Config
 from harness.models.encoding.configs import ConfigEncoder
 from harness.models.gaussian_process import logs_of
 from harness.models.transfer_prior import Prior, TransferData
-from harness.space import Places, Space
+from harness.space import PointArray, Space
 
 Array = npt.NDArray[np.float64]
 
@@ -50,14 +50,14 @@ class Memory:
         if transfer is not None and len(self.encoder.groups):  # several configurations
             self.prior = Prior(space, self.encoder, transfer, rng)
         self.count = 0
-        self._places = space.places_of([])
+        self._places = space.encode_all([])
         self._points = self.encoder.points(self._places)
         self._times_s, self._expected = np.empty(0), np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
 
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
-        places = self.space.places_of([config])
+        places = self.space.encode_all([config])
         if self.count == len(self._times_s):
             self._grow(max(64, 2 * self.count))
         self._places[self.count] = places[0]
@@ -74,11 +74,11 @@ class Memory:
             grown[: self.count] = held[: self.count]
             setattr(self, name, grown)
 
-    def await_results(self, places: Places) -> None:
+    def await_results(self, places: PointArray) -> None:
         """Drop pending points from the candidates."""
         self._seen.update(place.tobytes() for place in places)
 
-    def expect(self, places: Places) -> Array:
+    def expect(self, places: PointArray) -> Array:
         """Return the prior's expectations of points; 0 without a prior."""
         return np.zeros(len(places)) if self.prior is None else self.prior.expect(places)
 
@@ -87,10 +87,10 @@ class Memory:
         works = np.isfinite(self._times_s[: self.count])
         return self.count >= count and int(np.count_nonzero(works)) >= _WORKING
 
-    def fastest(self, count: int) -> Places:
+    def fastest(self, count: int) -> PointArray:
         """Return the fastest points."""
         order = np.argsort(self._times_s[: self.count], kind="stable")
-        found: Places = self._places[order[:count]]
+        found: PointArray = self._places[order[:count]]
         return found
 
     def sample(self) -> Sample:
@@ -104,14 +104,14 @@ class Memory:
             rows = self.rng.permutation(np.concatenate([best, others]))
         return Sample(self._points[rows], times_s[rows], self._expected[rows])
 
-    def unseen(self, found: Iterable[Places]) -> Places:
+    def unseen(self, found: Iterable[PointArray]) -> PointArray:
         """Return the distinct points among these that are neither measured nor pending."""
-        places = np.ascontiguousarray(np.concatenate([self.space.places_of([]), *found]))
+        places = np.ascontiguousarray(np.concatenate([self.space.encode_all([]), *found]))
         width, data = places.dtype.itemsize * places.shape[1], places.tobytes()
         rows = {data[row * width : (row + 1) * width]: row for row in range(len(places))}
         return places[[row for key, row in rows.items() if key not in self._seen]]
 
-    def remote(self, places: Places) -> Places:
+    def remote(self, places: PointArray) -> PointArray:
         """Return the unseen point farthest from its nearest seen one, if there is one.
 
         This is a maximin design (Johnson, Moore, Ylvisaker, "Minimax and Maximin Distance
@@ -124,8 +124,8 @@ class Memory:
         away = cdist(self.encoder.points(unseen), self.encoder.points(np.array(seen)))
         return unseen[[away.min(axis=1).argmax()]]
 
-    def favourites(self, count: int) -> Places:
+    def favourites(self, count: int) -> PointArray:
         """Return the unseen points that the prior expects to be the fastest, in that order."""
         if self.prior is None:
-            return self.space.places_of([])
+            return self.space.encode_all([])
         return self.unseen([self.prior.leaders[: len(self._seen) + count]])[:count]

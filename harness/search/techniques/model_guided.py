@@ -16,7 +16,7 @@ from harness.models.encoding.configs import ConfigEncoder
 from harness.models.gaussian_process import expected_improvement, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
-from harness.space import Places
+from harness.space import PointArray
 
 Array = npt.NDArray[np.float64]
 
@@ -106,7 +106,7 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         """Return the next proposal; None when all are measured."""
         known = self._known
         pending = [Config(request.configuration.data) for request in self.driver.pending]
-        waiting = known.space.places_of(pending)
+        waiting = known.space.encode_all(pending)
         known.await_results(waiting)
         if known.is_enough(FIRST if known.prior is None else FAVOURITES):
             with _blas().limit(limits=1):
@@ -114,14 +114,14 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
         elif known.prior is not None:
             proposals = known.favourites(1)
         else:
-            proposals = known.remote(known.space.sample_places(known.rng, _DRAWN_FIRST))
+            proposals = known.remote(known.space.sample_points(known.rng, _DRAWN_FIRST))
         self._drew = not len(proposals)
         if len(proposals):
             return dict(known.space.decode(proposals[0].tolist()))
         drawn: Cfg | None = self.manipulator.draw_unmeasured(self.driver.taken)
         return drawn
 
-    def _promising(self, waiting: Places) -> Places:
+    def _promising(self, waiting: PointArray) -> PointArray:
         """Return the candidate of the greatest expected improvement, if there are candidates."""
         known = self._known
         candidates = known.unseen(self._candidates())
@@ -161,17 +161,17 @@ class ModelGuided(SearchTechnique):  # type: ignore[misc]
             return self._likelier
         return (self._used + 1) % len(self._models)
 
-    def _candidates(self) -> Iterator[Places]:
+    def _candidates(self) -> Iterator[PointArray]:
         """Yield uniform draws, the prior's favourites, and neighbours of the fastest."""
         known = self._known
         drawn = _DRAWN if known.count <= MOST_POINTS else _DRAWN_LATER
-        yield known.space.sample_places(known.rng, drawn)
+        yield known.space.sample_points(known.rng, drawn)
         yield known.favourites(_LEADERS)
         for centre in known.fastest(_CENTRES):
-            near = known.space.neighbour_places(centre)
+            near = known.space.neighbour_points(centre)
             yield near
             for start in known.rng.permutation(len(near))[:_STARTS]:
-                yield known.space.neighbour_places(near[start])
+                yield known.space.neighbour_points(near[start])
 
 
 @cache

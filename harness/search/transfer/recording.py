@@ -14,7 +14,7 @@ from harness.core.records import Input, Outcome, Value, shown
 from harness.models.encoding.inputs import nearest_first
 from harness.models.transfer_prior import MOST_ROWS, SourceTask
 from harness.recordings.recording import Recording
-from harness.space import Places, Space
+from harness.space import PointArray, Space
 from harness.space_file import Parameter
 
 
@@ -30,7 +30,7 @@ class TransferSource:
         self.parameters = space.parameters
         self._columns = [_column(recorded, parameter) for parameter in space.parameters]
         self._held = _held_values(space, recorded)
-        self._dtype = space.places_of([]).dtype
+        self._dtype = space.encode_all([]).dtype
         self._counts = {other: len(table) for other, table in recorded.tables.items()}
         ends = itertools.accumulate(self._counts.values())
         self._ends = dict(zip(self._counts, ends, strict=True))
@@ -50,7 +50,7 @@ class TransferSource:
         return working
 
     @cached_property
-    def _places(self) -> Places:
+    def _places(self) -> PointArray:
         """All rows as positions in the space; -1 for values that the space lacks."""
         theirs = np.concatenate([table.positions for table in self.recorded.tables.values()])
         places = np.empty((len(theirs), len(self._columns)), self._dtype)

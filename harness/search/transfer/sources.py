@@ -68,7 +68,7 @@ def _task_of_input(
     kept = [m for m in measured if m.outcome is not Outcome.ILLEGAL and space.is_point(m.config)]
     if all(m.outcome is not Outcome.OK for m in kept):
         return None
-    places = space.places_of([space.canonical(m.config) for m in kept])
+    places = space.encode_all([space.canonical(m.config) for m in kept])
     return SourceTask(places, np.array([m.time_s for m in kept]), other)
 
 
