@@ -52,11 +52,11 @@ class Fit:
         found: Array = np.where(usable, 2 * stdtr(self.freedom, -ratios), np.where(exact, 0.0, 1.0))
         return found
 
-    def half_widths(self, confidence: float = 0.95) -> Array:
-        """Return half the confidence interval of each coefficient."""
+    def half_widths(self) -> Array:
+        """Return half the 95 % confidence interval of each coefficient."""
         from scipy.special import stdtrit
 
-        widths: Array = stdtrit(self.freedom, 0.5 + confidence / 2) * self.errors
+        widths: Array = stdtrit(self.freedom, 0.975) * self.errors
         return widths
 
 
