@@ -33,7 +33,7 @@ Time = Annotated[Number, Field(ge=0)]
 Values = Annotated[list[Scalar | None], Field(min_length=1)]
 
 
-class _Times(StrictModel):
+class _TimeColumns(StrictModel):
     columns: Names = Field(min_length=1, description="the columns that hold times")
     unit: Literal[
         "s", "seconds", "ms", "milliseconds", "us", "microseconds", "ns", "nanoseconds"
@@ -78,7 +78,7 @@ class _Mapping(StrictModel):
     ] = Field(description="the columns that were tuned")
     default: dict[StrictStr, Scalar | None] = Field(default_factory=dict)
     features: Names = Field(default_factory=list)
-    times: _Times = Field(description="the columns that hold times, and their unit")
+    times: _TimeColumns = Field(description="the columns that hold times, and their unit")
     outcome: _OutcomeColumn = _OutcomeColumn()
     ignore: Names = Field(default_factory=list)
 
