@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from harness.core.records import Value, shown
+from harness.core.text import counted
 from harness.dispatch import c_tables
 from harness.dispatch.dispatcher import Dispatcher, ends
 from harness.dispatch.features import Feature
@@ -16,7 +17,6 @@ from harness.dispatch.rendering import (
     MAX_NESTED,
     column_names,
     comment_lines,
-    counted,
     nested,
     rendered,
 )
@@ -218,7 +218,7 @@ class _CWriter:
             yield f"{indent}}}"
             node = node.high
         lines = list(self.first(self._dispatcher.orders(node.order)))
-        comment = f" /* {counted(node.rows)} */" if node.rows else ""
+        comment = f" /* {counted(node.rows, 'input')} */" if node.rows else ""
         yield from (indent + line for line in lines[:-1])
         yield f"{indent}{lines[-1]}{comment}"
 

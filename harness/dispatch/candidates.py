@@ -54,7 +54,7 @@ def matrix_of(results: Results) -> Matrix:
         for problem, row in known.items()
     }
     if common := _interleaved_everywhere(interleaved, sessions, applies):
-        times = _Times(interleaved, _mean_s, _is_tie_interleaved)
+        times = _CandidateTimes(interleaved, _mean_s, _is_tie_interleaved)
         return _matrix(times, results.default, common, applies, choices)
     note = "" if _is_recorded(known) else _note(sessions)
     return _matrix(_searched(known), results.default, _candidates(known), applies, choices, note)
@@ -148,7 +148,7 @@ def _note(sessions: Mapping[Input, Sequence[Interleaved]]) -> str:
 
 
 @dataclass(frozen=True)
-class _Times:
+class _CandidateTimes:
     """The measurements of each input that count, the seconds of each, and which are ties."""
 
     rows: Mapping[Input, Measured]
@@ -171,8 +171,8 @@ class _Times:
         return [bool(best and timing and self.is_tie(timing, best)) for timing in timings]
 
 
-def _searched(known: Mapping[Input, Measured]) -> _Times:
-    return _Times(known, lambda m: m.time_s, is_within_noise)
+def _searched(known: Mapping[Input, Measured]) -> _CandidateTimes:
+    return _CandidateTimes(known, lambda m: m.time_s, is_within_noise)
 
 
 def _is_recorded(known: Mapping[Input, Measured]) -> bool:
@@ -195,7 +195,7 @@ def _is_tie_interleaved(one: Timing, other: Timing) -> bool:
 
 
 def _matrix(
-    times: _Times,
+    times: _CandidateTimes,
     default: Config,
     candidates: Iterable[Config],
     applies: Applies,
@@ -220,7 +220,7 @@ def _matrix(
     )
 
 
-def _distinct(times: _Times, configs: Iterable[Config]) -> list[Config]:
+def _distinct(times: _CandidateTimes, configs: Iterable[Config]) -> list[Config]:
     distinct: dict[tuple[float, ...], Config] = {}
     for config in configs:
         column = (times.time_s(problem, config) for problem in times.rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
+from harness.core.text import counted
 from harness.dispatch import python_tables
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.formulas import Formula, Type
@@ -14,7 +15,6 @@ from harness.dispatch.rendering import (
     MAX_NESTED,
     column_names,
     comment_lines,
-    counted,
     nested,
     real_names,
     rendered,
@@ -169,7 +169,7 @@ class _PythonWriter:
             yield f"{indent}if {self._names[node.column]} <= {float(node.threshold)!r}:"
             yield from self._tree(node.low, indent + "    ", done)
             node = node.high
-        comment = f"  # {counted(node.rows)}" if node.rows else ""
+        comment = f"  # {counted(node.rows, 'input')}" if node.rows else ""
         yield f"{indent}return {self.first(self._dispatcher.orders(node.order))}{comment}"
 
     def first(self, order: Sequence[int]) -> str:

@@ -56,11 +56,6 @@ def _range(tuned: TunedRange) -> str:
     return f"{tuned.feature} from {tuned.low:g} to {tuned.high:g}"
 
 
-def counted(rows: int) -> str:
-    """Render how many inputs a leaf was learnt from."""
-    return f"{rows} input" if rows == 1 else f"{rows} inputs"
-
-
 def nested(node: Node) -> int:
     """Compute how deeply conditions nest when each high side follows its low side."""
     deepest = 0
