@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.config_diff import default_told, difference, differing
+from harness.core.config_diff import default_text, difference, differing
 from harness.core.records import Config, Value
 
 DEFAULT = Config({"TILE": 0, "level": None, "ivopts": None, "fast_math": False})
@@ -32,7 +32,7 @@ def test_values_of_another_type_differ(value: Value) -> None:
 
 
 def test_of_a_default_with_many_absent_flags_their_number_is_told() -> None:
-    assert default_told(DEFAULT) == "TILE=0, level=absent, ivopts=absent, fast_math=false"
+    assert default_text(DEFAULT) == "TILE=0, level=absent, ivopts=absent, fast_math=false"
     flags: dict[str, Value] = dict.fromkeys("abcd")
-    told = default_told(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))
+    told = default_text(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))
     assert told == "N=0, O=0, P=0, Q=0, fast=false, 4 parameters absent"

@@ -1,4 +1,4 @@
-"""What of a configuration differs from the default: of dozens of flags all that is of interest."""
+"""Show a configuration by its differences from the default."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from harness.core.records import Config, Value, shown
 
 DEFAULT = "default"
-"""What a configuration is called in which nothing differs."""
+"""The name of the configuration without differences."""
 
-_MOST_ALIKE = 3  # parameters that are absent, or false, in the default; of more, their number
+_MOST_ALIKE = 3  # absent or false parameters of a default that are listed; of more, the number
 
 
 def differing(config: Config, default: Mapping[str, Value]) -> Config:
-    """The parameters that are not at their default, those without a default among them."""
+    """Return the parameters that are not at their default or that have none."""
     return Config(
         {
             name: value
@@ -25,28 +25,28 @@ def differing(config: Config, default: Mapping[str, Value]) -> Config:
 
 
 def _is_same(one: Value, other: Value) -> bool:
-    """As configurations have it: 1, 1.0 and True are three values."""
+    """Whether two values are equal for configurations: 1, 1.0 and True are different values."""
     return type(one) is type(other) and repr(one) == repr(other)
 
 
 def difference(config: Config, default: Mapping[str, Value]) -> str:
-    """What differs, as people read it: `level=3, no-ivopts`, or DEFAULT."""
-    return settings_told(differing(config, default)) or DEFAULT
+    """Return the differences as text: `level=3, no-ivopts`, or DEFAULT."""
+    return settings_text(differing(config, default)) or DEFAULT
 
 
-def settings_told(config: Config) -> str:
-    """The settings as people read them: of a flag that says its own name, as `no-ivopts` of
-    `ivopts` does, the value alone."""
-    return ", ".join(_told(name, shown(value)) for name, value in config.items())
+def settings_text(config: Config) -> str:
+    """Return settings as text; a value that contains the flag's name, such as `no-ivopts` of
+    `ivopts`, stands alone."""
+    return ", ".join(_setting(name, shown(value)) for name, value in config.items())
 
 
-def _told(name: str, word: str) -> str:
+def _setting(name: str, word: str) -> str:
     is_own_name = word.replace("-", "_").removeprefix("no_") == name
     return word if is_own_name else f"{name}={word}"
 
 
-def default_told(default: Config) -> str:
-    """The default itself; of many flags that are absent, or false, how many there are."""
+def default_text(default: Config) -> str:
+    """Return the default as text; of many absent or false flags, only their number."""
     unset = {name: shown(v) for name, v in default.items() if v is None or v is False}
     counts = Counter(unset.values())
     named = Config({n: v for n, v in default.items() if counts[unset.get(n, "")] <= _MOST_ALIKE})

@@ -1,4 +1,4 @@
-"""Every error that a person can meet, in one tree; commands catch `HarnessError` once.
+"""Every error that a user can meet, in one tree; commands catch `HarnessError` once.
 
 HarnessError
     UsageError              a command line that cannot be carried out
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 
 class HarnessError(Exception):
-    """What went wrong and, where there is one, the next step, in words for a person."""
+    """An error with a message for the user: what went wrong and, if there is one, the next step."""
 
 
 class UsageError(HarnessError):
@@ -30,7 +30,7 @@ class UsageError(HarnessError):
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """One fault of a file: where (1-based line, 0 for the file as a whole) and what."""
+    """One fault of a file, with its 1-based line; line 0 is the file as a whole."""
 
     path: str
     line: int

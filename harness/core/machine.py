@@ -1,4 +1,4 @@
-"""Describe this machine: notes that are kept beside measurements and compare nothing."""
+"""Describe this machine, in notes that are stored with measurements."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 
 def notes() -> dict[str, str]:
-    """Host, processor, operating system, Python, revision of the working tree, and load."""
+    """Return host, processor, operating system, Python, revision of the working tree, and load."""
     return {**_fixed_notes(), "load_average": _load()}
 
 
 @cache
 def processor() -> str:
-    """The processor's name; empty where the system does not tell it."""
+    """Return the processor's name; empty where the system does not have it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -27,7 +27,7 @@ def processor() -> str:
 
 @cache
 def _fixed_notes() -> dict[str, str]:
-    told = {
+    found = {
         "host": platform.node(),
         "processor": processor(),
         "cores": str(os.cpu_count()),
@@ -35,7 +35,7 @@ def _fixed_notes() -> dict[str, str]:
         "python": platform.python_version(),
     }
     revision = _revision()
-    return told | ({"revision": revision} if revision else {})
+    return found | ({"revision": revision} if revision else {})
 
 
 def _load() -> str:
@@ -46,7 +46,7 @@ def _load() -> str:
 
 
 def _revision() -> str | None:
-    """The Git revision of the current folder, marked where it has changes."""
+    """Return the Git revision of the current folder, marked `-dirty` where it has changes."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)

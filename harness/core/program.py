@@ -1,4 +1,4 @@
-"""What is compiled and launched, whatever the backend: programs, binaries, launches, arguments."""
+"""The programs, binaries, launches and arguments of all backends."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Argument = npt.NDArray[Any] | np.generic
 
 
 class Buildable(Protocol):
-    """What a compiler is given."""
+    """Anything that a compiler can build."""
 
     def key(self, compiler: str) -> str:
-        """The build cache's key under a compiler and its target."""
+        """Return the build cache's key under a compiler and its target."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Program:
 
     `text` is complete: the parameters' `#define` lines, a `#line` directive and the source.
     `includes` holds the text of each file that it includes, so that editing a header
-    is seen by the build cache; `include_dirs` says where the compiler finds them.
+    changes the build cache's key; `include_dirs` says where the compiler finds them.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Program:
     includes: tuple[str, ...] = ()
 
     def key(self, compiler: str) -> str:
-        """The build cache's key for this program under a compiler and its target."""
+        """Return the build cache's key for this program under a compiler and its target."""
         digest = hashlib.sha256()
         for part in (compiler, self.text, *self.options, "\x1e", *self.includes):
             digest.update(part.encode() + b"\x1f")
@@ -62,9 +62,9 @@ class Launch:
         for extent in (*self.group, *self.grid):
             if not isinstance(extent, (int, np.integer)):
                 raise TypeError(f"group and grid hold whole numbers, but got {extent!r}")
-        # A text would be taken for a tuple of letters.
+        # A text would count as a tuple of letters.
         listed = [self.arguments] if isinstance(self.arguments, str) else list(self.arguments)
-        wrong = [given for given in listed if not isinstance(given, (str, np.generic))]
+        wrong = [item for item in listed if not isinstance(item, (str, np.generic))]
         if wrong or listed == [self.arguments]:
             raise TypeError(
                 "arguments is a tuple of names and of numpy scalars such as np.int32(3), "
@@ -79,7 +79,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Binary:
-    """A build and what it produced: `data` is for the Device of the same backend alone."""
+    """A build and its output; only the Device of the same backend reads `data`."""
 
     build: Build
     data: bytes
@@ -94,5 +94,5 @@ class Read:
 
 
 def family(compiler: str) -> str:
-    """A compiler's name without its version: `gcc` for `gcc-12`."""
+    """Return a compiler's name without its version: `gcc` for `gcc-12`."""
     return re.sub(r"-\d+(\.\d+)*$", "", compiler)

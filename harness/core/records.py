@@ -1,6 +1,6 @@
-"""The frozen nouns that travel between the rooms: they refuse to be built wrong.
+"""The frozen records that all rooms share; each checks its values when it is made.
 
-Times are seconds, sizes are bytes. Nothing here imports another room.
+Times are seconds, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 Value = bool | int | float | str | None
-"""What a parameter may be set to; None is a compiler flag that is absent."""
+"""The value of a parameter; None is a compiler flag that is absent."""
 
 
 class Outcome(str, Enum):
@@ -36,13 +36,13 @@ class Outcome(str, Enum):
 
     @property
     def repeats(self) -> bool:
-        """Whether equal code that is launched alike ends so again; a time-out or a crash may
-        have been chance."""
+        """Whether equal code with an equal launch ends the same way again; a timeout or a crash
+        may have been chance."""
         return self in (Outcome.OK, Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED)
 
 
 def canonical_json(values: Mapping[str, Value]) -> str:
-    """One text for equal mappings, whatever the order of their keys."""
+    """Return JSON text that is equal for equal mappings, whatever the order of their keys."""
     return json.dumps(dict(values), sort_keys=True, separators=(",", ":"))
 
 
@@ -75,8 +75,8 @@ class _Named(Mapping[str, "Value"]):
 
     @cached_property
     def _identity(self) -> frozenset[tuple[str, type, Value]]:
-        """What equality rests on: 1, 1.0 and True are three different values of a parameter,
-        and 0.0 and -0.0 are two, as in the canonical text."""
+        """The key of equality: 1, 1.0 and True are three different values of a parameter, and 0.0
+        and -0.0 are two, as in the canonical text."""
         return frozenset(
             (name, type(value), repr(value) if type(value) is float else value)
             for name, value in self._values.items()
@@ -104,7 +104,7 @@ class _Named(Mapping[str, "Value"]):
 
 
 def shown(value: Value) -> str:
-    """A value as people read it: `absent` for a flag that is left out."""
+    """Return a value as text: `absent` for a flag that is left out."""
     if value is None:
         return "absent"
     if isinstance(value, bool):
@@ -117,18 +117,18 @@ class Config(_Named):
 
 
 class Input(_Named):
-    """An input: the numbers (features) that describe what the kernel is run on."""
+    """An input: the numbers (features) that describe the problem that the kernel is run on."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """What came of compiling one configuration.
+    """The result of compiling one configuration.
 
-    Builds with the same `binary_sha256`, where it is there, run the same machine code; on PoCL,
-    where it is that of the source as far as it matters, others may as well.
-    `registers`, `shared_bytes` (statically allocated) and `spill_bytes` are per work-item,
-    per work-group and per work-item; None where the compiler does not tell.
-    `cached` says that no compiler ran because an earlier build was found on disk.
+    Builds with the same `binary_sha256`, where it is set, run the same machine code. On PoCL it is
+    the hash of the source that matters, so builds with different hashes may be equal, too.
+    `registers` and `spill_bytes` are per work-item, `shared_bytes` (statically allocated) per
+    work-group; None where the compiler does not report them. `cached` is True where an earlier
+    build was found on disk and no compiler ran.
     """
 
     key: str
@@ -147,8 +147,8 @@ class Build:
 class WorstElement:
     """The element of an output that is farthest outside its tolerance.
 
-    Integers stay integers, so that two above 2^53 that differ do not look alike. Of a complex
-    element it is the part that is farther off: `argument` then ends in `.real` or `.imag`.
+    Integers stay integers, so that different integers above 2^53 do not look equal. For a complex
+    element this is the part that is farther off: `argument` then ends in `.real` or `.imag`.
     """
 
     argument: str
@@ -173,7 +173,7 @@ def _exactly(number: int | float) -> str:
 
 
 class StopReason(str, Enum):
-    """Why sampling ended."""
+    """The reason why sampling ended."""
 
     REPEATS = "repeats"
     PRECISE = "precise"
@@ -184,7 +184,7 @@ class StopReason(str, Enum):
 
 @dataclass(frozen=True)
 class Timing:
-    """Raw samples in seconds, each one timed run of the kernel; all else is derived."""
+    """Raw samples in seconds, each one timed run of the kernel; the rest is derived."""
 
     samples_s: tuple[float, ...]
     stopped: StopReason = StopReason.REPEATS
@@ -198,7 +198,7 @@ class Timing:
 
     @cached_property
     def median_s(self) -> float:
-        """The median of the samples: what configurations are compared by."""
+        """The median of the samples, by which configurations are compared."""
         return statistics.median(self.samples_s)
 
     @cached_property
@@ -213,7 +213,7 @@ class Timing:
 
     @property
     def count(self) -> int:
-        """How many samples there are."""
+        """The number of samples."""
         return len(self.samples_s)
 
 
@@ -222,11 +222,11 @@ class Measurement:
     """One configuration, measured on one input.
 
     A timing is present exactly when the outcome is ok; everything else has a message.
-    `observed` is what else was found on the way, by name, such as the occupancy. `host_read`
-    are the parameters that the host module asked for, None where that is not known.
+    `observed` has other numbers by name, such as the occupancy. `host_read` has the parameters
+    that the host module read, None where that is not known.
 
-    `shared_with` is the digest of another configuration, which was measured in place of this
-    one: both compile to the same machine code and are launched alike.
+    `shared_with` is the digest of another configuration that was measured instead of this one:
+    both compile to the same machine code and have the same launch.
     """
 
     config: Config
@@ -266,7 +266,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class DeviceLimits:
-    """What a work-group (block) and a grid may be at most on a device; `compute_units` counts
+    """The limits of a device on work-groups (blocks) and grids; `compute_units` counts
     multiprocessors or cores."""
 
     max_group_size: int
@@ -277,7 +277,7 @@ class DeviceLimits:
     warp_size: int
 
     def names(self) -> dict[str, int]:
-        """The limits under the names that constraints use."""
+        """Return the limits by the names that constraints use."""
         return {
             "max_group_size": self.max_group_size,
             "max_local_bytes": self.max_local_bytes,
@@ -287,14 +287,14 @@ class DeviceLimits:
 
 
 LIMIT_NAMES = ("max_group_size", "max_local_bytes", "compute_units", "warp_size")
-"""What constraints may say of a device."""
+"""The device limits that constraints may name."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What a number may be compared with: times from two environments never mix.
+    """The environment of a measurement; times from different environments are never compared.
 
-    `notes` tell about the machine but do not separate measurements.
+    `notes` describe the machine but do not separate measurements.
     """
 
     backend: str

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.inputs import InputReport
-from harness.core.config_diff import DEFAULT, default_told, difference
+from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import counted
 from harness.display.baselines import baselines_table, refused_lines
@@ -93,7 +93,7 @@ class InputsTable:
 def times_note(default: Config) -> str:
     """Explain the configurations and the times of a table."""
     return (
-        f"Configurations list only changes from the default ({default_told(default)}). "
+        f"Configurations list only changes from the default ({default_text(default)}). "
         "Times are medians +- half the 95 % confidence interval."
     )
 

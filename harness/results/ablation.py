@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.core.config_diff import differing, settings_told
+from harness.core.config_diff import differing, settings_text
 from harness.core.records import Config
 from harness.stats.timing import TimeRatio
 
@@ -96,7 +96,7 @@ class Ablation:
         return f"undecided: {'; '.join(reasons)}" if reasons else ""
 
     def __str__(self) -> str:
-        named = settings_told(differing(self.config, self.default)) or "none"
+        named = settings_text(differing(self.config, self.default)) or "none"
         whole = len(differing(self.winner, self.default))
         needed = f"{len(self.needed)} of {whole} settings are needed: {named}"
         ratio = f"{self.ratio.text('.3f', 'x')} of the winner's time" if self.ratio else ""

@@ -1,4 +1,4 @@
-"""The shape of a catalogue of compiler flags: the model that its YAML file is held against."""
+"""The shape of a catalogue of compiler flags: the model that validates its YAML file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Text = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 
 
 class _Flag(StrictModel):
-    """What every flag of a catalogue says of itself."""
+    """The keys that all flags of a catalogue share."""
 
     option: Text = Field(description="how it is spelled on the command line")
     changes_values: StrictBool | Values = Field(
@@ -61,17 +61,17 @@ class _Flag(StrictModel):
 
     @property
     def values(self) -> Sequence[Value]:
-        """What it may be set to, beside being absent."""
+        """The values of the flag, without its absence."""
         raise NotImplementedError
 
     def keeps_values(self, value: Value) -> bool:
-        """Whether results are the same bits with this value as where the flag is absent."""
+        """Whether results are bit for bit the same with this value as without the flag."""
         if isinstance(self.changes_values, bool):
             return not self.changes_values
         return value not in self.changes_values
 
     def words(self, value: Value) -> tuple[str, ...]:
-        """The command line's words that set it to this value."""
+        """Return the words of the command line that set the flag to this value."""
         return tuple(part.replace("{value}", str(value)) for part in self.option.split())
 
 
@@ -99,7 +99,7 @@ class Switch(_Flag):
 class OnOff(_Flag):
     """A flag that is there, or there with `no-`, or absent: `-f[no-]unroll-loops`.
 
-    Its two values are what stands from the bracket on: `unroll-loops` and `no-unroll-loops`.
+    Its two values are the text from the bracket on: `unroll-loops` and `no-unroll-loops`.
     """
 
     type: Literal["onoff"]
@@ -183,8 +183,8 @@ class Narrowing(StrictModel):
 
     @validated(mode="after")
     def _says_something(self) -> Narrowing:
-        given = self.model_fields_set
-        if not given or ("values" in given and len(given) > 1):
+        named = self.model_fields_set
+        if not named or ("values" in named and len(named) > 1):
             raise ValueError("needs `values`, or some of `min`, `max` and `step`")
         return self
 
@@ -194,7 +194,7 @@ Chosen = Annotated[list[Item], Field(min_length=1)]
 
 
 class ConstraintModel(StrictModel):
-    """A relation between flags, and what the compiler did that it was found by."""
+    """A relation between flags, and the compiler's behaviour that revealed it."""
 
     holds: StrictStr = Field(description="a condition, in the language of a space's constraints")
     found: Literal["refused", "warned", "ignored", "same code"] = Field(
@@ -204,7 +204,7 @@ class ConstraintModel(StrictModel):
 
 
 class PublishedFlag(StrictModel):
-    """A flag of a published set, and what has become of it."""
+    """A flag of a published set, and its state today."""
 
     was: Text = Field(description="its spelling then, with its values")
     today: Name | None = Field(default=None, description="the catalogue's flag; none: it is gone")
@@ -219,7 +219,7 @@ class Published(StrictModel):
 
 
 class CatalogueFile(StrictModel):
-    """A catalogue: the flags of one compiler, named selections of them, and how they meet."""
+    """A catalogue: the flags of one compiler, named sets of them, and their conflicts."""
 
     title: Text = Field(description="one line for people")
     tested: Text = Field(description="with which compiler the catalogue was tried, if with any")
@@ -237,15 +237,15 @@ _PARTS = ("constraints", "published", "sets", "flags")
 
 
 def fields_at(location: Sequence[Any]) -> dict[str, str]:
-    """The keys that a catalogue may have at a place of a fault, with what they are for."""
-    by_place: dict[tuple[Any, ...], type[StrictModel]] = {
+    """Return the keys that a catalogue may have at a location of pydantic's, with their purpose."""
+    by_location: dict[tuple[Any, ...], type[StrictModel]] = {
         (): CatalogueFile,
         ("constraints",): ConstraintModel,
         ("published",): Published,
         ("published", "flags"): PublishedFlag,
         ("sets",): Narrowing,
     }
-    model = by_place.get(tuple(p for p in location if isinstance(p, str) and p in _PARTS))
+    model = by_location.get(tuple(p for p in location if isinstance(p, str) and p in _PARTS))
     if len(location) > 2 and location[0] == "flags":
         model = FLAG_MODELS[str(location[2])]  # the union's tag comes after the name
     fields = model.model_fields if model else {}
