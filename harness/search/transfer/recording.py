@@ -24,9 +24,9 @@ class TransferSource:
     The rows do not depend on the input that is tuned, so they are looked up once.
     """
 
-    def __init__(self, space: Space, recorded: Recording) -> None:
+    def __init__(self, space: Space, recording: Recording) -> None:
         """Match parameters by name. Raises UsageError for a recording of another kernel."""
-        self.recorded = recorded
+        self.recording = recording
         self.parameters = space.parameters
         self._columns = [_column(recorded, parameter) for parameter in space.parameters]
         self._held = _held_values(space, recorded)
@@ -46,13 +46,13 @@ class TransferSource:
         if not working:
             known = any(len(task.places) for task in found)
             which = "of this space worked" if known else "has values of this space's parameters"
-            raise UsageError(f"{self.recorded.path}: no recorded configuration {which}")
+            raise UsageError(f"{self.recording.path}: no recorded configuration {which}")
         return working
 
     @cached_property
     def _places(self) -> PointArray:
         """All rows as positions in the space; -1 for values that the space lacks."""
-        theirs = np.concatenate([table.positions for table in self.recorded.tables.values()])
+        theirs = np.concatenate([table.positions for table in self.recording.tables.values()])
         places = np.empty((len(theirs), len(self._columns)), self._dtype)
         for axis, (column, moves) in enumerate(self._columns):
             places[:, axis] = moves[theirs[:, column]]
@@ -61,7 +61,7 @@ class TransferSource:
     @cached_property
     def _fits(self) -> npt.NDArray[np.bool_]:
         """Whether each row belongs to the space."""
-        tables = self.recorded.tables.values()
+        tables = self.recording.tables.values()
         ran = [outcome is not Outcome.ILLEGAL for table in tables for outcome in table.outcomes]
         fits: npt.NDArray[np.bool_] = (self._places >= 0).all(axis=1) & np.array(ran, dtype=bool)
         for column, position in self._held.items():
@@ -70,7 +70,7 @@ class TransferSource:
 
     def _task(self, other: Input) -> SourceTask:
         if other not in self._tasks:
-            table, end = self.recorded.tables[other], self._ends[other]
+            table, end = self.recording.tables[other], self._ends[other]
             rows = slice(end - len(table), end)
             fits = self._fits[rows]
             self._tasks[other] = SourceTask(self._places[rows][fits], table.times_s[fits], other)
@@ -81,7 +81,7 @@ class TransferSource:
 
         Raises UsageError where nothing of it can be used.
         """
-        recorded, fits = self.recorded, self._fits
+        recording, fits = self.recording, self._fits
         self.tasks(problem)
         total, inputs = len(fits), len(self._counts)
         legal = int(space.are_legal(self._places[fits]).sum())
@@ -91,7 +91,7 @@ class TransferSource:
             counted = f"{fits.sum():,} belong to this space, {legal:,} are legal on ({problem})"
         across = f" on {inputs:,} inputs" if inputs > 1 else ""
         return (
-            f"{recorded.path.name}: {recorded.kind} of {recorded.title} on {recorded.device}; "
+            f"{recording.path.name}: {recording.kind} of {recording.title} on {recording.device}; "
             f"{total:,} configurations{across}, {counted}; {self._parameters_line()}; "
             f"{self._features_line(problem)}"
         )
@@ -99,7 +99,7 @@ class TransferSource:
     def _parameters_line(self) -> str:
         """List the parameters that are matched by name, held at a value, or constant there."""
         names = [p.name for p in self.parameters]
-        theirs = self.recorded.parameters
+        theirs = self.recording.parameters
         pairs = ((theirs[column], position) for column, position in self._held.items())
         held = [f"{p.name}={shown(p.values[position])}" for p, position in pairs]
         constant = [p.name for p in theirs if p.name not in names and len(p.values) == 1]
@@ -110,23 +110,23 @@ class TransferSource:
         return "; ".join(parts)
 
     def _features_line(self, problem: Input) -> str:
-        theirs = ", ".join(self.recorded.features)
-        if set(self.recorded.features) == set(problem):
+        theirs = ", ".join(self.recording.features)
+        if set(self.recording.features) == set(problem):
             return f"matched features: {theirs}"
         return f"ignored features: {theirs} (this space has {', '.join(problem)})"
 
 
-def _column(recorded: Recording, parameter: Parameter) -> tuple[int, npt.NDArray[np.int64]]:
+def _column(recording: Recording, parameter: Parameter) -> tuple[int, npt.NDArray[np.int64]]:
     """Find a parameter among the recording's, and map the positions of its values to ours; -1 for
     values that the space lacks."""
-    names = [p.name for p in recorded.parameters]
+    names = [p.name for p in recording.parameters]
     if parameter.name not in names:
         raise UsageError(
-            f"{recorded.path}: has no parameter {parameter.name}, only {', '.join(names)}; "
+            f"{recording.path}: has no parameter {parameter.name}, only {', '.join(names)}; "
             "--warm-start needs recordings of the same kernel"
         )
     column = names.index(parameter.name)
-    theirs = recorded.parameters[column].values
+    theirs = recording.parameters[column].values
     return column, np.array(_places_of(parameter.values, theirs), dtype=np.int64)
 
 
@@ -144,24 +144,24 @@ def _key(value: Value) -> Value:
     return float(value) if isinstance(value, (bool, int, float)) else value
 
 
-def _held_values(space: Space, recorded: Recording) -> Mapping[int, int]:
+def _held_values(space: Space, recording: Recording) -> Mapping[int, int]:
     """Map the columns of parameters that vary only in the recording to the position of the value
     that this space holds them at."""
     names = {p.name for p in space.parameters}
     held = {}
-    for column, parameter in enumerate(recorded.parameters):
+    for column, parameter in enumerate(recording.parameters):
         if parameter.name not in names and len(parameter.values) > 1:
             if parameter.name not in space.default:
                 raise UsageError(
-                    f"{recorded.path}: has a parameter {parameter.name} that this space lacks; "
+                    f"{recording.path}: has a parameter {parameter.name} that this space lacks; "
                     "--warm-start needs recordings of the same kernel"
                 )
             value = space.default[parameter.name]
             keys = list(map(_key, parameter.values))
             if _key(value) not in keys:
                 raise UsageError(
-                    f"{recorded.path}: {parameter.name} is never {shown(value)}, its value in this "
-                    "space"
+                    f"{recording.path}: {parameter.name} is never {shown(value)}, its value in "
+                    "this space"
                 )
             held[column] = keys.index(_key(value))
     return held

@@ -22,7 +22,7 @@ def first_legal(space: Space, best: Iterable[Measurement | None]) -> Iterator[Co
 
 def stored_technique(names: Sequence[str], recordings: Iterable[Recording]) -> str:
     """Name a run's technique as the database stores it: a warm start makes it another run."""
-    digests = [recorded.sha256[:8] for recorded in recordings]
+    digests = [recording.sha256[:8] for recording in recordings]
     return ",".join(names) + (f" (taught by {', '.join(digests)})" if digests else "")
 
 
@@ -38,7 +38,7 @@ class TransferSources:
         if any(source.parameters != space.parameters for source in self._sources):
             self._sources = []
         if not self._sources:
-            self._sources = [TransferSource(space, recorded) for recorded in self.recordings]
+            self._sources = [TransferSource(space, recording) for recording in self.recordings]
         return self._sources
 
     def describe(self, space: Space, problem: Input) -> Iterator[str]:
