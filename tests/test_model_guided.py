@@ -289,8 +289,8 @@ def test_where_the_model_knows_nothing_it_expects_what_the_prior_does(space: Spa
 
 def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
     """All source rows are illegal here."""
-    places = np.array([[10, 15, 0, 0], [10, 14, 0, 0]], dtype=np.int32)
-    transfer = TransferData(GIVEN, (SourceTask(places, np.array([1.0, 2.0])),))
+    positions = np.array([[10, 15, 0, 0], [10, 14, 0, 0]], dtype=np.int32)
+    transfer = TransferData(GIVEN, (SourceTask(positions, np.array([1.0, 2.0])),))
     assert min(Guided(space, transfer).search(valley_s, 60)) == BEST_S
 
 
@@ -407,5 +407,5 @@ def test_candidates_are_distinct_and_unseen(space: Space) -> None:
     found = memory.unseen(
         [space.encode_all([one, three, three]), space.encode_all([two, four, three])]
     )
-    assert {space.decode(place) for place in found.tolist()} == {three, four}
+    assert {space.decode(position) for position in found.tolist()} == {three, four}
     assert len(found) == 2

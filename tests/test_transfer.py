@@ -66,7 +66,7 @@ def one_task(target: Space, recording: Recording, problem: Input = HERE) -> Sour
 
 def seconds(target: Space, task: SourceTask) -> dict[tuple[Value, ...], float]:
     """The seconds of a source task by the values of its configurations."""
-    values = [tuple(dict(target.decode(p)).values()) for p in task.places.tolist()]
+    values = [tuple(dict(target.decode(p)).values()) for p in task.positions.tolist()]
     return dict(zip(values, task.times_s.tolist(), strict=True))
 
 
@@ -96,9 +96,9 @@ def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whol
 def test_a_recording_is_looked_up_once_for_all_inputs() -> None:
     sources = TransferSources([recorded("BX TILE", {(n,): [((16, 1), 1.0)] for n in range(9)})])
     found = [sources.data_for(space(), Input({"n": n}), {}) for n in range(3)]
-    places = [[id(task.places) for task in data.sources] for data in found if data]
-    assert len(places) == 3
-    assert places[0] == places[1] == places[2]
+    positions = [[id(task.positions) for task in data.sources] for data in found if data]
+    assert len(positions) == 3
+    assert positions[0] == positions[1] == positions[2]
 
 
 def test_rows_become_positions_by_names_and_values_with_their_median() -> None:
@@ -183,7 +183,7 @@ def test_what_varies_in_the_recording_alone_is_held_where_this_recording_has_it(
     other = recorded("BX TILE WARP", {(7,): [((16, 1, 32.0), 3.0), ((16, 2, 64), 4.0)]})
     task = one_task(listed, other, Input({"n": 7}))
     assert task.times_s.tolist() == [6.0]
-    assert listed.decode(task.places[0].tolist())["WARP"] == 32
+    assert listed.decode(task.positions[0].tolist())["WARP"] == 32
 
 
 @pytest.mark.parametrize(
@@ -262,10 +262,10 @@ def test_measurements_of_another_input_are_a_source_task() -> None:
 def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_apart() -> None:
     pad = Parameter("PAD", "ordered", (0, 1, 2), "source", 0, when=Expression("n > 4096"))
     target = ConstrainedSpace((BX, pad), given={"n": 1024})
-    rows = [measured(OTHER, {"BX": 16, "PAD": place}, 1.0 + place) for place in range(3)]
+    rows = [measured(OTHER, {"BX": 16, "PAD": position}, 1.0 + position) for position in range(3)]
     found = data_for(target, HERE, [], {OTHER: rows})
     assert found is not None
-    assert found.sources[0].places.tolist() == [[0, 0]] * 3
+    assert found.sources[0].positions.tolist() == [[0, 0]] * 3
 
 
 def test_without_recordings_and_measurements_that_worked_there_is_no_data() -> None:

@@ -30,9 +30,9 @@ ALL: PointArray = np.array(
 HERE = Input({"m": 64, "n": 1024})
 
 
-def times_s(places: PointArray, best: int = 1) -> Array:
-    """Best where A stands at a place, B is 3 and C is y."""
-    steps = np.abs(places - np.array([best, 2, 1])) @ np.array([1.0, 0.3, 0.5])
+def times_s(positions: PointArray, best: int = 1) -> Array:
+    """Best where A stands at a position, B is 3 and C is y."""
+    steps = np.abs(positions - np.array([best, 2, 1])) @ np.array([1.0, 0.3, 0.5])
     found: Array = 1e-3 * (1 + steps)
     return found
 

@@ -31,12 +31,12 @@ _LEADERS = 1_000
 class SourceTask:
     """The measurements of one other input, or of one other device.
 
-    `places` are the positions of the configurations' values in the target space, shape
+    `positions` are the positions of the configurations' values in the target space, shape
     (configurations, parameters); `times_s` is infinite for failures. `problem` is the input that
     was measured; None if it is the target's own, or unknown.
     """
 
-    places: PointArray
+    positions: PointArray
     times_s: Array
     problem: Input | None = None
 
@@ -72,30 +72,30 @@ class Prior:
         # Most axes are products and ratios; trees predict as well without them.
         self._axes = np.flatnonzero(encoder.relative_lengths[encoder.groups] <= 1)
         self._problem, *others = _inputs_as_rows(data)
-        places, slowdowns, features = _gathered(data.sources, others)
+        positions, slowdowns, features = _gathered(data.sources, others)
         rows = _some_rows(slowdowns, rng)
-        columns = np.hstack([self._columns(places[rows]), features[rows]])
+        columns = np.hstack([self._columns(positions[rows]), features[rows]])
         forest = ExtraTreesRegressor(_TREES, random_state=int(rng.integers(2**32)))
         self._trees = [tree.tree_ for tree in forest.fit(columns, slowdowns[rows]).estimators_]
-        self.leaders = self._ranked(space, places[rows])
+        self.leaders = self._ranked(space, positions[rows])
 
-    def expect(self, places: PointArray) -> Array:
+    def expect(self, positions: PointArray) -> Array:
         """Predict the logarithms of slowdowns, shape (configurations,)."""
-        points = self._columns(places)
+        points = self._columns(positions)
         problem = np.broadcast_to(self._problem, (len(points), len(self._problem)))
         columns = np.hstack([points, problem]).astype(np.float32)
         # For a few hundred rows, scikit-learn's own loop over the trees takes ten times as long.
         total: Array = sum(tree.predict(columns)[:, 0] for tree in self._trees)
         return total / len(self._trees)
 
-    def _columns(self, places: PointArray) -> Array:
+    def _columns(self, positions: PointArray) -> Array:
         """Encode configurations by the parameters' own axes."""
-        columns: Array = self._encoder.points(places)[:, self._axes]
+        columns: Array = self._encoder.points(positions)[:, self._axes]
         return columns
 
-    def _ranked(self, space: Space, places: PointArray) -> PointArray:
+    def _ranked(self, space: Space, positions: PointArray) -> PointArray:
         """Sort the legal configurations by their expected time, and keep the fastest."""
-        distinct = np.unique(places, axis=0)
+        distinct = np.unique(positions, axis=0)
         ranked = distinct[np.argsort(self.expect(distinct), kind="stable")]
         leaders: PointArray = ranked[space.are_legal(ranked)][:_LEADERS]
         return leaders
@@ -115,13 +115,13 @@ def _gathered(
 ) -> tuple[PointArray, Array, Array]:
     """Gather configurations, slowdowns and columns of features. Rows that look alike to the
     forest, such as one configuration on two devices, are averaged."""
-    places = np.concatenate([source.places for source in sources])
+    positions = np.concatenate([source.positions for source in sources])
     slowdowns = np.concatenate([source.slowdowns for source in sources])
-    features = np.repeat(inputs, [len(source.places) for source in sources], axis=0)
-    keys = np.hstack([places, features])
+    features = np.repeat(inputs, [len(source.positions) for source in sources], axis=0)
+    keys = np.hstack([positions, features])
     _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     counts = np.bincount(which.ravel())
-    return places[first], np.bincount(which.ravel(), slowdowns) / counts, features[first]
+    return positions[first], np.bincount(which.ravel(), slowdowns) / counts, features[first]
 
 
 def _some_rows(slowdowns: Array, rng: np.random.Generator) -> npt.NDArray[np.intp]:

@@ -108,10 +108,10 @@ class _OptimalDesign:
     def _coded(self, configs: list[Config]) -> Array:
         """Encode levels as orthonormal contrasts, so that all levels have equal weight; shape
         (configs, effects)."""
-        places = self._space.encode_all(configs)
+        positions = self._space.encode_all(configs)
         columns = [np.ones((len(configs), 1))]
         columns += [
-            _contrasts(levels)[_level_of(places[:, axis], levels, len(p.values))]
+            _contrasts(levels)[_level_of(positions[:, axis], levels, len(p.values))]
             for axis, (p, levels) in enumerate(
                 zip(self._space.parameters, self._levels, strict=True)
             )
@@ -119,9 +119,9 @@ class _OptimalDesign:
         return np.hstack(columns)
 
 
-def _level_of(places: PointArray, levels: int, values: int) -> npt.NDArray[np.intp]:
+def _level_of(positions: PointArray, levels: int, values: int) -> npt.NDArray[np.intp]:
     """Return the level of each position; neighbouring values share a level."""
-    found: npt.NDArray[np.intp] = (places.astype(np.int64) * levels // values).astype(np.intp)
+    found: npt.NDArray[np.intp] = (positions.astype(np.int64) * levels // values).astype(np.intp)
     return found
 
 

@@ -50,37 +50,37 @@ class Memory:
         if transfer is not None and len(self.encoder.groups):  # several configurations
             self.prior = Prior(space, self.encoder, transfer, rng)
         self.count = 0
-        self._places = space.encode_all([])
-        self._points = self.encoder.points(self._places)
+        self._positions = space.encode_all([])
+        self._points = self.encoder.points(self._positions)
         self._times_s, self._expected = np.empty(0), np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
 
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
-        places = self.space.encode_all([config])
+        positions = self.space.encode_all([config])
         if self.count == len(self._times_s):
             self._grow(max(64, 2 * self.count))
-        self._places[self.count] = places[0]
-        self._points[self.count] = self.encoder.points(places)[0]
+        self._positions[self.count] = positions[0]
+        self._points[self.count] = self.encoder.points(positions)[0]
         self._times_s[self.count] = time_s
-        self._expected[self.count] = self.expect(places)[0]
-        self._seen.add(places[0].tobytes())
+        self._expected[self.count] = self.expect(positions)[0]
+        self._seen.add(positions[0].tobytes())
         self.count += 1
 
     def _grow(self, size: int) -> None:
-        for name in ("_places", "_points", "_times_s", "_expected"):
+        for name in ("_positions", "_points", "_times_s", "_expected"):
             held = getattr(self, name)
             grown = np.empty((size, *held.shape[1:]), held.dtype)
             grown[: self.count] = held[: self.count]
             setattr(self, name, grown)
 
-    def await_results(self, places: PointArray) -> None:
+    def await_results(self, positions: PointArray) -> None:
         """Drop pending points from the candidates."""
-        self._seen.update(place.tobytes() for place in places)
+        self._seen.update(position.tobytes() for position in positions)
 
-    def expect(self, places: PointArray) -> Array:
+    def expect(self, positions: PointArray) -> Array:
         """Return the prior's expectations of points; 0 without a prior."""
-        return np.zeros(len(places)) if self.prior is None else self.prior.expect(places)
+        return np.zeros(len(positions)) if self.prior is None else self.prior.expect(positions)
 
     def is_enough(self, count: int) -> bool:
         """Whether there are `count` results, enough of them with a time for a model."""
@@ -90,7 +90,7 @@ class Memory:
     def fastest(self, count: int) -> PointArray:
         """Return the fastest points."""
         order = np.argsort(self._times_s[: self.count], kind="stable")
-        found: PointArray = self._places[order[:count]]
+        found: PointArray = self._positions[order[:count]]
         return found
 
     def sample(self) -> Sample:
@@ -106,19 +106,19 @@ class Memory:
 
     def unseen(self, found: Iterable[PointArray]) -> PointArray:
         """Return the distinct points among these that are neither measured nor pending."""
-        places = np.ascontiguousarray(np.concatenate([self.space.encode_all([]), *found]))
-        width, data = places.dtype.itemsize * places.shape[1], places.tobytes()
-        rows = {data[row * width : (row + 1) * width]: row for row in range(len(places))}
-        return places[[row for key, row in rows.items() if key not in self._seen]]
+        positions = np.ascontiguousarray(np.concatenate([self.space.encode_all([]), *found]))
+        width, data = positions.dtype.itemsize * positions.shape[1], positions.tobytes()
+        rows = {data[row * width : (row + 1) * width]: row for row in range(len(positions))}
+        return positions[[row for key, row in rows.items() if key not in self._seen]]
 
-    def remote(self, places: PointArray) -> PointArray:
+    def remote(self, positions: PointArray) -> PointArray:
         """Return the unseen point farthest from its nearest seen one, if there is one.
 
         This is a maximin design (Johnson, Moore, Ylvisaker, "Minimax and Maximin Distance
         Designs", 1990).
         """
-        unseen = self.unseen([places])
-        seen = [np.frombuffer(key, places.dtype) for key in self._seen]
+        unseen = self.unseen([positions])
+        seen = [np.frombuffer(key, positions.dtype) for key in self._seen]
         if len(unseen) < 2 or not seen:
             return unseen[:1]
         away = cdist(self.encoder.points(unseen), self.encoder.points(np.array(seen)))

@@ -28,10 +28,10 @@ class TransferSource:
         """Match parameters by name. Raises UsageError for a recording of another kernel."""
         self.recording = recording
         self.parameters = space.parameters
-        self._columns = [_column(recorded, parameter) for parameter in space.parameters]
-        self._held = _held_values(space, recorded)
+        self._columns = [_column(recording, parameter) for parameter in space.parameters]
+        self._held = _held_values(space, recording)
         self._dtype = space.encode_all([]).dtype
-        self._counts = {other: len(table) for other, table in recorded.tables.items()}
+        self._counts = {other: len(table) for other, table in recording.tables.items()}
         ends = itertools.accumulate(self._counts.values())
         self._ends = dict(zip(self._counts, ends, strict=True))
         self._tasks: dict[Input, SourceTask] = {}
@@ -44,26 +44,26 @@ class TransferSource:
         found = [self._task(other) for other in most_alike(problem, self._counts)]
         working = [task for task in found if np.isfinite(task.times_s).any()]
         if not working:
-            known = any(len(task.places) for task in found)
+            known = any(len(task.positions) for task in found)
             which = "of this space worked" if known else "has values of this space's parameters"
             raise UsageError(f"{self.recording.path}: no recorded configuration {which}")
         return working
 
     @cached_property
-    def _places(self) -> PointArray:
+    def _positions(self) -> PointArray:
         """All rows as positions in the space; -1 for values that the space lacks."""
         theirs = np.concatenate([table.positions for table in self.recording.tables.values()])
-        places = np.empty((len(theirs), len(self._columns)), self._dtype)
+        positions = np.empty((len(theirs), len(self._columns)), self._dtype)
         for axis, (column, moves) in enumerate(self._columns):
-            places[:, axis] = moves[theirs[:, column]]
-        return places
+            positions[:, axis] = moves[theirs[:, column]]
+        return positions
 
     @cached_property
     def _fits(self) -> npt.NDArray[np.bool_]:
         """Whether each row belongs to the space."""
         tables = self.recording.tables.values()
         ran = [outcome is not Outcome.ILLEGAL for table in tables for outcome in table.outcomes]
-        fits: npt.NDArray[np.bool_] = (self._places >= 0).all(axis=1) & np.array(ran, dtype=bool)
+        fits: npt.NDArray[np.bool_] = (self._positions >= 0).all(axis=1) & np.array(ran, dtype=bool)
         for column, position in self._held.items():
             fits &= np.concatenate([table.positions[:, column] for table in tables]) == position
         return fits
@@ -73,7 +73,7 @@ class TransferSource:
             table, end = self.recording.tables[other], self._ends[other]
             rows = slice(end - len(table), end)
             fits = self._fits[rows]
-            self._tasks[other] = SourceTask(self._places[rows][fits], table.times_s[fits], other)
+            self._tasks[other] = SourceTask(self._positions[rows][fits], table.times_s[fits], other)
         return self._tasks[other]
 
     def describe(self, space: Space, problem: Input) -> str:
@@ -84,7 +84,7 @@ class TransferSource:
         recording, fits = self.recording, self._fits
         self.tasks(problem)
         total, inputs = len(fits), len(self._counts)
-        legal = int(space.are_legal(self._places[fits]).sum())
+        legal = int(space.are_legal(self._positions[fits]).sum())
         if total == legal:
             counted = f"all legal on ({problem})"
         else:
@@ -127,10 +127,10 @@ def _column(recording: Recording, parameter: Parameter) -> tuple[int, npt.NDArra
         )
     column = names.index(parameter.name)
     theirs = recording.parameters[column].values
-    return column, np.array(_places_of(parameter.values, theirs), dtype=np.int64)
+    return column, np.array(_positions_in(parameter.values, theirs), dtype=np.int64)
 
 
-def _places_of(ours: Sequence[Value], theirs: Sequence[Value]) -> list[int]:
+def _positions_in(ours: Sequence[Value], theirs: Sequence[Value]) -> list[int]:
     if isinstance(ours, range):  # of millions of values, perhaps
         keys = [_key(value) for value in theirs]
         whole = [int(k) if isinstance(k, float) and k.is_integer() else None for k in keys]

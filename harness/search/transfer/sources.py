@@ -68,11 +68,11 @@ def _task_of_input(
     kept = [m for m in measured if m.outcome is not Outcome.ILLEGAL and space.is_point(m.config)]
     if all(m.outcome is not Outcome.OK for m in kept):
         return None
-    places = space.encode_all([space.canonical(m.config) for m in kept])
-    return SourceTask(places, np.array([m.time_s for m in kept]), other)
+    positions = space.encode_all([space.canonical(m.config) for m in kept])
+    return SourceTask(positions, np.array([m.time_s for m in kept]), other)
 
 
 def _without_foreign_features(tasks: Sequence[SourceTask], problem: Input) -> Iterator[SourceTask]:
     """Drop the inputs of all tasks where one of them has other features than this input."""
     alike = all(task.problem is not None and set(task.problem) == set(problem) for task in tasks)
-    return iter(tasks) if alike else (SourceTask(task.places, task.times_s) for task in tasks)
+    return iter(tasks) if alike else (SourceTask(task.positions, task.times_s) for task in tasks)
