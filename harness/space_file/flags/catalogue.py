@@ -1,7 +1,7 @@
-"""A catalogue of compiler flags: read, held against its model, and checked as a whole.
+"""Read and check a catalogue of compiler flags.
 
-The catalogues of this folder are found by their compiler's name; a person's own is any YAML file
-of the same shape. Faults are reported with file and line, like those of spaces.
+The catalogues of this folder are found by their compiler's name; a user's own is any YAML file of
+the same shape. Faults are reported with file and line, like those of spaces.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FlagConstraint:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The flags of one compiler, by the names that spaces call them."""
+    """The flags of one compiler, by their names in spaces."""
 
     path: Path
     title: str
@@ -71,13 +71,13 @@ class Catalogue:
     published: Mapping[str, Published]
 
     def absent(self, name: str) -> Value:
-        """The value of a flag that is absent: False if it is boolean, else None."""
+        """Return the value of an absent flag: False if it is boolean, else None."""
         return False if isinstance(self.flags[name], Switch) else None
 
 
 @functools.cache
 def catalogue_of(compiler: str) -> Catalogue:
-    """The catalogue of a compiler: nvcc, opencl, gcc, g++, clang or clang++, or gcc-12.
+    """Return the catalogue of a compiler: nvcc, opencl, gcc, g++, clang or clang++, or gcc-12.
 
     Raises UsageError where there is none.
     """
@@ -109,7 +109,7 @@ def load_catalogue(path: Path) -> Catalogue:
 
 
 def _derived(model: CatalogueFile) -> dict[str, tuple[Item, ...]]:
-    """Every flag; of `default` what keeps all values; and of it the flags that never do."""
+    """Return the sets that follow from the flags and from `default`: all, exact and fast_math."""
     usual = model.sets[DEFAULT]
     exact = (_exact(model.flags[named(item)], item) for item in usual)
     changing = (item for item in usual if model.flags[named(item)].changes_values is True)
@@ -121,7 +121,7 @@ def _derived(model: CatalogueFile) -> dict[str, tuple[Item, ...]]:
 
 
 def _exact(flag: Flag, item: Item) -> Item | None:
-    """The item with those of its values that change no result; None where there are none."""
+    """Return the item with only the values that change no result; None where there are none."""
     values = selected(flag, item)
     kept = [v for v in values if v is not None and flag.keeps_values(v)]
     if len(kept) == len(values):
@@ -130,7 +130,7 @@ def _exact(flag: Flag, item: Item) -> Item | None:
 
 
 def selected(flag: Flag, item: Item) -> Sequence[Value]:
-    """The values of a flag that an item of a set leaves it."""
+    """Return the values of a flag that an item of a set selects."""
     if isinstance(item, str):
         return flag.values
     narrowing = item[named(item)]
@@ -141,7 +141,7 @@ def selected(flag: Flag, item: Item) -> Sequence[Value]:
 
 
 def named(item: str | Mapping[str, Any]) -> str:
-    """The flag that an item of a set names."""
+    """Return the name of the flag in an item of a set."""
     return item if isinstance(item, str) else next(iter(item))
 
 
@@ -149,7 +149,7 @@ def named(item: str | Mapping[str, Any]) -> str:
 
 
 def _why_names(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
-    """A flag's name is none of the words that constraints have."""
+    """Yield the flags whose names are words of constraints."""
     taken = {*FUNCTIONS, *WORDS, *LIMIT_NAMES, *keyword.kwlist}
     for name in taken & set(model.flags):
         yield ("flags", name), f"`{name}` is a word of constraints; choose another name"
@@ -179,7 +179,7 @@ def _why_not_item(model: CatalogueFile, item: str | Mapping[str, Narrowing]) -> 
 
 
 def why_not_narrower(flag: Flag, narrowing: Narrowing) -> str | None:
-    """Why a narrowing does not give a part of the flag's values; None where it does."""
+    """Return why a narrowing does not select some of the flag's values; None where it does."""
     there = flag.values
     if narrowing.values is not None:
         strange = [value for value in narrowing.values if value not in there]
@@ -197,7 +197,7 @@ def why_not_narrower(flag: Flag, narrowing: Narrowing) -> str | None:
 
 
 def narrowed_range(there: range, narrowing: Narrowing) -> range:
-    """The range that is left."""
+    """Return the part of a range that a narrowing selects."""
     least = there.start if narrowing.min is None else narrowing.min
     most = there.stop - 1 if narrowing.max is None else narrowing.max
     return range(least, most + 1, narrowing.step or there.step)
@@ -217,7 +217,7 @@ def _why_published(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
 
 
 def _constraints(document: Document, model: CatalogueFile) -> Iterator[FlagConstraint]:
-    """The constraints; a fault of one is noted."""
+    """Yield the constraints, and note their faults."""
     absent = {
         name: False if isinstance(flag, Switch) else None for name, flag in model.flags.items()
     }
@@ -244,7 +244,7 @@ def _constraints(document: Document, model: CatalogueFile) -> Iterator[FlagConst
 
 
 def _describe(data: Any, error: ErrorDetails) -> tuple[Location, str]:
-    """Where a fault stands in the file, and what it is."""
+    """Return the location of a fault in the file, and its text."""
     location = _location(data, error["loc"])
     kind, found, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":

@@ -1,4 +1,4 @@
-"""A selection of a catalogue -> flags as a space declares them, constraints, and notices.
+"""Resolve a selection from a catalogue into declared flags, constraints and notices.
 
 A selection is a set's name, or a list of names of sets and flags; `-NAME` takes a flag out again,
 and `{NAME: {values: [..]}}` or `{NAME: {min: .., max: .., step: ..}}` leaves it fewer values. An
@@ -32,12 +32,12 @@ Declaration = Mapping[str, Any]
 """A flag as `flags:` of a space declares it."""
 
 Ask = Callable[[Sequence[Setting]], Mapping[Setting, str | None]]
-"""Ask a compiler about settings: for each of them what it says against it, None where it obeys."""
+"""Ask a compiler about settings; returns its objection to each, None where it accepts."""
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a selection comes to for one compiler.
+    """The result of a selection for one compiler.
 
     `declarations` are flags as `flags:` of a space declares them, `constraints` the conditions
     between them in the space's language. `levels` are the values of flags of the catalogue that
@@ -56,7 +56,7 @@ class Resolution:
 def resolve(
     catalogue: Catalogue, selection: Selection, ask: Ask | None = None, *, linked: bool = False
 ) -> Resolution:
-    """The flags of a selection that the compiler knows.
+    """Return the flags of a selection that the compiler knows.
 
     `ask` asks the compiler that is here; without it nothing is left out, and a notice says so.
     `linked` says that what is built is a program, not a kernel that is loaded by itself. Raises
@@ -90,7 +90,7 @@ def resolve(
 
 
 def _is_own(item: str | Mapping[str, Any]) -> TypeGuard[Mapping[str, Any]]:
-    """Whether an item declares a flag, rather than to name one of the catalogue."""
+    """Whether an item declares a flag instead of naming one of the catalogue."""
     if isinstance(item, str) or len(item) != 1:
         return False
     given = item[named(item)]
@@ -100,7 +100,7 @@ def _is_own(item: str | Mapping[str, Any]) -> TypeGuard[Mapping[str, Any]]:
 def _chosen(
     catalogue: Catalogue, items: Sequence[str | Mapping[str, Any]]
 ) -> dict[str, Sequence[Value]]:
-    """The selected flags with their values, in the catalogue's order."""
+    """Return the selected flags with their values, in the catalogue's order."""
     chosen: dict[str, Sequence[Value]] = {}
     for item in items:
         if isinstance(item, str) and item.startswith("-"):
@@ -152,7 +152,7 @@ def _narrowed(name: str, flag: Flag, item: Mapping[str, Any]) -> Sequence[Value]
 def _known(
     catalogue: Catalogue, chosen: Mapping[str, Sequence[Value]], ask: Ask, notices: list[str]
 ) -> Iterator[tuple[str, Sequence[Value]]]:
-    """The flags and values that the compiler takes; of a range, its ends are tried."""
+    """Yield the flags and values that the compiler accepts; of a range, only its ends are tried."""
     said = ask([s for n, v in chosen.items() for s in _settings(catalogue, n, v)])
     for name, values in chosen.items():
         tried = _tried(values)
@@ -201,7 +201,7 @@ def _declared(flag: Flag, values: Sequence[Value]) -> Declaration:
 
 
 def _among(catalogue: Catalogue, names: Sequence[str]) -> Iterator[Expression]:
-    """The constraints over these flags: every other flag is absent."""
+    """Yield the constraints over these flags; every other flag is absent."""
     absent = {n: catalogue.absent(n) for n in catalogue.flags if n not in names}
     for constraint in catalogue.constraints:
         expression = constraint.expression
