@@ -23,6 +23,7 @@ from harness.models.starchart import (
     grow,
     importance,
     lay_out,
+    leaves,
     pool,
     settings_below,
 )
@@ -132,16 +133,15 @@ def test_size_is_chosen_by_validation() -> None:
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"A": rng.integers(0, 100, 200), "time_s": rng.normal(5, 1, 200)})
     step = table.assign(time_s=table["time_s"] + 10 * (table["A"] > 40))
-    assert len(list(grow(table, "time_s", ["A"]).root.leaves())) <= 2
-    lowest = min(grow(step, "time_s", ["A"]).root.leaves(), key=lambda leaf: leaf.mean)
-    assert str(lowest.box).startswith("A <= 4")
+    assert len(leaves(grow(table, "time_s", ["A"]))) <= 2
+    assert str(leaves(grow(step, "time_s", ["A"]))["box"][0]).startswith("A <= 4")
 
 
-def test_leaves_of_a_fine_tree_have_no_negative_errors() -> None:
-    """Rounding could leave pure nodes an impurity just below 0."""
-    found = list(kmeans("wattage", relative_threshold=1e-6).root.leaves())
+def test_leaves_of_a_fine_tree_have_a_deviation() -> None:
+    """Rounding leaves pure nodes an impurity just below 0."""
+    found = leaves(kmeans("wattage", relative_threshold=1e-6))
     assert len(found) > 300
-    assert all(leaf.sse >= 0 for leaf in found)
+    assert (found["deviation"] >= 0).all()
 
 
 @pytest.mark.parametrize("actual", [0.0, 1.0])

@@ -5,6 +5,7 @@ Regression Trees", PACT 2013. All functions take and return pandas tables with a
 
     tree = grow(table, "time_s", ["BLOCK", "UNROLL", "m", "n"])
     print(*describe(tree), sep="\\n")
+    leaves(tree)
     importance(tree), importance(tree, "BLOCK >= 256")
     settings_below([(tree, 0.010), (grow(table, "power_w", ["BLOCK", "UNROLL", "m", "n"]), 150)])
     grow(pool({"A100": a100, "W6600": w6600}), "time_s", ["platform", "BLOCK", "UNROLL"])
@@ -26,7 +27,7 @@ from harness.models.starchart.importance import importance, rows_inside
 from harness.models.starchart.intersection import count_below, settings_below
 from harness.models.starchart.judging import Accuracy, TableModel, cross_validate
 from harness.models.starchart.regression import ErrorSummary
-from harness.models.starchart.text import describe
+from harness.models.starchart.text import describe, leaves
 
 __all__ = [
     "Accuracy",
@@ -50,6 +51,7 @@ __all__ = [
     "grow",
     "importance",
     "lay_out",
+    "leaves",
     "pool",
     "rows_inside",
     "settings_below",

@@ -1,12 +1,37 @@
-"""Describe a tree as text."""
+"""Describe a tree as text and as a table."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from harness.models.starchart.growing import Tree, TreeNode
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def leaves(tree: Tree) -> pd.DataFrame:
+    """Return the boxes that the tree parts the space into, the least mean first.
+
+    Columns: `box`, `count`, `mean` in the target's unit, and `deviation`, the standard deviation
+    in it (of the logarithms, where the target has `log`).
+    """
+    import pandas as pd
+
+    rows = [
+        {
+            "box": node.box,
+            "count": node.count,
+            "mean": node.mean,
+            "deviation": math.sqrt(node.sse / node.count),
+        }
+        for node in tree.root.leaves()
+    ]
+    table: pd.DataFrame = pd.DataFrame(rows).sort_values("mean", kind="stable", ignore_index=True)
+    return table
 
 
 def describe(tree: Tree, depth: int | None = None) -> Iterator[str]:
