@@ -56,6 +56,36 @@ def test_missing_folder_is_an_error_unless_asked_for(tmp_path: Path) -> None:
         write_file(tmp_path / "no" / "a.txt", "text")
 
 
+def test_new_file_never_overwrites_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, dangling = tmp_path / "a.txt", tmp_path / "link"
+    write_file(path, "first", replace=False)
+    dangling.symlink_to(tmp_path / "nowhere")
+    for taken in (path, dangling):
+        with pytest.raises(UsageError, match=f"{taken.name} already exists; name a new file"):
+            write_file(taken, "second", replace=False)
+    assert path.read_text() == "first"
+
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)  # as file systems without links do
+    write_file(tmp_path / "b.txt", "first", replace=False)
+    with pytest.raises(UsageError, match=r"b\.txt cannot be written: File exists"):
+        write_file(tmp_path / "b.txt", "second", replace=False)
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt", "link"]
+
+
+def test_new_folder_never_replaces_another(tmp_path: Path) -> None:
+    folder, dangling = tmp_path / "out", tmp_path / "link"
+    write_folder(folder, {"a": b"1"}, replace=False)
+    (tmp_path / "empty").mkdir()
+    dangling.symlink_to(tmp_path / "nowhere")
+    for taken in (folder, tmp_path / "empty", dangling):
+        with pytest.raises(UsageError, match=f"{taken.name} already exists; name a new folder"):
+            write_folder(taken, {"b": b"2"}, replace=False)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "empty", "link", "out"]
+
+
 def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write_folder(folder, {"a": b"1", "sub/b": b"2"})

@@ -98,6 +98,6 @@ def _check_targets(options: _Discovery) -> None:
 
 def _write(path: Path, text: str) -> list[str]:
     """Write a new file; return a line for each thing that is left to do in it."""
-    write_file(path, text)
+    write_file(path, text, replace=False)
     print(f"wrote {path}", file=sys.stderr)
     return [f"  {path}, {item}" for item in to_do(text)]

@@ -105,8 +105,8 @@ def _explore(options: _Exploration) -> int:
     texts = files(definition, options.size, variants, options.command, options.exact_lines)
     if len(texts[space]) > MAX_BYTES:
         raise UsageError(f"{points} points are too many for one space; ask for fewer with --count")
-    _check_is_new(folder)  # again: exploring takes a while
-    write_folder(folder, {path.as_posix(): text.encode() for path, text in texts.items()})
+    contents = {path.as_posix(): text.encode() for path, text in texts.items()}
+    write_folder(folder, contents, replace=False)
     fewer = "" if points == options.count else f"; found no more of the {options.count}"
     print(f"{counted(points, 'point')} of {counted(len(variants), 'variant')}{fewer}")
     print(f"wrote {folder / space}; tune it: python -m harness.tune {folder / space}")

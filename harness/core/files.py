@@ -33,63 +33,87 @@ def cache_folder(part: str) -> Path:
 
 
 def write_file(
-    path: Path, content: str | bytes, *, advice: str = "", parents: bool = False
+    path: Path,
+    content: str | bytes,
+    *,
+    advice: str = "",
+    parents: bool = False,
+    replace: bool = True,
 ) -> None:
     """Write a file whole or not at all: others see the old content or the new, even after a crash.
 
     The content goes into a temporary file in the same folder, which then takes the file's place.
-    A device or a pipe is written to directly. `parents` makes missing folders.
-    Raises UsageError with the path, the reason and the `advice`.
+    A device or a pipe is written to directly. `parents` makes missing folders. Without `replace`,
+    the file must be new. Raises UsageError with the path, the reason and the `advice`.
     """
     data = content.encode() if isinstance(content, str) else content
-    target = Path(os.path.realpath(path))  # a link stays a link
+    target = Path(os.path.realpath(path)) if replace else path  # a link stays a link
     try:
         if parents:
             target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists() and not target.is_file():
+        if replace and target.exists() and not target.is_file():
             target.write_bytes(data)
         else:
-            _replace(target, data)
+            _put(target, data, replace)
     except OSError as error:
         raise unwritable(path, error, advice) from None
 
 
-def _replace(target: Path, data: bytes) -> None:
+def _put(target: Path, data: bytes, replace: bool) -> None:
     aside = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with aside.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if target.exists():
+        if replace and target.exists():
             shutil.copymode(target, aside)
-        os.replace(aside, target)
+        if replace:
+            os.replace(aside, target)
+        else:
+            _link(aside, target)
     finally:
         aside.unlink(missing_ok=True)
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes], advice: str = "") -> None:
+def _link(aside: Path, target: Path) -> None:
+    """Give a file a second name; raises UsageError where another file has it by now."""
+    try:
+        os.link(aside, target)
+    except FileExistsError:
+        raise UsageError(f"{target} already exists; name a new file") from None
+    except OSError:  # a file system without links
+        with target.open("xb") as file:
+            file.write(aside.read_bytes())
+
+
+def write_folder(
+    folder: Path, files: Mapping[str, bytes], *, advice: str = "", replace: bool = True
+) -> None:
     """Replace a folder by one with these files, by their paths in it, or leave it as it was.
 
-    Raises UsageError with the path, the reason and the `advice`.
+    Without `replace`, the folder must be new. Raises UsageError with the path, the reason and the
+    `advice`.
     """
-    target = Path(os.path.realpath(folder))
+    target = Path(os.path.realpath(folder)) if replace else folder
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
         ) as aside:
-            _replace_folder(target, files, Path(aside))
+            _put_folder(target, files, Path(aside), replace)
     except OSError as error:
         raise unwritable(folder, error, advice) from None
 
 
-def _replace_folder(target: Path, files: Mapping[str, bytes], aside: Path) -> None:
+def _put_folder(target: Path, files: Mapping[str, bytes], aside: Path, replace: bool) -> None:
     # Not the temporary folder itself, which nobody else may enter.
     new, old = aside / "new", aside / "old"
     for name, content in files.items():
         write_file(new / name, content, parents=True)
-    if target.exists():
+    if not replace:
+        _reserve(target)
+    elif target.exists():
         os.rename(target, old)
     try:
         os.rename(new, target)
@@ -97,6 +121,14 @@ def _replace_folder(target: Path, files: Mapping[str, bytes], aside: Path) -> No
         with contextlib.suppress(OSError):
             os.rename(old, target)
         raise
+
+
+def _reserve(folder: Path) -> None:
+    """Make an empty folder, which a rename then replaces; raises UsageError unless it is new."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise UsageError(f"{folder} already exists; name a new folder") from None
 
 
 def unwritable(path: Path, error: OSError, advice: str = "") -> UsageError:

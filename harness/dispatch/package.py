@@ -132,7 +132,7 @@ def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
     advice = "name another folder with -o"
-    write_folder(out, {**files, MANIFEST: manifest.encode()}, advice)
+    write_folder(out, {**files, MANIFEST: manifest.encode()}, advice=advice)
     return [out / name for name in files]
 
 
