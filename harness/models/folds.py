@@ -53,5 +53,4 @@ def group_numbers(rows: int, groups: Sequence[Any] | None) -> Indices:
     own."""
     if groups is None:
         return np.arange(rows)
-    numbers: Indices = np.unique(np.asarray(groups, dtype=str), return_inverse=True)[1]
-    return numbers
+    return np.unique(np.asarray(groups, dtype=str), return_inverse=True)[1]

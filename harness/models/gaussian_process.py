@@ -163,8 +163,7 @@ def logs_of(times_s: Array) -> Array:
     are 0 where nothing worked."""
     works = np.isfinite(times_s)
     slowest: Array = times_s[works].max(initial=0.0) if works.any() else np.ones(())
-    logs: Array = np.log(np.where(works, times_s, slowest))
-    return logs
+    return np.log(np.where(works, times_s, slowest))
 
 
 def standardised(times_s: Array) -> Array:

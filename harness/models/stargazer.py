@@ -93,8 +93,7 @@ class Term:
         if len(self.curves) == 1:
             return first
         second = self.curves[1].columns(table)
-        product: Array = (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
-        return product
+        return (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
 
     def __str__(self) -> str:
         return " : ".join(curve.axis.name for curve in self.curves)

@@ -49,8 +49,7 @@ class Fit:
         usable = self.estimable & (errors > 0)
         ratios = np.abs(self.coefficients) / np.where(usable, errors, 1.0)
         exact = self.estimable & (errors == 0) & (self.coefficients != 0)
-        found: Array = np.where(usable, 2 * stdtr(self.freedom, -ratios), np.where(exact, 0.0, 1.0))
-        return found
+        return np.where(usable, 2 * stdtr(self.freedom, -ratios), np.where(exact, 0.0, 1.0))
 
     def half_widths(self) -> Array:
         """Return half the 95 % confidence interval of each coefficient."""
@@ -68,8 +67,7 @@ def demean(values: Array, groups: Indices) -> Array:
     counts = np.bincount(groups).astype(np.float64)
     sums = np.zeros((len(counts), values.shape[1]))
     np.add.at(sums, groups, values)
-    centred: Array = values - (sums / np.maximum(counts, 1)[:, None])[groups]
-    return centred
+    return values - (sums / np.maximum(counts, 1)[:, None])[groups]
 
 
 def degrees_of_freedom(clusters: Indices, groups: int) -> int:

@@ -30,5 +30,4 @@ def holm_levels(p_values: Array, level: float) -> Array:
     rejected = int((holm(p_values, count) <= level).sum())
     steps = np.empty(count)
     steps[np.argsort(p_values, kind="stable")] = np.arange(count)
-    levels: Array = level / (count - np.minimum(steps, rejected))
-    return levels
+    return level / (count - np.minimum(steps, rejected))

@@ -108,11 +108,9 @@ class Evidence:
 def failed_shares(failed: Rows, clusters: Indices, count: int) -> Array:
     """Return the share of failed rows in each cluster, shape (count,)."""
     rows = np.bincount(clusters, minlength=count)
-    shares: Array = np.bincount(clusters, failed, count) / np.maximum(rows, 1)
-    return shares
+    return np.bincount(clusters, failed, count) / np.maximum(rows, 1)
 
 
 def above_mean(shares: Array) -> Flags:
     """Return which clusters fail more often than the mean cluster, shape (clusters,)."""
-    above: Flags = shares > shares.mean() + 1e-9 if len(shares) else shares > 0
-    return above
+    return shares > shares.mean() + 1e-9 if len(shares) else shares > 0

@@ -190,8 +190,7 @@ def most_informative(values: Array, targets: Array, most: int, seed: int) -> Ind
     random = np.random.default_rng(seed)
     rows = random.permutation(len(values))[:_SAMPLE]
     forest = RandomForestRegressor(random_state=seed, **_FOREST).fit(values[rows], targets[rows])
-    ranked: Indices = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:most])
-    return ranked
+    return np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:most])
 
 
 # ------------------------------------------------------------------------- the tuned range

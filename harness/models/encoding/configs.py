@@ -113,8 +113,7 @@ def _twos_column(axis: int, numbers: _Numbers) -> _Columns:
     most = math.floor(math.log2(numbers[-1]))
 
     def column(places: PointArray) -> Array:
-        relative: Array = np.log2(power_of_two_in(_taken(numbers, places[:, axis])))[:, None] / most
-        return relative
+        return np.log2(power_of_two_in(_taken(numbers, places[:, axis])))[:, None] / most
 
     return column
 

@@ -62,8 +62,7 @@ class InputScale:
         """Encode inputs, shape (inputs, columns); a word that the scale does not know is unlike
         every other."""
         columns = [one.encode(table[name].to_numpy()) for name, one in self.features.items()]
-        points: Array = np.hstack([np.empty((len(table), 0)), *columns]) / self.deviations
-        return points
+        return np.hstack([np.empty((len(table), 0)), *columns]) / self.deviations
 
 
 @dataclass(frozen=True)

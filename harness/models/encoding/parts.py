@@ -23,11 +23,9 @@ def one_hot(codes: Indices, count: int) -> Array:
 def log2_where(values: Array, are_sizes: Flags) -> Array:
     """Replace the marked columns, which must be positive, by their base-2 logarithms. Shape (rows,
     columns)."""
-    logs: Array = np.where(are_sizes, np.log2(np.where(are_sizes, values, 1.0)), values)
-    return logs
+    return np.where(are_sizes, np.log2(np.where(are_sizes, values, 1.0)), values)
 
 
 def power_of_two_in(numbers: npt.NDArray[np.int64]) -> Array:
     """Return the largest power of two that divides each number; 0 for 0."""
-    lowest_bit: Array = (numbers & -numbers).astype(np.float64)
-    return lowest_bit
+    return (numbers & -numbers).astype(np.float64)

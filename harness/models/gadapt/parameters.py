@@ -37,8 +37,7 @@ class LinearLeaf:
 
     def predict(self, rows: Array) -> Array:
         """Predict, shape (rows,)."""
-        value: Array = (rows - self.centre) / self.scale @ self.coefficients + self.constant
-        return value
+        return (rows - self.centre) / self.scale @ self.coefficients + self.constant
 
 
 def _linear_leaf(rows: Array, values: Array) -> LinearLeaf:

@@ -39,8 +39,7 @@ class Interval:
     def holds(self, column: pd.Series[Any]) -> Flags:
         """Say which values lie in the interval."""
         found = numbers(column)
-        mask: Flags = (found > self.above) & (found <= self.upto)
-        return mask
+        return (found > self.above) & (found <= self.upto)
 
     def both(self, other: Interval) -> Interval:
         """Intersect with another interval."""
