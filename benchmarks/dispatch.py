@@ -50,7 +50,8 @@ from benchmarks.search_tables import print_whole
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.dispatch.verdict import ORACLE, judged
-from harness.display import ProgressDisplay, make_console
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
 from harness.measure.processes import Processes, Task
 

@@ -19,7 +19,7 @@ from benchmarks.search_figures import (
     shown_after,
     within,
 )
-from harness.display import make_console
+from harness.display.formats import make_console
 from harness.display.tables import make_table
 from harness.stats import Estimate
 

@@ -45,7 +45,7 @@ from harness.commands.stencil import main as explore_command
 from harness.commands.tune import main as tune_command
 from harness.core.errors import UsageError
 from harness.core.records import Environment
-from harness.display import make_console
+from harness.display.formats import make_console
 from harness.results.view import Results, read_results
 from harness.stencil.definition import load_definition, program_names
 from harness.stencil.explore import explore

@@ -27,7 +27,8 @@ from typing import Any
 from harness.analysis.inputs import InputReport
 from harness.commands.run import run_command
 from harness.core.records import Input, Outcome
-from harness.display import ProgressDisplay, make_console
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.kernels import KernelMeasurer
 from harness.results import Store, writing

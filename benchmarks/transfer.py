@@ -47,7 +47,8 @@ from benchmarks.transfer_tables import (
     write_searches,
 )
 from harness.commands.run import run_command
-from harness.display import ProgressDisplay, make_console
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
 from harness.measure.processes import Processes
 from harness.recordings.read import recording_files

@@ -14,18 +14,17 @@ from rich.console import Console
 
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
-from harness.display import (
-    ProgressDisplay,
-    baselines_rows,
+from harness.display.baselines import baselines_rows
+from harness.display.formats import (
     format_outcomes,
     format_ratio,
     format_share,
     format_time,
     format_timing,
-    inputs_table,
     make_console,
-    print_inputs,
 )
+from harness.display.inputs import InputsTable, print_inputs
+from harness.display.progress import ProgressDisplay
 from harness.results import RunPlan
 from harness.search import Progress
 from harness.stats.timing import TimeRatio
@@ -62,7 +61,7 @@ def report(
 def printed(*reports: InputReport, width: int = 140, default: Config = DEFAULT) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False)
-    console.print(inputs_table(reports, "kernel on a device", default))
+    console.print(InputsTable(reports, "kernel on a device", default))
     return stream.getvalue()
 
 

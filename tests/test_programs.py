@@ -823,7 +823,7 @@ def test_measurer_is_that_of_the_space(load: Callable[..., Spec]) -> None:
 def test_committed_example_is_built_and_run_in_processes_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from harness.display import make_console
+    from harness.display.formats import make_console
 
     spec = load_spec(ROOT / "spaces" / "blur_gcc.yaml")
     assert try_program(make_console(), spec, 2, 0)

@@ -18,7 +18,7 @@ from types import ModuleType
 import pytest
 
 from harness.core.records import Config, Input
-from harness.display import times_note
+from harness.display.inputs import times_note
 from harness.space_file import load_spec
 from tests.replays import FormulaMeasurer, formula_s, make_spec, opened
 

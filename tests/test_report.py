@@ -20,7 +20,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Timing
 from harness.dispatch.matrix import make_matrix
-from harness.display import noise_warning
+from harness.display.inputs import noise_warning
 from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of

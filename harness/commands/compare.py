@@ -19,7 +19,7 @@ from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD
 from harness.compare.table import comparison_table, times
 from harness.core.errors import HarnessError, UsageError
 from harness.core.files import write_file
-from harness.display import make_console
+from harness.display.formats import make_console
 from harness.display.text import print_lines
 from harness.space_file import Spec, load_spec
 

@@ -27,7 +27,8 @@ from harness.dispatch.package import (
 from harness.dispatch.program import DispatchProgram
 from harness.dispatch.study import DISPATCHERS, Study, fits, learners, sentence, study
 from harness.dispatch.text import verdict_lines, verdict_table
-from harness.display import ProgressDisplay, make_console
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line, print_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc

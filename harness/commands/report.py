@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.commands.run import run_command
-from harness.display import make_console
+from harness.display.formats import make_console
 from harness.display.text import print_line
 from harness.report import write_report
 from harness.results.view import read_results

@@ -13,7 +13,7 @@ from rich.text import Text
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.records import Environment, Measurement
 from harness.core.text import counted
-from harness.display import format_time
+from harness.display.formats import format_time
 from harness.stats import Estimate
 
 LARGE = 1.1

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.table import Table
-
 from harness.analysis.failures import group_failures
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT
 from harness.display.formats import format_ratio
-from harness.display.tables import make_table
 
 
 def baselines_rows(reports: Sequence[InputReport]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -31,12 +28,6 @@ def _over(report: InputReport, name: str) -> str:
     if ratio is None:
         return f"{failed.outcome}" if failed else "not measured"
     return "is the best" if ratio.low == ratio.high == 1 else format_ratio(ratio)
-
-
-def baselines_table(reports: Sequence[InputReport]) -> Table | None:
-    """Make a table of the rows; None without any."""
-    head, rows = baselines_rows(reports)
-    return make_table(head, rows, title="Speed-up over") if rows else None
 
 
 def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement as Width
@@ -14,7 +15,7 @@ from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import counted
-from harness.display.baselines import baselines_table, refused_lines
+from harness.display.baselines import baselines_rows, refused_lines
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
 from harness.display.tables import make_table
 from harness.display.text import print_lines
@@ -29,63 +30,59 @@ def print_inputs(
     console: Console, reports: Sequence[InputReport], title: str, default: Config
 ) -> None:
     """Print the table of the inputs, the speed-ups over named baselines, and failed baselines."""
-    console.print(inputs_table(reports, title, default))
-    baselines = baselines_table(reports)
-    if baselines is not None:
-        console.print(baselines)
+    console.print(InputsTable(reports, title, default))
+    head, rows = baselines_rows(reports)
+    if rows:
+        console.print(make_table(head, rows, title="Speed-up over"))
     print_lines(console, refused_lines(reports))
     console.print()
 
 
-def inputs_table(reports: Sequence[InputReport], title: str, default: Config) -> InputsTable:
-    """Make the table with one row per input: best configuration, times, speed-up and ties."""
-    return InputsTable(reports, title, default)
-
-
+@dataclass(frozen=True)
 class InputsTable:
-    """The inputs as a table, or as a list where the console is too narrow for a table."""
+    """One row per input: best configuration, times, speed-up and ties; a list where the console is
+    too narrow for a table."""
 
-    def __init__(self, reports: Sequence[InputReport], title: str, default: Config) -> None:
-        self._reports = reports
-        self._title = title
-        self._default = default
+    reports: Sequence[InputReport]
+    title: str
+    default: Config
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self._table()
-        yield Text(self._title, style="bold")
+        yield Text(self.title, style="bold")
         yield table if self._fits(table, console, options) else self._list()
         yield Text(" ".join(self._legend()), style="dim")
-        warning = noise_warning(self._reports)
+        warning = noise_warning(self.reports)
         if warning:
             yield Text(warning, style="yellow")
 
     def _fits(self, table: Table, console: Console, options: ConsoleOptions) -> bool:
         """Return whether the columns that never wrap leave enough room for configurations."""
         unbounded = options.update_width(10_000)
-        longest = max((len(best_configuration(r, self._default)) for r in self._reports), default=0)
+        longest = max((len(best_configuration(r, self.default)) for r in self.reports), default=0)
         others = Width.get(console, unbounded, table).maximum - longest
         return others + min(longest, _CONFIGURATION_WIDTH) <= options.max_width
 
     def _table(self) -> Table:
-        rows = (_cells(report, self._default) for report in self._reports)
+        rows = (_cells(report, self.default) for report in self.reports)
         return make_table(_HEAD, rows, left=(0, 1), wrap=(1,))
 
     def _list(self) -> Text:
-        lines = (line for report in self._reports for line in _lines(report, self._default))
+        lines = (line for report in self.reports for line in _lines(report, self.default))
         return Text("\n".join(lines) + "\n")
 
     def _legend(self) -> Iterator[str]:
-        yield times_note(self._default)
+        yield times_note(self.default)
         yield (
             "Speed-ups are over the default, from interleaved launches, with their confidence "
             "interval. Ties do not differ significantly from the best."
         )
         failed: Counter[Outcome] = Counter()
-        for report in self._reports:
+        for report in self.reports:
             failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
         if failed.total():
             yield f"Failed: {format_outcomes(failed)}."
-        shared = sum(report.shared for report in self._reports)
+        shared = sum(report.shared for report in self.reports)
         if shared:
             yield f"Shared: {counted(shared, 'configuration')} with the machine code of another."
 

@@ -12,7 +12,7 @@ from harness import __version__
 from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
 from harness.core.errors import UsageError
 from harness.dispatch.study import sentence
-from harness.display import noise_warning
+from harness.display.inputs import noise_warning
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.reproducing import Origin

@@ -18,8 +18,10 @@ from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import learners
-from harness.display import make_console, print_inputs, print_lines
 from harness.display.across import print_across
+from harness.display.formats import make_console
+from harness.display.inputs import print_inputs
+from harness.display.text import print_lines
 from harness.results import without_password
 from harness.results.view import Results, read_results
 

@@ -27,7 +27,8 @@ from harness.core.errors import HostModuleError, LaunchFailed, UsageError
 from harness.core.program import Program, Read
 from harness.core.records import Config, Value
 from harness.core.text import counted
-from harness.display import make_console, print_line
+from harness.display.formats import make_console
+from harness.display.text import print_line
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.processes import count_of_builders

@@ -13,8 +13,9 @@ from harness.commands.check.targets import DEVICE_ONLY_LIMIT, unchecked
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted
-from harness.display import format_time, print_line, print_lines
+from harness.display.formats import format_time
 from harness.display.tables import make_table
+from harness.display.text import print_line, print_lines
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec
 

@@ -13,7 +13,8 @@ from harness.core.errors import BackendUnavailable, HostModuleError
 from harness.core.program import Binary
 from harness.core.records import Input, Measurement
 from harness.core.text import counted
-from harness.display import format_time, print_line
+from harness.display.formats import format_time
+from harness.display.text import print_line
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.programs import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space

@@ -18,8 +18,10 @@ from harness.analysis.failures import group_failures
 from harness.commands.check.describe import print_compile_notes
 from harness.commands.check.inspection import Compiled, Inspection
 from harness.core.text import counted
-from harness.display import ProgressDisplay, format_time, make_console, print_line
+from harness.display.formats import format_time, make_console
+from harness.display.progress import ProgressDisplay
 from harness.display.tables import make_table
+from harness.display.text import print_line
 
 _SHOWN_REASONS = 10
 

@@ -24,7 +24,7 @@ def _tune(args: argparse.Namespace) -> int:
     if not options.list_techniques:
         check_options(options)
         check_recordings(options)
-    from harness.display import make_console
+    from harness.display.formats import make_console
 
     with make_console().status("starting"):
         # Here, since OpenTuner and others take seconds to load.

@@ -17,7 +17,8 @@ from harness.commands.tune.request import PREDICTED, TuneRequest, read_request
 from harness.commands.tune.summary import campaign_results, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
 from harness.core.records import Config
-from harness.display import ProgressDisplay, make_console
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line, print_lines
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer

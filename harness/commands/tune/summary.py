@@ -16,7 +16,7 @@ from harness.analysis.inputs import InputReport
 from harness.commands.tune.next_step import dispatch_command
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
-from harness.display import print_inputs
+from harness.display.inputs import print_inputs
 from harness.display.text import print_line
 from harness.measure.measurer import Measurer
 from harness.results import Store, campaigns
