@@ -90,15 +90,13 @@ class Prior:
 
     def _columns(self, positions: PointArray) -> Array:
         """Encode configurations by the parameters' own axes."""
-        columns: Array = self._encoder.points(positions)[:, self._axes]
-        return columns
+        return self._encoder.points(positions)[:, self._axes]
 
     def _ranked(self, space: Space, positions: PointArray) -> PointArray:
         """Sort the legal configurations by their expected time, and keep the fastest."""
         distinct = np.unique(positions, axis=0)
         ranked = distinct[np.argsort(self.expect(distinct), kind="stable")]
-        leaders: PointArray = ranked[space.are_legal(ranked)][:_LEADERS]
-        return leaders
+        return ranked[space.are_legal(ranked)][:_LEADERS]
 
 
 def _inputs_as_rows(data: TransferData) -> Array:
