@@ -78,7 +78,6 @@ class FakeDevice:
 
     shares_cpu = False
     limits = LIMITS
-    environment = Environment("fake", "fake device", "memory", "1", IDENTITY)
 
     def __init__(self, times_s: Iterable[float] = (), kernels: Mapping[str, Kernel] = KERNELS):
         self.healthy = True
@@ -87,6 +86,10 @@ class FakeDevice:
         self.bound: dict[str, Any] = {}
         self._times_s = itertools.chain(times_s, itertools.repeat(1e-3))
         self._kernels = kernels
+
+    def environment(self, compiler: str) -> Environment:
+        """Return a fake environment."""
+        return Environment("fake", "fake device", "memory", "1", compiler)
 
     def bind(self, arguments: Mapping[str, Argument]) -> None:
         """Copy the arguments."""

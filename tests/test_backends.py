@@ -232,8 +232,11 @@ def test_limits_are_plausible(opened: Device) -> None:
 def test_environment_and_limits_stay_the_same_when_opened_again(opened: Device, kit: Kit) -> None:
     again = kit.open_device()
     try:
-        assert again.environment == opened.environment
-        assert again.environment.fingerprint == opened.environment.fingerprint
+        assert again.environment("a compiler") == opened.environment("a compiler")
+        assert (
+            again.environment("a compiler").fingerprint
+            == opened.environment("a compiler").fingerprint
+        )
         assert again.limits == opened.limits
         assert again.shares_cpu == opened.shares_cpu
     finally:
@@ -241,7 +244,7 @@ def test_environment_and_limits_stay_the_same_when_opened_again(opened: Device, 
 
 
 def test_environment_names_everything(opened: Device) -> None:
-    found = opened.environment
+    found = opened.environment("a compiler")
     assert all((found.backend, found.device, found.platform, found.driver, found.compiler))
 
 

@@ -310,8 +310,8 @@ def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
     if name.is_gpu:
         pytest.skip("a GPU's driver has no threads to pin")
     assert os.environ["POCL_AFFINITY"] == "1"
-    pinned = OpenClDevice(name).environment
+    pinned = OpenClDevice(name).environment("a compiler")
     monkeypatch.setenv("POCL_AFFINITY", "0")
-    free = OpenClDevice(name).environment
+    free = OpenClDevice(name).environment("a compiler")
     assert free.device == f"{pinned.device}, threads not pinned"
     assert free.fingerprint != pinned.fingerprint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,7 +73,7 @@ class DeviceWorker:
         """Open the device and describe it; raises BackendUnavailable."""
         device, compiler = self._device, self._backend.open_compiler()
         return DeviceFacts(
-            environment=dataclasses.replace(device.environment, compiler=compiler.identity),
+            environment=device.environment(compiler.identity),
             limits=device.limits,
             shares_cpu=device.shares_cpu,
             compiler=compiler.identity,

@@ -86,10 +86,11 @@ def device_target(requested: str) -> CompileTarget:
         raise
     compiler, device = backend.open_compiler(), backend.open_device()
     try:
-        limits, name = device.limits, f"{backend.language} on {device.environment.device}"
+        limits, environment = device.limits, device.environment(compiler.identity)
     finally:
         device.close()
     nvcc = compiler if isinstance(compiler, Nvcc) else None
+    name = f"{backend.language} on {environment.device}"
     return CompileTarget(name, backend, compiler.identity, limits, nvcc, has_device=True)
 
 

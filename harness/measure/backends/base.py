@@ -37,9 +37,8 @@ class Device(Protocol):
     the configuration causes.
     """
 
-    @property
-    def environment(self) -> Environment:
-        """The device and its software: times of one environment can be compared."""
+    def environment(self, compiler: str) -> Environment:
+        """Return the device and its software: times of one environment can be compared."""
 
     @property
     def limits(self) -> DeviceLimits:

@@ -68,17 +68,9 @@ def require_cuda() -> None:
     find_nvcc()
 
 
-def device_arch(ordinal: int = 0) -> str:
+def device_arch() -> str:
     """Return the architecture to compile for, such as `sm_90`; opens nothing in this process.
 
-    Raises BackendUnavailable where there is no such device.
+    Raises BackendUnavailable without a device.
     """
-    devices = found_devices()
-    if not 0 <= ordinal < len(devices):
-        raise BackendUnavailable(no_device(ordinal, len(devices)))
-    return devices[ordinal].arch
-
-
-def no_device(ordinal: int, count: int) -> str:
-    """Return the message for a device number that does not exist."""
-    return f"there is no CUDA device {ordinal}: the driver lists {count}, counted from 0"
+    return found_devices()[0].arch

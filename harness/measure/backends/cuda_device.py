@@ -8,7 +8,7 @@ Its process must then be replaced, since no new device in it would work.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable, LaunchFailed
-from harness.core.program import Argument, Binary, Launch
+from harness.core.program import Binary, Launch
 from harness.core.records import DeviceLimits, Environment
-from harness.measure.backends.cuda import load_pycuda, meaning_of, no_device
-from harness.measure.backends.cuda_arguments import pack_arguments
+from harness.measure.backends.cuda import load_pycuda, meaning_of
 from harness.measure.backends.cuda_driver import driver_version, require_driver
+from harness.measure.backends.driver_device import BoundArray, DriverDevice
 from harness.measure.backends.launch_checks import three, why_unlaunchable, why_unloadable
-from harness.measure.backends.nvcc import Nvcc
 
 
 @dataclass
@@ -32,16 +31,6 @@ class _LoadedModule:
 
     module: Any
     functions: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class _Bound:
-    """An array argument: its device memory, and its shape and type on the host."""
-
-    memory: Any
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    size_bytes: int
 
 
 class _PreparedLaunch(NamedTuple):
@@ -53,52 +42,30 @@ class _PreparedLaunch(NamedTuple):
     packed: bytes
 
 
-class CudaDevice:
-    """One GPU, with its primary context current in the thread that opened it; a `Device`.
+class CudaDevice(DriverDevice):
+    """The first GPU, with its primary context current in the thread that opened it; a `Device`.
 
-    `compiler` is the identity of the compiler for `environment`, by default that of nvcc for this
-    device; `ordinal` is the driver's number of the device. Raises BackendUnavailable.
+    Raises BackendUnavailable.
     """
 
-    def __init__(self, compiler: str | None = None, ordinal: int = 0) -> None:
+    shares_cpu = False
+    """Compilers may run while a kernel does."""
+
+    def __init__(self) -> None:
         require_driver()
         self._driver = load_pycuda()
-        self._compiler = compiler
-        self._healthy = True
-        self._arguments: dict[str, _Bound | np.generic] = {}
+        super().__init__(self._driver.Error, "context")
         self._context: Any = None
         try:
-            self._open(ordinal)
+            self._driver.init()
+            self._device = self._driver.Device(0)
+            self._context = self._device.retain_primary_context()
+            self._context.push()
         except self._driver.Error as error:
             raise BackendUnavailable(
-                f"CUDA device {ordinal} cannot be opened: {error}. Check nvidia-smi, "
+                f"CUDA device 0 cannot be opened: {error}. Check nvidia-smi, "
                 "and whether another process holds the device exclusively"
             ) from error
-
-    def _open(self, ordinal: int) -> None:
-        self._driver.init()
-        count = self._driver.Device.count()
-        if not 0 <= ordinal < count:
-            raise BackendUnavailable(no_device(ordinal, count))
-        self._device = self._driver.Device(ordinal)
-        self._context = self._device.retain_primary_context()
-        self._context.push()
-
-    @property
-    def healthy(self) -> bool:
-        """False once a failure has spoiled the context: then the process must be replaced."""
-        return self._healthy
-
-    @property
-    def shares_cpu(self) -> bool:
-        """False: compilers may run while a kernel does."""
-        return False
-
-    @cached_property
-    def arch(self) -> str:
-        """The architecture to compile for, such as `sm_90`."""
-        major, minor = self._device.compute_capability()
-        return f"sm_{major}{minor}"
 
     @cached_property
     def limits(self) -> DeviceLimits:
@@ -117,9 +84,8 @@ class CudaDevice:
             warp_size=ask("WARP_SIZE"),
         )
 
-    @cached_property
-    def environment(self) -> Environment:
-        """The device, the driver's CUDA version and own version, and the compiler."""
+    def environment(self, compiler: str) -> Environment:
+        """Return the device, the driver's CUDA version and own version, and the compiler."""
         with self._errors("describing the device"):
             version = self._driver.get_driver_version()
             api = f"CUDA {version // 1000}.{version % 1000 // 10}"
@@ -128,38 +94,9 @@ class CudaDevice:
                 device=self._device.name(),
                 platform=api,
                 driver=driver_version() or api,
-                compiler=self._compiler or Nvcc(self.arch).identity,
+                compiler=compiler,
                 notes=self._notes(),
             )
-
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Replace the arguments on the device by copies of these ones; arrays may be empty."""
-        self._release_arguments()
-        for name, value in arguments.items():
-            self._arguments[name] = (
-                self._copied(name, value) if isinstance(value, np.ndarray) else value
-            )
-
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Overwrite one array argument; ValueError unless shape and dtype are as bound."""
-        bound = self._bound(name)
-        if (array.shape, array.dtype) != (bound.shape, bound.dtype):
-            raise ValueError(
-                f"{name} is bound as {bound.dtype}{list(bound.shape)}, "
-                f"but written as {array.dtype}{list(array.shape)}"
-            )
-        if bound.size_bytes:
-            with self._errors(f"writing {name}"):
-                self._driver.memcpy_htod(bound.memory, np.asarray(array, order="C"))
-
-    def read(self, name: str) -> npt.NDArray[Any]:
-        """Return a copy of one array argument, in C order."""
-        bound = self._bound(name)
-        array = np.empty(bound.shape, bound.dtype)
-        if bound.size_bytes:
-            with self._errors(f"reading {name}"):
-                self._driver.memcpy_dtoh(array, bound.memory)
-        return array
 
     def load(self, binary: Binary) -> object:
         """Load the binary's module."""
@@ -180,7 +117,7 @@ class CudaDevice:
         prepared = [self._prepare(module, launch) for launch in launches]
         with self._errors("running " + ", ".join(launch.function for launch in launches)):
             events = [self._enqueue(one) for one in prepared]
-            self._driver.Context.synchronize()
+            self._wait()
             return float(sum(stop.time_since(start) for start, stop in events)) * 1e-3
 
     def close(self) -> None:
@@ -192,10 +129,10 @@ class CudaDevice:
         if self._context is None:
             return
         context, self._context = self._context, None
-        if self._healthy:
+        if self.healthy:
             self._release_arguments()
         # In a spoiled context every call fails, and the process is about to end anyway.
-        ignored = contextlib.nullcontext() if self._healthy else contextlib.suppress(LaunchFailed)
+        ignored = contextlib.nullcontext() if self.healthy else contextlib.suppress(LaunchFailed)
         with ignored, self._errors("closing the device"):
             context.pop()
             # Otherwise PyCUDA would detach later, which fails for a primary context.
@@ -215,30 +152,25 @@ class CudaDevice:
         with self._errors(f"asking for {name}"):
             return int(self._device.get_attribute(getattr(self._driver.device_attribute, name)))
 
-    def _copied(self, name: str, array: npt.NDArray[Any]) -> _Bound:
-        with self._errors(f"allocating {array.nbytes:,} bytes for {name}"):
-            # The driver cannot allocate 0 bytes, but a kernel may take an empty array.
-            memory = self._driver.mem_alloc(max(array.nbytes, 1))
-        bound = _Bound(memory, array.shape, array.dtype, array.nbytes)
-        self._arguments[name] = bound
-        self.write(name, array)
-        return bound
+    def _copied(self, array: npt.NDArray[Any]) -> Any:
+        memory = self._driver.mem_alloc(array.nbytes)
+        self._write(memory, np.asarray(array, order="C"))
+        return memory
 
-    def _release_arguments(self) -> None:
-        arguments, self._arguments = self._arguments, {}
-        with self._errors("freeing device memory"):
-            for value in arguments.values():
-                if isinstance(value, _Bound):
-                    value.memory.free()
+    def _write(self, memory: Any, array: npt.NDArray[Any]) -> None:
+        self._driver.memcpy_htod(memory, array)
 
-    def _bound(self, name: str) -> _Bound:
-        value = self._arguments.get(name)
-        if not isinstance(value, _Bound):
-            raise ValueError(f"{name} is not a bound array; arrays are {self._names(_Bound)}")
-        return value
+    def _read(self, array: npt.NDArray[Any], memory: Any) -> None:
+        self._driver.memcpy_dtoh(array, memory)
 
-    def _names(self, kind: type) -> str:
-        return ", ".join(n for n, v in self._arguments.items() if isinstance(v, kind)) or "none"
+    def _free(self, memory: Any) -> None:
+        memory.free()
+
+    def _wait(self) -> None:
+        self._driver.Context.synchronize()
+
+    def _meaning(self, error: Exception) -> str:
+        return f"{meaning_of(error)}: "
 
     def _prepare(self, module: _LoadedModule, launch: Launch) -> _PreparedLaunch:
         reason = why_unlaunchable(launch, self.limits)
@@ -277,7 +209,7 @@ class CudaDevice:
                 f"{', '.join(self._arguments) or 'none'}"
             )
         value = self._arguments[argument]
-        return np.uintp(int(value.memory)) if isinstance(value, _Bound) else value
+        return np.uintp(int(value.memory)) if isinstance(value, BoundArray) else value
 
     def _enqueue(self, prepared: _PreparedLaunch) -> tuple[Any, Any]:
         function, grid, group, packed = prepared
@@ -289,20 +221,17 @@ class CudaDevice:
         stop.record()
         return start, stop
 
-    @contextlib.contextmanager
-    def _errors(self, doing: str) -> Iterator[None]:
-        """Turn the driver's errors into LaunchFailed, and find out whether the context survived."""
-        try:
-            yield
-        except self._driver.Error as error:
-            self._healthy = self._healthy and self._answers()
-            state = "" if self._healthy else "; the context is lost and its process must end"
-            raise LaunchFailed(f"{doing}: {meaning_of(error)}: {error}{state}") from error
 
-    def _answers(self) -> bool:
-        """Say whether the context still works: a spoiled one repeats its error at every call."""
-        try:
-            self._driver.Context.synchronize()
-        except self._driver.Error:
-            return False
-        return True
+def pack_arguments(values: Sequence[np.generic]) -> bytes:
+    """Return kernel arguments as the driver takes them: each at a multiple of its own size.
+
+    This is the layout of C, and of CUDA's complex numbers (float2, double2), whose alignment
+    is their size. Structures (numpy.void) have the alignment of their dtype.
+    """
+    packed = bytearray()
+    for value in values:
+        structure = isinstance(value, np.void)
+        alignment = value.dtype.alignment if structure else value.dtype.itemsize
+        packed += b"\0" * (-len(packed) % alignment)
+        packed += value.tobytes()
+    return bytes(packed)

@@ -101,13 +101,6 @@ def device_of(cl: Any, name: DeviceName) -> Any:
     raise BackendUnavailable(f"the OpenCL platform {name.platform} is gone; run the command again")
 
 
-def identity_of(device: Any) -> str:
-    """Return the platform version, the device, the driver version and the extra options."""
-    extra = os.environ.get(_EXTRA_OPTIONS)
-    identity = f"{device.platform.version.strip()}, {device.name.strip()}, {device.driver_version}"
-    return identity + (f", {_EXTRA_OPTIONS}={extra}" if extra else "")
-
-
 class OpenClCompiler:
     """Compile programs for one device.
 
@@ -115,6 +108,8 @@ class OpenClCompiler:
     binary takes a second compilation (0.5 s), since PoCL compiles it for any group size. The hash
     of the machine code is then that of the options and of the source's live text.
     """
+
+    arch = None
 
     def __init__(self, name: DeviceName) -> None:
         self._cl = load_pyopencl()
@@ -124,13 +119,10 @@ class OpenClCompiler:
 
     @property
     def identity(self) -> str:
-        """Platform version, device and driver version."""
-        return identity_of(self._device)
-
-    @property
-    def arch(self) -> None:
-        """OpenCL names no architecture."""
-        return None
+        """Platform version, device, driver version and extra options."""
+        device, extra = self._device, os.environ.get(_EXTRA_OPTIONS)
+        name = f"{device.platform.version.strip()}, {device.name.strip()}, {device.driver_version}"
+        return name + (f", {_EXTRA_OPTIONS}={extra}" if extra else "")
 
     def compile(self, program: Program) -> Binary:
         """Compile for the device.

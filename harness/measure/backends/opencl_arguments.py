@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.core.program import Launch
-
-DType = np.dtype[Any]
+from harness.measure.backends.driver_device import BoundArray
 
 # Size in bytes, and whether it is a floating-point number.
 _TYPES = {
@@ -39,8 +38,7 @@ class KernelParameter(NamedTuple):
 def why_unfit(
     launch: Launch,
     parameters: Sequence[KernelParameter],
-    arrays: Mapping[str, DType],
-    scalars: Mapping[str, DType],
+    bound: Mapping[str, BoundArray | np.generic],
 ) -> str | None:
     """Return why the arguments cannot be passed to a kernel; None where they can.
 
@@ -54,39 +52,29 @@ def why_unfit(
         )
     pairs = zip(launch.arguments, parameters, strict=True)
     for position, (argument, parameter) in enumerate(pairs, start=1):
-        array, scalar = _dtypes(argument, arrays, scalars)
-        if array is None and scalar is None:
-            there = ", ".join((*arrays, *scalars)) or "none"
+        value = argument if isinstance(argument, np.generic) else bound.get(argument)
+        if value is None:
+            there = ", ".join(bound) or "none"
             return f"{launch.function} takes an argument {argument}, but bound are {there}"
-        reason = _why_other(parameter, array, scalar)
+        reason = _why_other(parameter, value)
         if reason:
             return f"argument {position} of {launch.function}, {argument}, {reason}"
     return None
 
 
-def _dtypes(
-    argument: str | np.generic, arrays: Mapping[str, DType], scalars: Mapping[str, DType]
-) -> tuple[DType | None, DType | None]:
-    """Return the argument's dtype as an array and as a number, of which one at most is not None."""
-    if isinstance(argument, np.generic):
-        return None, argument.dtype
-    return arrays.get(argument), scalars.get(argument)
-
-
-def _why_other(parameter: KernelParameter, array: DType | None, scalar: DType | None) -> str | None:
-    if parameter.is_array is None or parameter.type_name is None:
+def _why_other(parameter: KernelParameter, value: BoundArray | np.generic) -> str | None:
+    type_name, is_array = parameter
+    if is_array is None or type_name is None:
         return None
-    if parameter.is_array and array is None:
-        return f"is {parameter.type_name}, but the host module passes a single {scalar}"
-    if not parameter.is_array and scalar is None:
-        return f"is {parameter.type_name}, but the host module passes an array"
-    passed = scalar if array is None else array
-    if passed is not None and not _is_same(parameter.type_name, passed):
-        return f"is {parameter.type_name}, but the host module passes {passed}"
-    return None
+    passed = str(value.dtype)
+    if is_array != isinstance(value, BoundArray):
+        passed = f"a single {passed}" if is_array else "an array"
+    elif _is_same(type_name, value.dtype):
+        return None
+    return f"is {type_name}, but the host module passes {passed}"
 
 
-def _is_same(type_name: str, passed: DType) -> bool:
+def _is_same(type_name: str, passed: np.dtype[Any]) -> bool:
     element = re.sub(r"\b(?:const|volatile|restrict)\b|[*\s]", "", type_name)
     found = re.fullmatch(r"([a-z]+?)(2|3|4|8|16)?", element)
     if found is None or found[1] not in _TYPES or passed.kind == "V":

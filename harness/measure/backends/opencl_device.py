@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -15,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
-from harness.core.program import Argument, Binary, Launch
+from harness.core.program import Binary, Launch
 from harness.core.records import DeviceLimits, Environment
+from harness.measure.backends.driver_device import BoundArray, DriverDevice
 from harness.measure.backends.launch_checks import three, why_unlaunchable
 from harness.measure.backends.opencl import (
     DeviceName,
     build_program,
     device_of,
-    identity_of,
     load_pyopencl,
 )
 from harness.measure.backends.opencl_arguments import KernelParameter, why_unfit
@@ -47,32 +46,27 @@ class _LoadedProgram:
     kernels: dict[str, _OpenClKernel] = field(default_factory=dict)
 
 
-class OpenClDevice:
+class OpenClDevice(DriverDevice):
     """One OpenCL device; a `Device`. Times are those of events, from start to end."""
 
     def __init__(self, name: DeviceName) -> None:
-        self._cl = load_pyopencl()
-        cl = self._cl
+        self._cl = cl = load_pyopencl()
+        super().__init__(cl.Error, "queue")
         self._device = device_of(cl, name)
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
-        self._buffers: dict[str, Any] = {}
-        self._arrays: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
-        self._scalars: dict[str, np.generic] = {}
-        self._healthy = True
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
 
-    @property
-    def environment(self) -> Environment:
-        """The device with its compute units, platform, driver and compiler."""
+    def environment(self, compiler: str) -> Environment:
+        """Return the device with its compute units, platform, driver and compiler."""
         device, units = self._device, self._device.max_compute_units
         return Environment(
             backend="opencl",
             device=f"{device.name.strip()}, {units} compute units{self._unpinned()}",
             platform=device.platform.name.strip(),
             driver=device.driver_version,
-            compiler=identity_of(device),
+            compiler=compiler,
             notes={"global_memory_bytes": str(device.global_mem_size)},
         )
 
@@ -108,48 +102,21 @@ class OpenClDevice:
         """Whether the device is the CPU itself, as with PoCL."""
         return bool(self._device.type & self._cl.device_type.CPU)
 
-    @property
-    def healthy(self) -> bool:
-        """False once a failed launch has spoilt the queue, as GPUs' drivers do."""
-        return self._healthy
+    def _copied(self, array: npt.NDArray[Any]) -> Any:
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
+        return self._cl.Buffer(self._context, flags, hostbuf=array)
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Release the arguments that are bound, and copy these ones to the device."""
-        cl = self._cl
-        self._release()
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        for name, value in arguments.items():
-            if isinstance(value, np.ndarray):
-                with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
-                    self._buffers[name] = cl.Buffer(self._context, flags, hostbuf=value)
-                self._arrays[name] = (value.shape, value.dtype)
-            else:
-                self._scalars[name] = value
+    def _write(self, memory: Any, array: npt.NDArray[Any]) -> None:
+        self._cl.enqueue_copy(self._queue, memory, array, is_blocking=True)
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Overwrite one array argument; ValueError unless it has the bound shape and dtype."""
-        shape, dtype = self._bound(name)
-        if (array.shape, array.dtype) != (shape, dtype):
-            raise ValueError(
-                f"{name} is bound as {dtype}{list(shape)}, "
-                f"but written as {array.dtype}{list(array.shape)}"
-            )
-        content = np.asarray(array, order="C")
-        with self._errors(f"writing {name}"):
-            self._cl.enqueue_copy(self._queue, self._buffers[name], content, is_blocking=True)
+    def _read(self, array: npt.NDArray[Any], memory: Any) -> None:
+        self._cl.enqueue_copy(self._queue, array, memory, is_blocking=True)
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        """Return a copy of one array argument."""
-        array = np.empty(*self._bound(name))
-        with self._errors(f"reading {name}"):
-            self._cl.enqueue_copy(self._queue, array, self._buffers[name], is_blocking=True)
-        return array
+    def _free(self, memory: Any) -> None:
+        memory.release()
 
-    def _bound(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        if name not in self._arrays:
-            there = ", ".join(self._arrays) or "none"
-            raise ValueError(f"{name} is not a bound array; arrays are {there}")
-        return self._arrays[name]
+    def _wait(self) -> None:
+        self._queue.finish()
 
     def load(self, binary: Binary) -> object:
         """Load a program, or return one of the last loaded ones.
@@ -198,15 +165,14 @@ class OpenClDevice:
 
     def _values(self, launch: Launch, parameters: Sequence[KernelParameter]) -> list[Any]:
         """Return the values to pass, checked: drivers crash on a number in place of an array."""
-        arrays = {name: dtype for name, (_, dtype) in self._arrays.items()}
-        scalars = {name: scalar.dtype for name, scalar in self._scalars.items()}
-        reason = why_unfit(launch, parameters, arrays, scalars)
+        reason = why_unfit(launch, parameters, self._arguments)
         if reason:
             raise LaunchFailed(reason)
-        return [
-            a if isinstance(a, np.generic) else self._buffers.get(a, self._scalars.get(a))
-            for a in launch.arguments
+        values = [
+            each if isinstance(each, np.generic) else self._arguments[each]
+            for each in launch.arguments
         ]
+        return [each.memory if isinstance(each, BoundArray) else each for each in values]
 
     def _kernel(self, module: _LoadedProgram, function: str) -> _OpenClKernel:
         if function not in module.kernels:
@@ -245,29 +211,6 @@ class OpenClDevice:
                 found.append(KernelParameter(type_name, is_array=space != spaces.PRIVATE))
         return found
 
-    @contextlib.contextmanager
-    def _errors(self, doing: str) -> Iterator[None]:
-        """Turn the driver's errors into LaunchFailed, and find out whether the queue survived."""
-        try:
-            yield
-        except self._cl.Error as error:
-            self._healthy = self._healthy and self._answers()
-            state = "" if self._healthy else "; the queue is lost and its process must end"
-            raise LaunchFailed(f"{doing}: {error}{state}") from None
-
-    def _answers(self) -> bool:
-        """Say whether the queue still works."""
-        try:
-            self._queue.finish()
-        except self._cl.Error:
-            return False
-        return True
-
-    def _release(self) -> None:
-        for buffer in self._buffers.values():
-            buffer.release()
-        self._buffers, self._arrays, self._scalars = {}, {}, {}
-
     def close(self) -> None:
         """Release the buffers."""
-        self._release()
+        self._release_arguments()
