@@ -180,11 +180,6 @@ def test_overflowing_difference_is_wrong_and_not_an_error() -> None:
     assert worst.index == (0,)
 
 
-def test_shape_that_differs_is_the_host_modules_mistake() -> None:
-    with pytest.raises(ValueError, match=r"`y` with the shape \(3,\).*has \(2,\)"):
-        compare(np.zeros(2), np.zeros(3))
-
-
 def test_element_beyond_the_first_chunk_is_found() -> None:
     expected = np.zeros((3, 100_000), np.float32)
     found = expected.copy()

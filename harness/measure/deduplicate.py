@@ -12,14 +12,9 @@ from dataclasses import dataclass, field
 
 from harness.core.records import Build, Config, Measurement
 
-
-@dataclass(frozen=True)
-class _Code:
-    """Machine code and its launches: none where the host module yields them; for a program, its
-    words and environment variables."""
-
-    sha256: str
-    launches: tuple[Hashable, ...]
+_Code = tuple[str, tuple[Hashable, ...]]
+"""The digest of machine code, and its launches: none where the host module yields them; for a
+program, its words and environment variables."""
 
 
 @dataclass
@@ -59,7 +54,7 @@ class EqualCode:
 def _code(build: Build | None, launches: tuple[Hashable, ...]) -> _Code | None:
     if build is None or build.binary_sha256 is None:
         return None
-    return _Code(build.binary_sha256, launches)
+    return build.binary_sha256, launches
 
 
 def _part(config: Config, names: Iterable[str]) -> Config:

@@ -62,11 +62,6 @@ class KernelJob(Job):
     functions: tuple[str, ...] = ()
     twin: Twin | None = None
 
-    @property
-    def launched(self) -> tuple[Launch, ...]:
-        """The launches; none where the host module yields them."""
-        return self.launches
-
     def observed(self, groups: Iterable[tuple[int, ...]] = ()) -> dict[str, float]:
         """Return the occupancy of the build under its launches' groups and these others."""
         sizes = map(math.prod, (*(launch.group for launch in self.launches), *groups))

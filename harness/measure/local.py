@@ -69,11 +69,12 @@ class LocalMeasurer(ABC, Generic[B, J]):
         if isinstance(job, Measurement):
             return job
         equal = self._equal_code(space, problem)
-        shared = equal.find(config, job.binary.build, job.launched)
+        launched = self._launched(space, problem, config)
+        shared = equal.find(config, job.binary.build, launched)
         if shared is not None:
             return shared
         measured = self._measured(space, job)
-        equal.add(measured, job.launched)
+        equal.add(measured, launched)
         return measured
 
     def measure_interleaved(
@@ -103,7 +104,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @abstractmethod
     def _launched(self, space: Space, problem: Input, config: Config) -> tuple[Hashable, ...]:
-        """Return the `launched` of a configuration's job; raises ExpressionError."""
+        """Return how a configuration's machine code is launched; raises ExpressionError."""
 
     @abstractmethod
     def _measured(self, space: Space, job: J) -> Measurement:

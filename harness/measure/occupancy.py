@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
+from functools import partial
 
 from harness.core.records import Build
 from harness.core.text import nearest
@@ -55,48 +55,31 @@ class Multiprocessor:
         return self.max_threads // WARP_SIZE
 
 
-def _before_8(max_threads: int, max_groups: int, shared_bytes: int) -> Multiprocessor:
-    """Return a multiprocessor below compute capability 8: none reserved, steps of 256 bytes."""
-    return Multiprocessor(
-        max_threads, max_groups, shared_bytes, reserved_bytes=0, shared_step_bytes=256
-    )
-
+_Before8 = partial(Multiprocessor, reserved_bytes=0, shared_step_bytes=256)
 
 # Source of max_groups and of the two steps: cuda_occupancy.h of CUDA 13.0. Source of threads and
 # shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MULTIPROCESSORS = {
-    "7.0": _before_8(2048, 32, 96 * 1024),
-    "7.2": _before_8(2048, 32, 96 * 1024),
-    "7.5": _before_8(1024, 16, 64 * 1024),
-    "8.0": Multiprocessor(2048, 32, 164 * 1024),
-    "8.6": Multiprocessor(1536, 16, 100 * 1024),
-    "8.7": Multiprocessor(1536, 16, 164 * 1024),
-    "8.9": Multiprocessor(1536, 24, 100 * 1024),
-    "9.0": Multiprocessor(2048, 32, 228 * 1024),
-    "10.0": Multiprocessor(2048, 32, 228 * 1024),
-    "10.3": Multiprocessor(2048, 32, 228 * 1024),
-    "11.0": Multiprocessor(1536, 24, 228 * 1024),
-    "12.0": Multiprocessor(1536, 24, 100 * 1024),
-    "12.1": Multiprocessor(1536, 24, 100 * 1024),
+    "sm_70": _Before8(2048, 32, 96 * 1024),
+    "sm_72": _Before8(2048, 32, 96 * 1024),
+    "sm_75": _Before8(1024, 16, 64 * 1024),
+    "sm_80": Multiprocessor(2048, 32, 164 * 1024),
+    "sm_86": Multiprocessor(1536, 16, 100 * 1024),
+    "sm_87": Multiprocessor(1536, 16, 164 * 1024),
+    "sm_89": Multiprocessor(1536, 24, 100 * 1024),
+    "sm_90": Multiprocessor(2048, 32, 228 * 1024),
+    "sm_100": Multiprocessor(2048, 32, 228 * 1024),
+    "sm_103": Multiprocessor(2048, 32, 228 * 1024),
+    "sm_110": Multiprocessor(1536, 24, 228 * 1024),
+    "sm_120": Multiprocessor(1536, 24, 100 * 1024),
+    "sm_121": Multiprocessor(1536, 24, 100 * 1024),
 }
-"""Multiprocessors by compute capability."""
-
-
-class Limiter(str, Enum):
-    """A resource that limits the resident blocks."""
-
-    WARPS = "warps"
-    GROUPS = "groups"
-    REGISTERS = "registers"
-    SHARED = "shared memory"
-
-    def __str__(self) -> str:
-        return self.value
+"""Multiprocessors by architecture."""
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks and warps resident on one multiprocessor; `limiters` holds every tie.
+    """Blocks and warps resident on one multiprocessor; `limiters` has every resource that ties.
 
     No block at all (active_groups 0) means that the launch is refused.
     """
@@ -104,7 +87,7 @@ class Occupancy:
     active_groups: int
     active_warps: int
     max_warps: int
-    limiters: tuple[Limiter, ...]
+    limiters: tuple[str, ...]
 
     @property
     def fraction(self) -> float:
@@ -114,13 +97,7 @@ class Occupancy:
     @property
     def limiter(self) -> str:
         """The names of the limiters, such as `registers and shared memory`."""
-        return " and ".join(map(str, self.limiters))
-
-    def __str__(self) -> str:
-        return (
-            f"{self.fraction:.0%} ({self.active_warps} of {self.max_warps} warps "
-            f"in {self.active_groups} blocks, limited by {self.limiter})"
-        )
+        return " and ".join(self.limiters)
 
 
 def multiprocessor(arch: str) -> Multiprocessor:
@@ -128,15 +105,15 @@ def multiprocessor(arch: str) -> Multiprocessor:
 
     Raises ValueError, with the nearest known name, for one that is not in the table.
     """
-    known = {"sm_" + capability.replace(".", ""): sm for capability, sm in MULTIPROCESSORS.items()}
     name = re.sub(r"(?<=\d)[af]$", "", arch)
-    if name not in known:
-        near = nearest(name, known)
+    if name not in MULTIPROCESSORS:
+        near = nearest(name, MULTIPROCESSORS)
         hint = f" (did you mean `{near}`?)" if near else ""
         raise ValueError(
-            f"no occupancy figures for architecture {arch!r}{hint}; known are {', '.join(known)}"
+            f"no occupancy figures for architecture {arch!r}{hint}; "
+            f"known are {', '.join(MULTIPROCESSORS)}"
         )
-    return known[name]
+    return MULTIPROCESSORS[name]
 
 
 def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> Occupancy:
@@ -153,10 +130,10 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     sm = multiprocessor(arch)
     warps = _divide_up(group_size, WARP_SIZE)
     bounds = {
-        Limiter.WARPS: sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
-        Limiter.GROUPS: sm.max_groups,
-        Limiter.REGISTERS: _groups_by_registers(warps, registers),
-        Limiter.SHARED: _groups_by_shared(sm, shared_bytes),
+        "warps": sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
+        "groups": sm.max_groups,
+        "registers": _groups_by_registers(warps, registers),
+        "shared memory": _groups_by_shared(sm, shared_bytes),
     }
     groups = min(bound for bound in bounds.values() if bound is not None)
     limiters = tuple(limiter for limiter, bound in bounds.items() if bound == groups)

@@ -8,8 +8,7 @@ never an exception.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,7 +27,7 @@ from harness.stats.timing import Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(ABC):
+class Job:
     """What one measurement needs besides the device and the input's data."""
 
     config: Config
@@ -36,11 +35,6 @@ class Job(ABC):
     binary: Binary
     sampling: Sampling
     best_s: float | None = None
-
-    @property
-    @abstractmethod
-    def launched(self) -> tuple[Hashable, ...]:
-        """How the machine code is launched: jobs that agree in both measure the same thing."""
 
 
 class RunFailed(Exception):
@@ -162,29 +156,24 @@ class _Trial:
 
     def succeeded(self, reason: StopReason) -> Measurement:
         """Return the measurement of a configuration that was verified and timed."""
-        return self._ended(Outcome.OK, timing=Timing(tuple(self.samples_s), reason))
+        return self._ended(Outcome.OK, Timing(tuple(self.samples_s), reason), "", None)
 
     def failed(self, error: LaunchFailed | RunFailed) -> Measurement:
         """Return the measurement of a configuration that failed."""
         worst = error.worst if isinstance(error, RunFailed) else None
         message = str(error) or "the device refused the launch without a reason"
-        return self._ended(outcome_of(error), message=message, worst=worst)
+        return self._ended(outcome_of(error), None, message, worst)
 
     def _ended(
-        self,
-        outcome: Outcome,
-        *,
-        timing: Timing | None = None,
-        message: str = "",
-        worst: WorstElement | None = None,
+        self, outcome: Outcome, timing: Timing | None, message: str, worst: WorstElement | None
     ) -> Measurement:
         job = self.runner.job
         return Measurement(
             job.config,
             job.input,
             outcome,
-            timing=timing,
-            build=job.binary.build,
+            timing,
+            job.binary.build,
             worst=worst,
             message=message,
             warmup_s=tuple(self.warmup_s),

@@ -52,11 +52,6 @@ class ProgramJob(Job):
     proof: Path | None = None
     shape: Path | None = None
 
-    @property
-    def launched(self) -> tuple[object, ...]:
-        """The words of the command, and the environment variables."""
-        return (self.words, self.variables)
-
 
 @dataclass(frozen=True)
 class ProgramResult:
