@@ -12,37 +12,23 @@ Regression Trees", PACT 2013. All functions take and return pandas tables with a
 """
 
 from harness.models.starchart.axes import Axis, axes_of, pool
-from harness.models.starchart.boxes import Interval, Region, WordSet
-from harness.models.starchart.drawing import DrawnNode, draw, lay_out
-from harness.models.starchart.growing import (
-    Growth,
-    NodeSplit,
-    Tree,
-    TreeNode,
-    TreeTarget,
-    grow,
-    usable,
-)
+from harness.models.starchart.boxes import Interval, Region
+from harness.models.starchart.drawing import draw, lay_out
+from harness.models.starchart.growing import Growth, Tree, TreeTarget, grow, usable
 from harness.models.starchart.importance import importance, rows_inside
 from harness.models.starchart.intersection import count_below, settings_below
 from harness.models.starchart.judging import Accuracy, TableModel, cross_validate
-from harness.models.starchart.regression import ErrorSummary
 from harness.models.starchart.text import describe, leaves
 
 __all__ = [
     "Accuracy",
     "Axis",
-    "DrawnNode",
-    "ErrorSummary",
     "Growth",
     "Interval",
-    "NodeSplit",
     "Region",
     "TableModel",
     "Tree",
-    "TreeNode",
     "TreeTarget",
-    "WordSet",
     "axes_of",
     "count_below",
     "cross_validate",

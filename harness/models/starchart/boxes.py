@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -102,10 +101,6 @@ class Region:
         """Whether a parameter has no known value left."""
         return any(not part.values for part in self.parts.values())
 
-    def within(self, name: str, part: Part) -> Region:
-        """Add a bound on a parameter."""
-        return self.both(Region({name: part}))
-
     def both(self, other: Region) -> Region:
         """Intersect with another region; the result may be empty."""
         parts = dict(self.parts)
@@ -130,13 +125,3 @@ def _both(one: Part, other: Part) -> Part:
     if isinstance(one, WordSet) and isinstance(other, WordSet):
         return one.both(other)
     raise TypeError("a parameter has numbers in one box and words in another")
-
-
-def below(known: tuple[Any, ...], threshold: float) -> Interval:
-    """Make the interval of numbers up to a threshold."""
-    return Interval(-math.inf, threshold, known)
-
-
-def beyond(known: tuple[Any, ...], threshold: float) -> Interval:
-    """Make the interval of numbers above a threshold."""
-    return Interval(threshold, math.inf, known)

@@ -8,6 +8,8 @@ exact at the root and close to it below.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array
 from harness.models.starchart.axes import Axis
-from harness.models.starchart.boxes import Part, WordSet, below, beyond
+from harness.models.starchart.boxes import Interval, Part, WordSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +32,10 @@ class AxisColumn:
     axis: Axis
     ranks: Array | None = None
 
+    def encode(self, codes: Array) -> Array:
+        """Encode positions on the axis."""
+        return codes if self.ranks is None else self.ranks[codes.astype(np.intp)]
+
     def sides(self, threshold: float) -> tuple[Part, Part]:
         """Return the parts of a split at `threshold`: the values up to it, and those above it."""
         known = self.axis.values
@@ -37,34 +43,19 @@ class AxisColumn:
             # Halfway between two positions lies halfway between their values.
             index = int(threshold)
             value = float(known[index] + (threshold - index) * (known[index + 1] - known[index]))
-            return below(known, value), beyond(known, value)
-        low = self.ranks <= threshold
-        return (
-            WordSet(tuple(word for word, is_low in zip(known, low, strict=True) if is_low), known),
-            WordSet(
-                tuple(word for word, is_low in zip(known, low, strict=True) if not is_low), known
-            ),
+            return Interval(-math.inf, value, known), Interval(value, math.inf, known)
+        low, high = (
+            WordSet(tuple(itertools.compress(known, side)), known)
+            for side in (self.ranks <= threshold, self.ranks > threshold)
         )
+        return low, high
 
 
-@dataclass(frozen=True)
-class SampleEncoder:
-    """The columns of some axes, made for the samples that a tree is grown on."""
-
-    axes: tuple[Axis, ...]
-    columns: tuple[AxisColumn, ...]
-
-    def encode(self, codes: Array) -> Array:
-        """Encode positions of shape (rows, axes) as shape (rows, columns)."""
-        return np.column_stack(
-            [
-                self._encoded(column, codes[:, self.axes.index(column.axis)])
-                for column in self.columns
-            ]
-        )
-
-    def _encoded(self, column: AxisColumn, codes: Array) -> Array:
-        return codes if column.ranks is None else column.ranks[codes.astype(np.intp)]
+def encode(columns: Sequence[AxisColumn], codes: Array) -> Array:
+    """Encode positions of shape (rows, axes), of which each has its column, in the same shape."""
+    return np.column_stack(
+        [column.encode(own) for column, own in zip(columns, codes.T, strict=True)]
+    )
 
 
 def positions(axes: Sequence[Axis], table: pd.DataFrame) -> Array:
@@ -72,16 +63,14 @@ def positions(axes: Sequence[Axis], table: pd.DataFrame) -> Array:
     return np.column_stack([axis.codes(table) for axis in axes])
 
 
-def make_encoder(axes: tuple[Axis, ...], codes: Array, values: Array) -> SampleEncoder:
-    """Make the encoder for samples of these positions and targets."""
-    columns = (_column(axis, own, values) for axis, own in zip(axes, codes.T, strict=True))
-    return SampleEncoder(axes, tuple(columns))
-
-
-def _column(axis: Axis, codes: Array, values: Array) -> AxisColumn:
-    if axis.is_number:
-        return AxisColumn(axis)
-    return AxisColumn(axis, _ranks_by_mean(codes.astype(np.intp), values, len(axis.values)))
+def make_columns(axes: Sequence[Axis], codes: Array, values: Array) -> tuple[AxisColumn, ...]:
+    """Make a column of each axis for the samples of these positions and targets."""
+    return tuple(
+        AxisColumn(axis)
+        if axis.is_number
+        else AxisColumn(axis, _ranks_by_mean(own.astype(np.intp), values, len(axis.values)))
+        for axis, own in zip(axes, codes.T, strict=True)
+    )
 
 
 def _ranks_by_mean(codes: npt.NDArray[np.intp], values: Array, count: int) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness.models.starchart.growing import Tree, TreeNode
@@ -58,9 +59,7 @@ class _Layout:
         else:
             text += f"\n{split.parameter}: {percent(split.gain)}"
             low, high = (
-                self.add(
-                    side, here + 1, side.box.parts[split.parameter].text(split.parameter), index
-                )
+                self.add(side, here + 1, split.condition(side), index)
                 for side in (split.low, split.high)
             )
             x = (low + high) / 2
@@ -85,29 +84,14 @@ def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:
     figure.suptitle(
         f"{tree.target}: mean (samples), share of the squared error of each split", wrap=True
     )
+    write = partial(axes.text, ha="center", va="center")
     for node in placed:
         if node.parent is not None:
             above = placed[node.parent]
             axes.plot([above.x, node.x], [-above.depth, -node.depth], color="0.6", zorder=1)
             x, y = (above.x + 2 * node.x) / 3, -(above.depth + 2 * node.depth) / 3
-            axes.text(
-                x,
-                y,
-                node.condition,
-                ha="center",
-                va="center",
-                fontsize=7,
-                zorder=2,
-                bbox={"boxstyle": "square,pad=0.1", "facecolor": paper, "edgecolor": "none"},
-            )
-        axes.text(
-            node.x,
-            -node.depth,
-            node.text,
-            ha="center",
-            va="center",
-            fontsize=8,
-            zorder=3,
-            bbox={"boxstyle": "round", "facecolor": paper, "edgecolor": "0.4"},
-        )
+            frame = {"boxstyle": "square,pad=0.1", "facecolor": paper, "edgecolor": "none"}
+            write(x, y, node.condition, fontsize=7, zorder=2, bbox=frame)
+        frame = {"boxstyle": "round", "facecolor": paper, "edgecolor": "0.4"}
+        write(node.x, -node.depth, node.text, fontsize=8, zorder=3, bbox=frame)
     return figure

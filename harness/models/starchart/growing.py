@@ -13,7 +13,7 @@ from harness.core.errors import UsageError
 from harness.models.folds import Fold, group_numbers, grouped_folds
 from harness.models.starchart.axes import Axis, axis_of, is_numeric, must_have, numbers
 from harness.models.starchart.boxes import Region
-from harness.models.starchart.columns import SampleEncoder, make_encoder, positions
+from harness.models.starchart.columns import AxisColumn, encode, make_columns, positions
 from harness.models.starchart.regression import Regression, fit
 
 if TYPE_CHECKING:
@@ -63,28 +63,19 @@ class TreeTarget:
 @dataclass(frozen=True)
 class Growth:
     """How far a tree grows. A split must lower the sum of squared errors by `relative_threshold` of
-    the root's, or by `absolute_threshold` in the target's unit squared. With neither,
-    cross-validation in `folds` folds chooses the relative threshold with the least squared error;
-    rows that agree in the column `groups` stay together. A node of fewer rows than
-    `fewest_to_split` is not split (10 in the authors' own program)."""
+    the root's. Where that is None, cross-validation in `folds` folds chooses the one with the least
+    squared error; rows that agree in the column `groups` stay together."""
 
     relative_threshold: float | None = None
-    absolute_threshold: float | None = None
-    fewest_to_split: int = 2
     folds: int = 10
     groups: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.relative_threshold is not None and self.absolute_threshold is not None:
-            raise UsageError("give a relative or an absolute threshold, not both")
-        for name in ("relative_threshold", "absolute_threshold"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise UsageError(f"{name} must be 0 or more, but got {value}")
-        for name in ("folds", "fewest_to_split"):
-            if getattr(self, name) < 2:
-                raise UsageError(f"{name} must be 2 or more, but got {getattr(self, name)}")
+        if self.relative_threshold is not None and not self.relative_threshold >= 0:
+            raise UsageError(f"relative_threshold must be 0 or more, not {self.relative_threshold}")
+        if self.folds < 2:
+            raise UsageError(f"folds must be 2 or more, not {self.folds}")
 
 
 @dataclass(frozen=True)
@@ -95,6 +86,10 @@ class NodeSplit:
     gain: float
     low: TreeNode
     high: TreeNode
+
+    def condition(self, side: TreeNode) -> str:
+        """Render the condition that leads to a side."""
+        return side.box.parts[self.parameter].text(self.parameter)
 
 
 @dataclass(frozen=True)
@@ -138,7 +133,7 @@ class Tree:
     root: TreeNode
     samples: pd.DataFrame = field(repr=False)
     left_out: int
-    encoder: SampleEncoder = field(repr=False)
+    columns: tuple[AxisColumn, ...] = field(repr=False)
     regression: Regression = field(repr=False)
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
@@ -149,7 +144,7 @@ class Tree:
         import pandas as pd
 
         must_have(table, [axis.name for axis in self.axes] + list(self.target.per))
-        columns = self.encoder.encode(positions(self.axes, table))
+        columns = encode(self.columns, positions(self.axes, table))
         predicted = self.target.restored(self.regression.predict(columns), table)
         return pd.Series(predicted, index=table.index, name=self.target.column)
 
@@ -175,17 +170,17 @@ def grow(
     codes, values = positions(axes, kept), target.of(kept)
     groups = kept[growth.groups].tolist() if growth.groups else None
     threshold = _threshold(axes, codes, values, growth, groups)
-    encoder = make_encoder(axes, codes, values)
-    regression = fit(encoder.encode(codes), values, threshold, growth.fewest_to_split, growth.seed)
+    columns = make_columns(axes, codes, values)
+    regression = fit(encode(columns, codes), values, threshold, seed=growth.seed)
     return Tree(
         target,
         axes,
         growth,
         threshold,
-        _root(regression, encoder, target),
+        _root(regression, columns, target.shown(regression.means)),
         kept,
         len(table) - len(kept),
-        encoder,
+        columns,
         regression,
     )
 
@@ -224,9 +219,6 @@ def _threshold(
     """Return the wanted relative threshold, or choose the best."""
     if growth.relative_threshold is not None:
         return growth.relative_threshold
-    if growth.absolute_threshold is not None:
-        sse = float(np.square(values - values.mean()).sum())
-        return growth.absolute_threshold / sse if sse else 1.0
     errors = np.zeros(len(_THRESHOLDS))
     for fold in grouped_folds(group_numbers(len(values), groups), growth.folds, growth.seed):
         errors += _squared_errors(axes, codes, values, growth, fold)
@@ -239,53 +231,36 @@ def _squared_errors(
 ) -> Array:
     """Sum the squared errors over the held-out rows for each threshold."""
     learn, judge = fold.fit, fold.test
-    encoder = make_encoder(axes, codes[learn], values[learn])
-    tree = fit(
-        encoder.encode(codes[learn]),
-        values[learn],
-        float(_THRESHOLDS.min()),
-        growth.fewest_to_split,
-        growth.seed,
-    )
-    predicted = tree.predict_for(_THRESHOLDS, encoder.encode(codes[judge]))
+    columns = make_columns(axes, codes[learn], values[learn])
+    least = float(_THRESHOLDS.min())
+    tree = fit(encode(columns, codes[learn]), values[learn], least, seed=growth.seed)
+    predicted = tree.predict_for(_THRESHOLDS, encode(columns, codes[judge]))
     errors: Array = np.square(predicted - values[judge]).sum(axis=1)
     return errors
 
 
-def _root(regression: Regression, encoder: SampleEncoder, target: TreeTarget) -> TreeNode:
+def _root(regression: Regression, columns: Sequence[AxisColumn], means: Array) -> TreeNode:
     """Convert scikit-learn's nodes, of which children come after their parents, to regions."""
-    tree = regression.model.tree_
-    means, sse, gains = target.shown(regression.means), regression.sse, regression.gains
-    boxes = _boxes(regression, encoder)
-    nodes: list[TreeNode] = []
+    tree, sse, gains = regression.model.tree_, regression.sse, regression.gains
+    boxes = _boxes(regression, columns)
+    nodes: dict[int, TreeNode] = {}
     for index in reversed(range(tree.node_count)):
+        low, high = nodes.get(tree.children_left[index]), nodes.get(tree.children_right[index])
         split = None
-        if tree.children_left[index] >= 0:
-            low, high = (
-                nodes[tree.node_count - 1 - child]
-                for child in (tree.children_left[index], tree.children_right[index])
-            )
-            name = encoder.columns[tree.feature[index]].axis.name
+        if low is not None and high is not None:
+            name = columns[tree.feature[index]].axis.name
             split = NodeSplit(name, float(gains[index]), low, high)
-        nodes.append(
-            TreeNode(
-                boxes[index],
-                int(tree.n_node_samples[index]),
-                float(means[index]),
-                float(sse[index]),
-                split,
-            )
-        )
-    return nodes[-1]
+        count, mean = int(tree.n_node_samples[index]), float(means[index])
+        nodes[index] = TreeNode(boxes[index], count, mean, float(sse[index]), split)
+    return nodes[0]
 
 
-def _boxes(regression: Regression, encoder: SampleEncoder) -> list[Region]:
+def _boxes(regression: Regression, columns: Sequence[AxisColumn]) -> list[Region]:
     tree = regression.model.tree_
     boxes = [Region()] * tree.node_count
-    for index in range(tree.node_count):
-        if tree.children_left[index] >= 0:
-            column = encoder.columns[tree.feature[index]]
-            low, high = column.sides(float(tree.threshold[index]))
-            boxes[tree.children_left[index]] = boxes[index].within(column.axis.name, low)
-            boxes[tree.children_right[index]] = boxes[index].within(column.axis.name, high)
+    for index in np.flatnonzero(tree.children_left >= 0).tolist():
+        column = columns[tree.feature[index]]
+        children = tree.children_left[index], tree.children_right[index]
+        for child, part in zip(children, column.sides(float(tree.threshold[index])), strict=True):
+            boxes[child] = boxes[index].both(Region({column.axis.name: part}))
     return boxes

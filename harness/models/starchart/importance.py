@@ -45,9 +45,7 @@ def importance(tree: Tree, inside: Region | str | None = None) -> pd.Series[floa
 
 def _grown_inside(tree: Tree, inside: Region | str) -> Tree:
     mask = rows_inside(tree.samples, inside)
-    growth = dataclasses.replace(
-        tree.growth, relative_threshold=tree.threshold, absolute_threshold=None
-    )
+    growth = dataclasses.replace(tree.growth, relative_threshold=tree.threshold)
     names = [axis.name for axis in tree.axes]
     return grow(tree.samples[mask], tree.target, names, growth)
 
@@ -66,23 +64,11 @@ def rows_inside(table: pd.DataFrame, inside: Region | str) -> Flags:
     return mask
 
 
-def _condition_over(table: pd.DataFrame, text: str) -> Expression:
-    """Parse a condition over the columns of a table.
-
-    Raises UsageError for anything else, and for a column that the table lacks.
-    """
-    try:
-        expression = Expression(text)
-    except ExpressionError as error:
-        raise UsageError(str(error)) from None
-    must_have(table, expression.names)
-    return expression
-
-
 def _where(table: pd.DataFrame, condition: str) -> Flags:
     """Say for which samples a condition over their parameters holds."""
-    expression = _condition_over(table, condition)
     try:
+        expression = Expression(condition)
+        must_have(table, expression.names)
         rows = table[sorted(expression.names)].to_dict("records")
         return np.array([bool(expression.holds(row)) for row in rows], dtype=bool)
     except ExpressionError as error:

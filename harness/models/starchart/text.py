@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from decimal import Decimal
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from harness.models.starchart.growing import Tree, TreeNode
@@ -21,16 +22,9 @@ def leaves(tree: Tree) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = [
-        {
-            "box": node.box,
-            "count": node.count,
-            "mean": node.mean,
-            "deviation": math.sqrt(node.sse / node.count),
-        }
-        for node in tree.root.leaves()
-    ]
-    table: pd.DataFrame = pd.DataFrame(rows).sort_values("mean", kind="stable", ignore_index=True)
+    rows = [(n.box, n.count, n.mean, math.sqrt(n.sse / n.count)) for n in tree.root.leaves()]
+    columns = ["box", "count", "mean", "deviation"]
+    table: pd.DataFrame = pd.DataFrame(sorted(rows, key=itemgetter(2)), columns=columns)
     return table
 
 
@@ -58,8 +52,7 @@ def _lines(node: TreeNode, indent: str, depth: float) -> Iterator[str]:
         yield f"{indent}... {sum(1 for _ in node.leaves())} leaves"
         return
     for side in (split.low, split.high):
-        condition = side.box.parts[split.parameter].text(split.parameter)
-        yield f"{indent}{condition}: {_part(side)}"
+        yield f"{indent}{split.condition(side)}: {_part(side)}"
         yield from _lines(side, indent + "    ", depth - 1)
 
 
