@@ -16,7 +16,7 @@ from harness.dispatch.ensemble import DEPTH, TREES, EnsembleLearner
 from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
 from harness.dispatch.nodes import Leaf, Node, Split
-from harness.dispatch.program import DispatchProgram, EnsembleChoice, TreeChoice
+from harness.dispatch.program import DispatchProgram, EnsembleChoice, TreeChoice, with_used_columns
 from harness.dispatch.tree import TreeLearner
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
@@ -100,12 +100,13 @@ def drawn_program(
             for _ in range(candidates)
         )
         choice = EnsembleChoice((0.0,) * candidates, trees)
+    used_columns, used = with_used_columns(COLUMNS, choice)
     return DispatchProgram(
-        columns=COLUMNS,
+        columns=used_columns,
         tuned=tuple(TunedRange(name, 1, MOST) for name in SIZES),
         portfolio=tuple(Config({"VARIANT": index}) for index in range(candidates)),
         static=0,
-        choice=choice,
+        choice=used,
         guards=((),) * candidates,
     )
 

@@ -8,9 +8,11 @@ import math
 import random
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness.constraints.expression import Expression
 from harness.core.records import Config, Environment, Value
 from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.features import Feature, features_of
@@ -22,6 +24,7 @@ from harness.dispatch.program import (
     EnsembleChoice,
     ForestChoice,
     TreeChoice,
+    with_used_columns,
 )
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
@@ -123,8 +126,9 @@ def drawn_program(
         tuple(rng.sample(GUARDS, rng.choice((0, 1, 2)))) if rng.random() < 0.7 else ()
         for _ in range(count)
     )
+    columns, choice = with_used_columns(COLUMNS, choice)
     return DispatchProgram(
-        columns=COLUMNS,
+        columns=columns,
         tuned=(
             TunedRange("m", 2, 4500),
             TunedRange("n", 1, 4321),
@@ -160,6 +164,51 @@ def _tree(
         _tree(rng, inputs, low, endings),
         _tree(rng, inputs, leaves - low, endings),
     )
+
+
+def order_of(program: DispatchProgram, features: Mapping[str, Value]) -> tuple[int, ...]:
+    """The candidates for an input, best first, the best single one last."""
+    if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
+        return (program.static,)
+    numbers = [column.of(features) for column in program.columns]
+    return program.with_static(_sorted(program.choice, numbers))
+
+
+def _sorted(choice: Choice, numbers: Sequence[float]) -> Sequence[int]:
+    if isinstance(choice, TreeChoice):
+        return _reached(choice.root, numbers).order
+    if isinstance(choice, EnsembleChoice):
+        costs = list(choice.offsets)
+        for index, trees in enumerate(choice.by_candidate):
+            for tree in trees:
+                costs[index] += _reached(tree, numbers).value
+    else:
+        costs = [0.0] * choice.count
+        for tree in choice.trees:
+            own = _reached(tree, numbers).costs
+            costs = [cost + more for cost, more in zip(costs, own, strict=True)]
+    return sorted(range(len(costs)), key=costs.__getitem__)
+
+
+def _reached(node: Node, numbers: Sequence[float]) -> Leaf:
+    while isinstance(node, Split):
+        node = node.low if numbers[node.column] <= node.threshold else node.high
+    return node
+
+
+def selected(program: DispatchProgram, features: Mapping[str, Value]) -> int | None:
+    """The first of an input's order that applies, else the first of the portfolio that does; None
+    if none does: what written code must return."""
+    for index in dict.fromkeys((*order_of(program, features), *range(len(program.portfolio)))):
+        values = {**program.portfolio[index], **features}
+        if all(_parsed(guard).holds(values) for guard in program.guards[index]):
+            return index
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _parsed(guard: str) -> Expression:
+    return Expression(guard)
 
 
 def dispatcher_of(program: DispatchProgram, name: str, **others: Any) -> Dispatcher:

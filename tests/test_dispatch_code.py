@@ -48,6 +48,7 @@ from tests.dispatch_examples import (
     mvmul_features,
     mvmul_program,
     python_of,
+    selected,
 )
 
 NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
@@ -75,7 +76,7 @@ def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
         program, module = dispatcher.program, python_of(python_module(dispatcher))
         for values in inputs:
             c_values = c_arguments(dispatcher, values)
-            wanted = program.select(values)
+            wanted = selected(program, values)
             found = getattr(library, f"select_{name}")(*c_values)
             if "_is_exact" in module and not module["_is_exact"](**values):
                 # A size below 1 may mean a division by zero: then nothing that has a guard runs.
@@ -122,7 +123,7 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
     for name, dispatcher in written.items():
         select_index = python_of(python_module(dispatcher))["select_index"]
         for values in inputs:
-            wanted = dispatcher.program.select(values)
+            wanted = selected(dispatcher.program, values)
             assert select_index(**values) == wanted
             found = getattr(library, f"select_{name}")(*c_arguments(dispatcher, values))
             assert found == wanted, (name, values)

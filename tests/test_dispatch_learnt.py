@@ -20,6 +20,7 @@ from harness.dispatch.portfolio import static_order
 from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice
 from harness.dispatch.tree import TreeLearner
 from harness.models.encoding.columns import Column, ColumnKind, column_values, derive_columns
+from tests.dispatch_examples import order_of
 
 Row = dict[str, Value]
 
@@ -86,7 +87,7 @@ def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     rows += on_every_threshold(program, random)[:300]
     table = pd.DataFrame(rows)
     indices = chosen.indices(table, np.ones((len(rows), 3), dtype=bool))
-    told = [program.portfolio[program.order(row)[0]] for row in rows]
+    told = [program.portfolio[order_of(program, row)[0]] for row in rows]
     assert told == [matrix.candidates[index] for index in indices]
 
 

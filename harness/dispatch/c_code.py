@@ -12,7 +12,7 @@ from harness.dispatch.dispatcher import Dispatcher, ends
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Type
 from harness.dispatch.nodes import Node, Split
-from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import (
     MAX_NESTED,
     column_names,
@@ -104,7 +104,6 @@ class _CWriter:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._used = used_columns(dispatcher.program.choice)
         self._names = column_names(dispatcher)
         self.arguments = ", ".join(f.variable for f in dispatcher.features)
         self.signature = ", ".join(f"{self._type(f)} {f.variable}" for f in dispatcher.features)
@@ -158,13 +157,12 @@ class _CWriter:
         columns = self._dispatcher.program.columns
         if not self._is_tabular:
             # Two columns may be equal, and then have the same name.
-            for name, index in {self._names[index]: index for index in self._used}.items():
+            for name, index in {name: index for index, name in self._names.items()}.items():
                 yield f"const double {name} = {self._column(columns[index])};"
-        elif self._used:
+        elif columns:
             yield "const double numbers[] = {"
-            for index in self._used:
-                comment = c_comment(str(columns[index]))
-                yield f"    {self._column(columns[index])}, /* {comment} */"
+            for column in columns:
+                yield f"    {self._column(column)}, /* {c_comment(str(column))} */"
             yield "};"
         else:
             yield "const double numbers[] = {0.0};"

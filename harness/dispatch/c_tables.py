@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import in_lines
 from harness.dispatch.spelling import c_real
 from harness.dispatch.tables import Flat, Ranked, flat, ranked
@@ -21,8 +21,10 @@ def deep_tree(
     use them."""
     name = dispatcher.name
     orders: dict[tuple[int, ...], int] = {}
-    root = choice.root.with_columns(_indices(dispatcher))
-    table = flat([root], lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)))
+    table = flat(
+        choice.trees,
+        lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)),
+    )
     lines = _walk(name, table)
     row = f"const int row = {name}_nodes[{name}_leaf(0, numbers)].high;"
     if not dispatcher.is_guarded:
@@ -45,7 +47,7 @@ def ensemble(
     """Write all candidates' trees as tables; also return the lines that find the least cost among
     the candidates that apply."""
     name, upper = dispatcher.name, dispatcher.name.upper()
-    found = _ranked(dispatcher)
+    found = ranked(choice.trees, len(dispatcher.program.columns))
     ends = [0, *itertools.accumulate(len(own) for own in choice.by_candidate)]
     values = (c_real(leaf.value) if leaf else "0.0" for leaf in found.leaves)
     return [
@@ -73,7 +75,7 @@ def forest(
     """Write the trees that all candidates share as tables; also return the lines that find the
     least cost."""
     name, upper = dispatcher.name, dispatcher.name.upper()
-    found = _ranked(dispatcher)
+    found = ranked(choice.trees, len(dispatcher.program.columns))
     rows = list(itertools.accumulate((leaf is not None for leaf in found.leaves), initial=0))
     costs = (map(c_real, leaf.costs) for leaf in found.leaves if leaf)
     return [
@@ -107,10 +109,6 @@ def _least(dispatcher: Dispatcher, arguments: str) -> list[str]:
     ]
 
 
-def _indices(dispatcher: Dispatcher) -> dict[int, int]:
-    return {column: index for index, column in enumerate(used_columns(dispatcher.program.choice))}
-
-
 # ------------------------------------------------------------------------------ one deep tree
 
 
@@ -136,13 +134,6 @@ def _walk(name: str, table: Flat) -> list[str]:
 
 
 # ------------------------------------------------------------------------------ many trees
-
-
-def _ranked(dispatcher: Dispatcher) -> Ranked:
-    """Rank all trees over the used columns; where none is used, over one placeholder."""
-    indices = _indices(dispatcher)
-    trees = [tree.with_columns(indices) for tree in dispatcher.program.choice.trees]
-    return ranked(trees, max(len(indices), 1))
 
 
 def _walk_abreast(name: str, upper: str, found: Ranked) -> list[str]:

@@ -18,7 +18,7 @@ from harness.dispatch.program import (
     EnsembleChoice,
     ForestChoice,
     TreeChoice,
-    used_columns,
+    with_used_columns,
 )
 from harness.dispatch.training_set import TrainingSet
 from harness.models.encoding.columns import Column, TunedRange, column_values, tuned_range
@@ -58,15 +58,14 @@ class LearntSelector:
     ) -> DispatchProgram:
         """Make the library-free program; `guards` has each candidate's constraints over
         features."""
-        used = used_columns(self.choice)
-        index_of = {column: index for index, column in enumerate(used)}
         configs = tuple(candidates[index] for index in self.portfolio)
+        columns, choice = with_used_columns(self.columns, self.choice)
         return DispatchProgram(
-            columns=tuple(self.columns[column] for column in used),
+            columns=columns,
             tuned=self.tuned,
             portfolio=configs,
             static=0,
-            choice=self.choice.map_trees(lambda tree: tree.with_columns(index_of)),
+            choice=choice,
             guards=tuple((guards or {}).get(config, ()) for config in configs),
         )
 

@@ -5,7 +5,7 @@ Walks keep their own stack, because a tree may be deeper than Python's recursion
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,14 +55,6 @@ class _Walks:
         return self.map(
             split=lambda old, low, high: Split(index_of[old.column], old.threshold, low, high)
         )
-
-    def reached(self, numbers: Sequence[float]) -> Leaf:
-        """Return the leaf that an input reaches, by the numbers of its columns."""
-        node = self
-        while isinstance(node, Split):
-            node = node.low if numbers[node.column] <= node.threshold else node.high
-        assert isinstance(node, Leaf)
-        return node
 
     def passed(self, values: Array) -> Iterator[tuple[Node, Indices]]:
         """Iterate over all nodes, each with the rows of `values`, shape (inputs, columns), that

@@ -10,7 +10,7 @@ from harness.dispatch import python_tables
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.formulas import Formula, Type
 from harness.dispatch.nodes import Node, Split
-from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import (
     MAX_NESTED,
     column_names,
@@ -96,7 +96,6 @@ class _PythonWriter:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._used = used_columns(dispatcher.program.choice)
         self._names = column_names(dispatcher)
         self._reals = real_names(dispatcher)
         self.arguments = ", ".join(f.variable for f in dispatcher.features)
@@ -113,7 +112,7 @@ class _PythonWriter:
 
     def columns(self) -> Iterator[str]:
         """Write a variable for each feature that is computed with, and for each used column."""
-        computed = [self._computed(index) for index in self._used]
+        computed = [self._computed(index) for index in self._names]
         yield from dict.fromkeys(itertools.chain.from_iterable(computed))
 
     def _computed(self, index: int) -> Iterator[str]:
@@ -153,7 +152,7 @@ class _PythonWriter:
             tables, lines = python_tables.deep_tree(dispatcher, choice, self.arguments)
         else:
             return [], list(self._tree(choice.root))
-        numbers = "".join(f"{self._names[index]}, " for index in self._used)
+        numbers = "".join(f"{name}, " for name in self._names.values())
         first = list(self.columns()) if isinstance(choice, TreeChoice) else []
         return tables, [*first, f"numbers = ({numbers})", *lines]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.nodes import Leaf, Node
-from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice, used_columns
+from harness.dispatch.nodes import Leaf
+from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import in_lines
 from harness.dispatch.tables import Flat, flat
 
@@ -31,7 +31,7 @@ def deep_tree(
     use them."""
     orders: dict[tuple[int, ...], int] = {}
     table = flat(
-        _renumbered(dispatcher),
+        choice.trees,
         lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)),
     )
     is_guarded = dispatcher.is_guarded
@@ -49,7 +49,7 @@ def ensemble(
 ) -> tuple[list[str], list[str]]:
     """Write all candidates' trees as tables; also return the lines that find the least cost among
     the candidates that apply."""
-    table = flat(_renumbered(dispatcher), lambda leaf: 0)
+    table = flat(choice.trees, lambda leaf: 0)
     left = iter(table.roots)
     own = [tuple(next(left) for _ in trees) for trees in choice.by_candidate]
     is_guarded = dispatcher.is_guarded
@@ -83,7 +83,7 @@ def forest(
         rows.append(leaf.costs)
         return len(rows) - 1
 
-    table = flat(_renumbered(dispatcher), row)
+    table = flat(choice.trees, row)
     applying = [
         "indices = range(len(PORTFOLIO))",
         f"indices = [index for index in indices if applies(index, {arguments})]",
@@ -103,13 +103,6 @@ def forest(
         "    costs = [cost + own for cost, own in zip(costs, more)]",
         *(applying if dispatcher.is_guarded else ["return costs.index(min(costs))"]),
     ]
-
-
-def _renumbered(dispatcher: Dispatcher) -> list[Node]:
-    """Return all trees, over the columns that are used alone."""
-    choice = dispatcher.program.choice
-    indices = {column: index for index, column in enumerate(used_columns(choice))}
-    return [tree.with_columns(indices) for tree in choice.trees]
 
 
 def _walk(table: Flat) -> Iterator[str]:

@@ -10,7 +10,6 @@ import jinja2
 from harness.core.records import shown
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.nodes import Node, Split
-from harness.dispatch.program import used_columns
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 MAX_NESTED = 40
@@ -82,12 +81,11 @@ def real_names(dispatcher: Dispatcher) -> dict[str, str]:
 
 
 def column_names(dispatcher: Dispatcher) -> dict[int, str]:
-    """Name a variable for each used column, by the column's index."""
+    """Name a variable for each column, by its index."""
     reals = real_names(dispatcher)
     taken = {feature.variable for feature in dispatcher.features} | set(reals.values())
     names: dict[int, str] = {}
-    for index in used_columns(dispatcher.program.choice):
-        column = dispatcher.program.columns[index]
+    for index, column in enumerate(dispatcher.program.columns):
         if column.kind is ColumnKind.RAW:
             names[index] = reals[column.features[0]]
             continue

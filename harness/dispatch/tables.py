@@ -58,8 +58,8 @@ class Ranked:
 
 
 def ranked(trees: Sequence[Node], columns: int) -> Ranked:
-    """Write the trees over this many columns into one table."""
-    found: list[set[float]] = [set() for _ in range(columns)]
+    """Write the trees over this many columns into one table, which has at least one column."""
+    found: list[set[float]] = [set() for _ in range(max(columns, 1))]
     for tree in trees:
         for split in tree.splits():
             found[split.column].add(split.threshold)
