@@ -40,6 +40,7 @@ from rich.table import Table
 
 from benchmarks.arguments import count
 from benchmarks.stencil_plot import draw
+from benchmarks.stencil_predictors import PREDICTORS, information, judged, time_saved
 from harness.commands.run import EXIT_INTERRUPTED, run_command
 from harness.commands.stencil import main as explore_command
 from harness.commands.tune import main as tune_command
@@ -50,7 +51,7 @@ from harness.results.view import Results, read_results
 from harness.stencil.definition import load_definition, program_names
 from harness.stencil.explore import explore
 from harness.stencil.features import features
-from harness.stencil.model import GROUP, PREDICTORS, information, judged, time_saved
+from harness.stencil.model import GROUP
 from harness.stencil.predicted import training_table
 
 _POINTS_TO_TIME = 50

@@ -9,11 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.core.errors import UsageError
-from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
-from harness.results import Store, writing
-from harness.stencil.features import FEATURES
-from harness.stencil.model import (
+from benchmarks.stencil_predictors import (
     PREDICTORS,
     information,
     judged,
@@ -23,10 +19,13 @@ from harness.stencil.model import (
     published_model,
     runs_at_random,
     runs_to_good,
-    table_of,
-    throughput,
     time_saved,
 )
+from harness.core.errors import UsageError
+from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
+from harness.results import Store, writing
+from harness.stencil.features import FEATURES
+from harness.stencil.model import table_of, throughput
 from harness.stencil.predicted import predicted_order, read_predictor
 
 

@@ -1,4 +1,4 @@
-"""Predict a point's throughput from other programs, and evaluate the predictors.
+"""Predict a point's throughput from other programs.
 
 A table has one row for each point: `program`, `size`, `point` (the digest of its configuration),
 the columns FEATURES, `design`, `time_s` as the search measured it, and `final_s` from the
@@ -9,45 +9,21 @@ same program and size over the point's time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import spearmanr
-from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.neighbors import KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from harness.core.records import Measurement, Outcome
 from harness.stencil.features import FEATURES
 
 Array = npt.NDArray[np.float64]
-Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
-"""(table of other programs, points of one program) -> a score for each point, larger is faster."""
 
 GROUP = ["program", "size"]
-GOOD = 0.9
-"""The share of the best throughput that makes a point good."""
-
 _NAMES = list(FEATURES)
-_BINS = 16
 _TREES = 300
-
-
-def published_model() -> Any:
-    """Make the paper's model: principal components with 95 % of the variance, 5 neighbours."""
-    return make_pipeline(StandardScaler(), PCA(0.95), KNeighborsRegressor(5))
-
-
-def pca_knn(known: pd.DataFrame, points: pd.DataFrame) -> Array:
-    """Predict throughput with the paper's model, on the unscaled features."""
-    model = published_model().fit(known[_NAMES].to_numpy(), throughput(known).to_numpy())
-    predicted: Array = model.predict(points[_NAMES].to_numpy())
-    return predicted
 
 
 def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
@@ -73,10 +49,6 @@ def _relative(table: pd.DataFrame) -> pd.DataFrame:
     return relative
 
 
-PREDICTORS: dict[str, Predict] = {"forest": forest, "pca_knn": pca_knn}
-"""The default comes first."""
-
-
 def table_of(
     program: str,
     size: int,
@@ -97,115 +69,7 @@ def table_of(
     return table
 
 
-def throughput(table: pd.DataFrame) -> pd.Series[float]:
+def throughput(table: pd.DataFrame, column: str = "time_s") -> pd.Series[float]:
     """Return the best time of each program and size over each of its times: 1 for the best."""
-    return _best_over(table, "time_s")
-
-
-def proven_throughput(table: pd.DataFrame) -> pd.Series[float]:
-    """Return the throughput by the second, interleaved measurement; 0 for points without one.
-
-    A single lucky measurement has no effect on it.
-    """
-    return _best_over(table, "final_s").fillna(0.0)
-
-
-def _best_over(table: pd.DataFrame, name: str) -> pd.Series[float]:
-    best: pd.Series[float] = table[name].groupby([table[n] for n in GROUP]).transform("min")
-    return best / table[name]
-
-
-def leave_one_program_out(predict: Predict, table: pd.DataFrame) -> pd.Series[float]:
-    """Predict each row by a predictor trained on the other programs only."""
-    parts = []
-    for program, rows in table.groupby("program"):
-        others = table[table["program"] != program]
-        parts.append(pd.Series(predict(others, rows), index=rows.index))
-    predicted: pd.Series[float] = pd.concat(parts).reindex(table.index)
-    return predicted
-
-
-def runs_to_good(throughputs: Sequence[float] | Array, predicted: Array) -> int:
-    """Count the runs, in predicted order, up to and including the first GOOD point."""
-    in_order = np.asarray(throughputs)[np.argsort(-predicted, kind="stable")]
-    return int(np.argmax(in_order >= GOOD)) + 1
-
-
-def runs_at_random(throughputs: Sequence[float] | Array) -> float:
-    """Return the expected runs in random order: (n + 1) / (m + 1) with m good points of n."""
-    values = np.asarray(throughputs)
-    return float((len(values) + 1) / (np.count_nonzero(values >= GOOD) + 1))
-
-
-def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
-    """Evaluate a predictor; return a row for each program and size.
-
-    `correlation` is the rank correlation of prediction and throughput; `runs` and `random_runs`
-    count runs until a point is good by its final time; `points` counts the points; `shared` is the
-    share of points whose design another program has too, which flatters the predictor.
-
-    Raises ValueError if no point of a program has a final time.
-    """
-    predicted = leave_one_program_out(predict, table)
-    known, proven = throughput(table), proven_throughput(table)
-    found = []
-    for group, rows in table.groupby(GROUP):
-        scores, true = predicted[rows.index].to_numpy(), known[rows.index].to_numpy()
-        good = proven[rows.index].to_numpy()
-        if not good.any():
-            raise ValueError(f"{group[0]} at size {group[1]}: no point was measured a second time")
-        others = table.loc[table["program"] != rows["program"].iloc[0], "design"]
-        found.append(
-            dict(zip(GROUP, group, strict=True))
-            | {
-                "correlation": _rank_correlation(scores, true),
-                "runs": runs_to_good(good, scores),
-                "random_runs": runs_at_random(good),
-                "points": len(rows),
-                "shared": float(rows["design"].isin(others).mean()),
-            }
-        )
-    judgement: pd.DataFrame = pd.DataFrame(found)
-    return judgement
-
-
-def _rank_correlation(scores: Array, true: Array) -> float:
-    return float(spearmanr(scores, true).statistic) if np.ptp(scores) > 0 else 0.0
-
-
-def time_saved(runs: float, random_runs: float, points: int, run_s: float, make_s: float) -> float:
-    """Return how many times longer a random search takes than a predicted one.
-
-    A run takes `run_s`, with building, verifying and repeats. Making a point and its features takes
-    `make_s`: prediction pays it for all points, random order only for those that it runs.
-    """
-    return random_runs * (run_s + make_s) / (runs * run_s + points * make_s)
-
-
-def information(table: pd.DataFrame) -> pd.Series[float]:
-    """Rank the features by their information about the throughput, the most informative first.
-
-    The value is their mutual information over the sum of their entropies, from 0 to 1/2, with 16
-    bins of equal counts.
-    """
-    target = _binned(throughput(table).to_numpy())
-    found = {name: _redundancy(_binned(table[name].to_numpy()), target) for name in FEATURES}
-    ranking: pd.Series[float] = pd.Series(found).sort_values(ascending=False, kind="stable")
-    return ranking
-
-
-def _binned(values: Array) -> npt.NDArray[np.int64]:
-    """Sort values into bins of equal counts; equal values share a bin."""
-    ranks = np.searchsorted(np.sort(values), values, side="left")
-    return np.asarray(ranks * _BINS // len(values), dtype=np.int64)
-
-
-def _redundancy(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> float:
-    own, others = _entropy(one), _entropy(other)
-    joint = _entropy(one * _BINS + other)
-    return (own + others - joint) / (own + others) if own + others > 0 else 0.0
-
-
-def _entropy(bins: npt.NDArray[np.int64]) -> float:
-    share = np.unique(bins, return_counts=True)[1] / len(bins)
-    return float(-(share * np.log2(share)).sum())
+    best: pd.Series[float] = table[column].groupby([table[n] for n in GROUP]).transform("min")
+    return best / table[column]
