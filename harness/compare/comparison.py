@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
@@ -182,43 +183,34 @@ def _drafts(
         old, new = base.inputs.get(problem), candidate.inputs.get(problem)
         was_broken, is_broken = problem in base.broken, problem in candidate.broken
         if old is not None and is_broken and not was_broken:
-            yield from _of_broken(row, old, candidate.broken[problem], subjects)
+            reason = candidate.broken[problem]
+            yield from _of_one_side(row, "base", old, subjects, Ending.BROKEN, reason)
         elif old is not None and new is not None:
             yield from _of_input(row, old, new, subjects)
         elif was_broken and new is not None:
-            yield from _of_fixed(row, new, base.broken[problem], subjects)
+            reason = base.broken[problem]
+            yield from _of_one_side(row, "candidate", new, subjects, Ending.FIXED, reason)
         else:
             only = f"measured only in {'BASE' if new is None else 'CANDIDATE'}"
             yield _Draft(dataclasses.replace(row, notes=(only,)))
 
 
-def _of_broken(
-    row: ComparedRow, old: InputResults, reason: str, subjects: Sequence[str]
+def _of_one_side(
+    row: ComparedRow,
+    side: str,
+    results: InputResults,
+    subjects: Sequence[str],
+    verdict: Ending,
+    reason: str,
 ) -> Iterator[_Draft]:
-    """Draft the rows of an input that CANDIDATE could not measure."""
-    working = list(_working(old, subjects))
-    for subject, base in working:
-        broken = dataclasses.replace(row, subject=subject, base=base, verdict=Ending.BROKEN)
-        yield _Draft(dataclasses.replace(broken, notes=(_reason(reason),)))
-    if not working:
+    """Draft the rows of an input that only one side could measure; `side` is their field of it."""
+    pairs = ((subject, results.measured.get(subject)) for subject in subjects)
+    working = [(subject, measured) for subject, measured in pairs if measured and measured.timing]
+    for subject, measured in working:
+        found: dict[str, Any] = {"subject": subject, "verdict": verdict, side: measured}
+        yield _Draft(dataclasses.replace(row, **found, notes=(_reason(reason),)))
+    if not working and verdict is Ending.BROKEN:
         yield _Draft(dataclasses.replace(row, notes=("works neither in BASE nor in CANDIDATE",)))
-
-
-def _of_fixed(
-    row: ComparedRow, new: InputResults, reason: str, subjects: Sequence[str]
-) -> Iterator[_Draft]:
-    """Draft the rows of an input that BASE could not measure."""
-    for subject, measured in _working(new, subjects):
-        fixed = dataclasses.replace(row, subject=subject, candidate=measured, verdict=Ending.FIXED)
-        yield _Draft(dataclasses.replace(fixed, notes=(_reason(reason),)))
-
-
-def _working(results: InputResults, subjects: Sequence[str]) -> Iterator[tuple[str, Measurement]]:
-    """Yield the subjects that work, with their measurements."""
-    for subject in subjects:
-        measured = results.measured.get(subject)
-        if measured is not None and measured.timing:
-            yield subject, measured
 
 
 def _reason(reason: str) -> str:

@@ -144,18 +144,11 @@ def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
 
 
 def _inverse_trigamma(value: float) -> float:
-    """Invert trigamma by Newton's method on its reciprocal, which is nearly linear (Smyth 2004,
-    appendix)."""
+    """Invert trigamma, which lies between 1/x and 1/x + 1/x^2."""
+    from scipy.optimize import brentq
     from scipy.special import polygamma
 
-    found = 0.5 + 1 / value
-    for _ in range(50):
-        trigamma = float(polygamma(1, found))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, found))
-        found += step
-        if abs(step) < 1e-8 * found:
-            break
-    return found
+    return float(brentq(lambda x: polygamma(1, x) - value, 1 / value, 1 + 1 / value))
 
 
 def judge(

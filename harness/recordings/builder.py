@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -228,8 +228,6 @@ def _with_defaults(
         for row, outcome in enumerate(table.outcomes):
             if outcome is Outcome.OK:
                 positions = table.positions[row].tolist()
-                return tuple(
-                    Parameter(p.name, p.kind, p.values, p.role, p.values[position])
-                    for p, position in zip(parameters, positions, strict=True)
-                )
+                pairs = zip(parameters, positions, strict=True)
+                return tuple(replace(p, default=p.values[position]) for p, position in pairs)
     return tuple(parameters)

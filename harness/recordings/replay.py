@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.core.errors import RecordingError
@@ -93,8 +94,7 @@ def open_replay(path: Path, spec: Spec) -> ReplayMeasurer:
             f"{', '.join(spec.features)}"
         )
     compiler = _compiler(path, {parameter.name for parameter in recording.parameters}, spec)
-    environment = recording.environment
-    return ReplayMeasurer(recording.measurements, environment, compiler, recording.warnings)
+    return ReplayMeasurer.of(replace(recording, compiler=compiler))
 
 
 def _replay_database(path: Path, spec: Spec) -> ReplayMeasurer:

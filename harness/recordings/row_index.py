@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,22 +11,17 @@ from harness.space import PointArray
 class RowIndex:
     """Distinct points, shape (rows, parameters), sorted by one 64-bit key each.
 
-    The key is the point as a number in mixed radix. Where that needs more bits, it is a sum with
-    random weights modulo 2^64, which differs for every row; a match of keys is then checked.
+    The key is a sum with random weights modulo 2^64, which differs for every row. A match of keys
+    is then checked.
     """
 
-    def __init__(self, rows: PointArray, extents: Sequence[int]) -> None:
-        """`extents` has the number of values of each parameter."""
-        self._rows = rows
-        rng = np.random.default_rng(0)
-        self._weights = _radix(extents)
-        if math.prod(extents) >= 2**64:
-            self._weights = _random_weights(rng, len(extents))
-            while len(np.unique(self._keys_of(rows))) < len(rows):
-                self._weights = _random_weights(rng, len(extents))
-        keys = self._keys_of(rows)
-        self._order = np.argsort(keys)
-        self._keys = keys[self._order]
+    def __init__(self, rows: PointArray) -> None:
+        self._rows, rng = rows, np.random.default_rng(0)
+        self._keys = np.zeros(0, dtype=np.uint64)
+        while len(self._keys) < len(rows):
+            # Odd, so that no two values of one parameter share a key.
+            self._weights = rng.integers(2**63, size=rows.shape[1], dtype=np.uint64) * 2 + 1
+            self._keys, self._order = np.unique(self._keys_of(rows), return_index=True)
 
     def contain(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of each point, shape (points, parameters), whether it is one of the rows."""
@@ -43,14 +35,3 @@ class RowIndex:
     def _keys_of(self, points: PointArray) -> npt.NDArray[np.uint64]:
         keys: npt.NDArray[np.uint64] = points.astype(np.uint64) @ self._weights
         return keys
-
-
-def _radix(extents: Sequence[int]) -> npt.NDArray[np.uint64]:
-    weights = [math.prod(extents[axis + 1 :]) % 2**64 for axis in range(len(extents))]
-    return np.array(weights, dtype=np.uint64)
-
-
-def _random_weights(rng: np.random.Generator, count: int) -> npt.NDArray[np.uint64]:
-    # Odd, so that no two values of one parameter share a key.
-    halves = rng.integers(2**63, size=count, dtype=np.uint64)
-    return np.array(2 * halves + 1, dtype=np.uint64)

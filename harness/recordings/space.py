@@ -64,7 +64,7 @@ class ListedSpace(Space):
 
     @cached_property
     def _rows(self) -> RowIndex:
-        return RowIndex(self._points, self.points.extents)
+        return RowIndex(self._points)
 
     @cached_property
     def draws(self) -> Draws:
