@@ -85,20 +85,17 @@ def normalised(
     found: dict[str, dict[str, Value]] = {}
     for baseline, values in named.items():
         for spelled, value in values.items():
-            location: Location = ("baselines", baseline, spelled)
             name = spelled.replace("-", "_")
             message = _why_not(name, value, by_name)
             if message is not None:
-                document.fault_at(location, message)
+                document.fault_at(("baselines", baseline, spelled), message)
             found.setdefault(baseline, {})[name] = value
         if baseline == "default":
-            location = ("baselines", baseline)
             text = "is the name of the space's own default; choose another name"
-            document.fault_at(location, text)
+            document.fault_at(("baselines", baseline), text)
         if not values:
-            location = ("baselines", baseline)
             text = "sets nothing, so it is the default, which is always a baseline; remove it"
-            document.fault_at(location, text)
+            document.fault_at(("baselines", baseline), text)
     return found
 
 

@@ -25,11 +25,10 @@ _SHOWN_VALUES = 12
 
 def check_names(document: Document, model: SpaceFile | ProgramSpaceFile) -> None:
     """Check that no name has two meanings."""
-    reserved = dict.fromkeys(LIMIT_NAMES, "a device limit")
-    reserved |= dict.fromkeys(FUNCTIONS, "a function of expressions")
-    reserved |= dict.fromkeys((*WORDS, *keyword.kwlist), "a word of expressions")
-    reserved |= dict.fromkeys(model.functions, "the kernel's function")
-    taken = dict(reserved)
+    taken = dict.fromkeys(LIMIT_NAMES, "a device limit")
+    taken |= dict.fromkeys(FUNCTIONS, "a function of expressions")
+    taken |= dict.fromkeys((*WORDS, *keyword.kwlist), "a word of expressions")
+    taken |= dict.fromkeys(model.functions, "the kernel's function")
     for index, feature in enumerate(model.inputs.features):
         _claim(document, taken, feature, "an input feature", ("inputs", "features", index))
     for name in model.parameters:
@@ -122,19 +121,12 @@ def _has_features(
 def check_defaults(document: Document, parameters: Sequence[Parameter]) -> None:
     """Check that each default is one of the values; 1, 1.0 and true are different values."""
     for parameter in parameters:
-        if not _is_value(parameter):
+        if not parameter.allows(parameter.default):
             location = ("parameters", parameter.name, "default")
             text = f"{shown(parameter.default)} is not one of its values: {_listed(parameter)}"
             equal = [shown(value) for value in parameter.values if value == parameter.default]
             hint = f"; {equal[0]} equals it but has another type: write that" if equal else ""
             document.fault_at(location, text + hint)
-
-
-def _is_value(parameter: Parameter) -> bool:
-    default, values = parameter.default, parameter.values
-    if isinstance(values, range):
-        return default in values
-    return any(type(value) is type(default) and value == default for value in values)
 
 
 def _listed(parameter: Parameter) -> str:

@@ -104,8 +104,9 @@ def _host_text(document: Document, path: Path) -> str | None:
     if found is None:
         return None
     text, module = found
-    _check_functions(document, path, defined_in(module))
-    _check_launches(document, path, defined_in(module))
+    defined = defined_in(module)
+    check_functions(document, ("kernel", "host"), path, HOST_FUNCTIONS, defined)
+    _check_launches(document, path, defined)
     return text
 
 
@@ -131,12 +132,14 @@ def read_python(
     return None
 
 
-def _check_functions(document: Document, path: Path, defined: set[str]) -> None:
-    for function in HOST_FUNCTIONS:
-        if function not in defined:
-            there = ", ".join(sorted(defined)) or "nothing"
-            text = f"{path} must define the function `{function}`, but defines {there}"
-            document.fault_at(("kernel", "host"), text)
+def check_functions(
+    document: Document, location: Location, path: Path, needed: Sequence[str], defined: set[str]
+) -> None:
+    """Check that a host module defines the functions that it needs."""
+    there = ", ".join(sorted(defined)) or "nothing"
+    for function in (function for function in needed if function not in defined):
+        text = f"{path} must define the function `{function}`, but defines {there}"
+        document.fault_at(location, text)
 
 
 def _check_launches(document: Document, path: Path, defined: set[str]) -> None:

@@ -91,8 +91,7 @@ def _expand(
     try:
         found = resolve(catalogue_of(compiler), selection, linked=linked)
     except UsageError as error:
-        location: Location = ("flags", compiler)
-        document.fault_at(location, str(error))
+        document.fault_at(("flags", compiler), str(error))
         return
     flags[compiler] = {name: dict(flag) for name, flag in found.declarations.items()}
     _move_own(document, compiler, selection)

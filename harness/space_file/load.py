@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,11 +21,10 @@ from harness.space_file.baselines import (
 )
 from harness.space_file.document import Document, read_document
 from harness.space_file.expressions import Expressions, check_expressions
-from harness.space_file.files import Files, check_files
+from harness.space_file.files import check_files
 from harness.space_file.flag_expansion import expand_flags
 from harness.space_file.model import SpaceFile
 from harness.space_file.parameters import Parameter, parameters_of
-from harness.space_file.program import ProgramPlan
 from harness.space_file.program_checks import check_program
 from harness.space_file.program_model import ProgramSpaceFile
 from harness.space_file.relevance import check_relevance
@@ -54,11 +52,14 @@ def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
     inputs = checks.check_inputs(document)
     if model is None or files is None:
         raise SpecError(document.faults)
-    tuned = _checked(document, model, expressions, inputs, levels)
+    parameters, baselines = _checked(document, model, expressions, levels)
     if not document.faults:
-        checks.check_use(document, tuned.parameters, expressions, files)
-    _check_whole(document, tuned, expressions, inputs)
-    return _spec(document, path, model, files, tuned, expressions, inputs)
+        checks.check_use(document, parameters, expressions, files)
+    _check_whole(document, parameters, baselines, expressions, inputs)
+    spec = _spec(document, path, model, parameters, baselines, expressions, inputs)
+    return dataclasses.replace(
+        spec, sources=files.sources, host=files.host, host_text=files.host_text
+    )
 
 
 def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
@@ -74,48 +75,44 @@ def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
         raise SpecError(document.faults)
     program_checks.check_flags(document, model)
     plan = check_program(document, model, inputs, path.parent)
-    tuned = _checked(document, model, expressions, inputs, levels)
+    parameters, baselines = _checked(document, model, expressions, levels)
     if plan is None:
         raise SpecError(document.faults)
     if not document.faults:
         program_checks.check_use(document, model, plan, expressions)
-    _check_whole(document, tuned, expressions, inputs)
-    return _program_spec(document, path, model, plan, tuned, expressions, inputs)
-
-
-@dataclass(frozen=True)
-class _CheckedParameters:
-    """The parameters and baselines of a space, each checked alone."""
-
-    parameters: tuple[Parameter, ...]
-    baselines: tuple[Baseline, ...]
+    _check_whole(document, parameters, baselines, expressions, inputs)
+    spec = _spec(document, path, model, parameters, baselines, expressions, inputs)
+    return dataclasses.replace(spec, program=plan)
 
 
 def _checked(
     document: Document,
     model: SpaceFile | ProgramSpaceFile,
     expressions: Expressions,
-    inputs: Sequence[Input],
     levels: Levels,
-) -> _CheckedParameters:
+) -> tuple[tuple[Parameter, ...], tuple[Baseline, ...]]:
     """Return the parameters and baselines, and note the faults of each."""
     parameters = parameters_of(model, expressions)
     checks.check_names(document, model)
     checks.check_defaults(document, parameters)
     named = normalised(document, model.baselines, parameters)
-    return _CheckedParameters(parameters, baselines_of(named, parameters, levels))
+    return parameters, baselines_of(named, parameters, levels)
 
 
 def _check_whole(
-    document: Document, tuned: _CheckedParameters, expressions: Expressions, inputs: Sequence[Input]
+    document: Document,
+    parameters: Sequence[Parameter],
+    baselines: Sequence[Baseline],
+    expressions: Expressions,
+    inputs: Sequence[Input],
 ) -> None:
     """Check what needs all parts together; raises SpecError with all faults."""
     if not document.faults:
-        check_relevance(document, tuned.parameters, inputs)
-        check_solutions(document, tuned.parameters, expressions, inputs)
+        check_relevance(document, parameters, inputs)
+        check_solutions(document, parameters, expressions, inputs)
     if not document.faults:
-        meeting = list(by_compiler(tuned.parameters))
-        check_baselines(document, tuned.baselines, meeting, expressions.constraints, inputs)
+        meeting = list(by_compiler(parameters))
+        check_baselines(document, baselines, meeting, expressions.constraints, inputs)
     if document.faults:
         raise SpecError(document.faults)
 
@@ -123,71 +120,35 @@ def _check_whole(
 def _spec(
     document: Document,
     path: Path,
-    model: SpaceFile,
-    files: Files,
-    tuned: _CheckedParameters,
+    model: SpaceFile | ProgramSpaceFile,
+    parameters: tuple[Parameter, ...],
+    baselines: tuple[Baseline, ...],
     expressions: Expressions,
     inputs: tuple[Input, ...],
 ) -> Spec:
+    """Return the spec, still without the files of a kernel or the plan of a program."""
+    group, grid = expressions.group.values(), expressions.grid.values()
     return Spec(
         path=path,
         name=model.name,
         title=model.title,
-        functions=model.kernel.functions,
-        sources=files.sources,
-        host=files.host,
-        parameters=tuned.parameters,
-        constraints=_constraints(document, expressions),
-        launch=None if model.launch == "host" else _plan(expressions),
-        features=tuple(model.inputs.features),
-        inputs=inputs,
-        verify=model.verify,
-        measure=model.measure,
-        search=model.search,
-        host_text=files.host_text,
-        baselines=tuned.baselines,
-    )
-
-
-def _program_spec(
-    document: Document,
-    path: Path,
-    model: ProgramSpaceFile,
-    plan: ProgramPlan,
-    tuned: _CheckedParameters,
-    expressions: Expressions,
-    inputs: tuple[Input, ...],
-) -> Spec:
-    return Spec(
-        path=path,
-        name=model.name,
-        title=model.title,
-        functions=(),
+        functions=model.functions,
         sources={},
         host=path,
-        parameters=tuned.parameters,
-        constraints=_constraints(document, expressions),
-        launch=None,
+        parameters=parameters,
+        constraints=tuple(
+            Constraint(expression, document.line_of(("constraints", index)))
+            for index, expression in expressions.constraints.items()
+        ),
+        launch=LaunchPlan(tuple(group), tuple(grid)) if group else None,
         features=tuple(model.inputs.features),
         inputs=inputs,
         verify=model.verify,
         measure=model.measure,
         search=model.search,
         host_text="",
-        program=plan,
-        baselines=tuned.baselines,
+        baselines=baselines,
     )
-
-
-def _constraints(document: Document, expressions: Expressions) -> tuple[Constraint, ...]:
-    return tuple(
-        Constraint(expression, document.line_of(("constraints", index)))
-        for index, expression in expressions.constraints.items()
-    )
-
-
-def _plan(expressions: Expressions) -> LaunchPlan:
-    return LaunchPlan(tuple(expressions.group.values()), tuple(expressions.grid.values()))
 
 
 def _validated(document: Document, shape: type[Shape]) -> Shape | None:

@@ -12,7 +12,7 @@ from harness.core.text import suggestion
 from harness.source.kernel_source import Source, read_source
 from harness.space_file.document import Document, Location, located
 from harness.space_file.expressions import Expressions
-from harness.space_file.files import defined_in, read_python, reason
+from harness.space_file.files import check_functions, defined_in, read_python, reason
 from harness.space_file.program import LISTS, OUTPUT, RESERVED, ProgramPlan, digest_of
 from harness.space_file.program_model import AgainstFile, AgainstHost, ProgramSpaceFile, Word
 from harness.space_file.templates import Template
@@ -141,10 +141,8 @@ def _check_placeholders(document: Document, model: ProgramSpaceFile, commands: _
     _check_known(document, commands.environment, tuned, True)
     _check_known(document, commands.files, features, True)
     if isinstance(model.verify.against, AgainstFile):
-        location: Location = ("verify", "against", "file")
-        _check_known(
-            document, list(_template(document, location, model.verify.against.file)), features, True
-        )
+        named = _template(document, ("verify", "against", "file"), model.verify.against.file)
+        _check_known(document, list(named), features, True)
     _check_there(document, commands, flags)
 
 
@@ -192,30 +190,27 @@ def check_use(
     used = plan.words_used
     for name in model.parameters:
         if name not in used:
-            location: Location = ("parameters", name)
             text = (
                 f"nothing uses it: `{{{name}}}` stands neither in program.build nor in "
                 "program.run nor in program.environment, so tuning it would change nothing"
             )
-            document.fault_at(location, text)
-    by_files = (template.names for template in plan.files)
-    used = used.union(*by_files)
+            document.fault_at(("parameters", name), text)
+    used = used.union(*(template.names for template in plan.files))
     features = model.inputs.features
     if len(model.inputs.values) > 1 and not used & set(features):
-        location = ("inputs", "features")
         named = " or ".join(f"`{{{name}}}`" for name in features)
         text = f"nothing uses them, so that all inputs are the same: put {named} into program.run"
-        document.fault_at(location, text)
+        document.fault_at(("inputs", "features"), text)
     _check_limits(document, expressions)
 
 
 def _check_limits(document: Document, expressions: Expressions) -> None:
     """Check that no expression uses the limits of GPU kernels."""
-    placed: list[tuple[Location, Expression]] = [
-        (("constraints", index), e) for index, e in expressions.constraints.items()
-    ]
-    placed += [((*location, "when"), e) for location, e in expressions.whens.items()]
-    for location, expression in placed:
+    placed: dict[Location, Expression] = {
+        **{("constraints", index): e for index, e in expressions.constraints.items()},
+        **{(*location, "when"): e for location, e in expressions.whens.items()},
+    }
+    for location, expression in placed.items():
         for name in sorted(expression.names & GPU_LIMITS):
             text = f"`{name}` is a limit of GPU kernels; of a program, there is compute_units"
             document.fault_at(location, text)
@@ -230,16 +225,14 @@ def check_flags(document: Document, model: ProgramSpaceFile) -> None:
         text = f"one compiler builds the program: keep the flags of {' or of '.join(model.flags)}"
         document.fault(("flags", compiler), located(("flags",), text))
     if not model.parameters and not any(model.flags.values()):
-        text = "there is nothing to tune: it needs `parameters`, `flags` or both"
-        document.fault((), text)
+        document.fault((), "there is nothing to tune: it needs `parameters`, `flags` or both")
     names: Mapping[str, Location] = {
         **{name: ("parameters", name) for name in model.parameters},
         **{name: ("inputs", "features", k) for k, name in enumerate(model.inputs.features)},
     }
     for name in names.keys() & set(RESERVED):
-        location = names[name]
         text = f"`{name}` is a placeholder of commands already; choose another name"
-        document.fault_at(location, text)
+        document.fault_at(names[name], text)
 
 
 # ------------------------------------------------------------------------------------- files
@@ -247,12 +240,11 @@ def check_flags(document: Document, model: ProgramSpaceFile) -> None:
 
 def _sources(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[Source]:
     for index, name in enumerate(model.program.sources):
-        location: Location = ("program", "sources", index)
+        path = folder / name
         try:
-            yield read_source(folder / name)
+            yield read_source(path)
         except (OSError, ValueError) as error:
-            path = folder / name
-            document.fault_at(location, f"{path} {reason(error, path)}")
+            document.fault_at(("program", "sources", index), f"{path} {reason(error, path)}")
 
 
 def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[str]:
@@ -266,10 +258,7 @@ def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator
     if found is None:
         return
     text, module = found
-    if CHECK not in defined_in(module):
-        there = ", ".join(sorted(defined_in(module))) or "nothing"
-        message = f"{path} must define the function `{CHECK}`, but defines {there}"
-        document.fault_at(location, message)
+    check_functions(document, location, path, (CHECK,), defined_in(module))
     yield text
 
 

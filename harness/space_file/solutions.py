@@ -10,7 +10,7 @@ from harness.constraints.expression import Expression
 from harness.constraints.solver import Solutions, TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
-from harness.space_file.document import Document, Location
+from harness.space_file.document import Document
 from harness.space_file.expressions import Expressions
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ class _ConstraintCheck:
 
     def _note(self, index: int, reason: str) -> None:
         if index not in self._faulty:
-            location: Location = ("constraints", index)
-            self._document.fault_at(location, reason)
+            self._document.fault_at(("constraints", index), reason)
             self._faulty.add(index)
 
     def _why_not_default(self, constraint: Expression, problem: Input) -> str | None:
@@ -108,13 +107,13 @@ class _ConstraintCheck:
 
     def _impossible(self, problem: Input) -> dict[int, str]:
         """Return the constraints that no configuration satisfies or that cannot be computed."""
-        found = {}
-        for index, constraint in self._constraints.items():
-            if constraint.names <= {*self._domains, *problem, *LIMIT_NAMES}:
-                reason = self._why_impossible(constraint, problem)
-                if reason is not None:
-                    found[index] = reason
-        return found
+        known = {*self._domains, *problem, *LIMIT_NAMES}
+        return {
+            index: reason
+            for index, constraint in self._constraints.items()
+            if constraint.names <= known
+            and (reason := self._why_impossible(constraint, problem)) is not None
+        }
 
     def _why_impossible(self, constraint: Expression, problem: Input) -> str | None:
         try:
@@ -142,8 +141,7 @@ class _ConstraintCheck:
         message = (
             f"no configuration satisfies {texts} together{_on(names, problem)}; loosen one of them"
         )
-        location: Location = ("constraints", max(needed))
-        self._document.fault_at(location, message)
+        self._document.fault_at(("constraints", max(needed)), message)
         self._faulty.update(portable)
         return True
 
