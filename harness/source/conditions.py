@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-_TOKEN = re.compile(r"\s*(\|\||&&|[=!<>]=|[-+*()!<>]|\w+)")
+_CHARACTERS = re.compile(r"[\w\s|&=!<>()*+-]*")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 _MOST = 2**62  # beyond, a preprocessor's own numbers may overflow
-_ARITHMETIC: Mapping[str, tuple[int, Callable[[int, int], int]]] = {
-    "==": (3, operator.eq),
-    "!=": (3, operator.ne),
-    "<": (4, operator.lt),
-    "<=": (4, operator.le),
-    ">": (4, operator.gt),
-    ">=": (4, operator.ge),
-    "+": (5, operator.add),
-    "-": (5, operator.sub),
-    "*": (6, operator.mul),
+_AS_PYTHON = (
+    (r"!(?!=)", "~"),  # `not` binds less tightly than `!`
+    (r"&&", " and "),
+    (r"\|\|", " or "),
+    (r"\bdefined\s+(\w+)", r"defined(\1)"),
+)
+_OPERATIONS: Mapping[type[ast.AST], Callable[..., int]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Invert: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
 }
-_LOGIC = {"||": 1, "&&": 2}
 
 
 def whole_number(text: str) -> int | None:
@@ -34,111 +46,78 @@ def decide(
     """Whether a condition holds; None where these macros do not decide it or where it has other
     operators or numbers than these."""
     try:
-        value = _ConditionParser(_split(text), numbers, defined).value()
-    except ValueError:
+        return _truth(_Macros(numbers, defined).value(_parsed(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _parsed(text: str) -> ast.expr:
+    """Parse a condition as Python; raises ValueError or SyntaxError for what is not read here."""
+    if not _CHARACTERS.fullmatch(text):
+        raise ValueError(f"{text!r} has other operators")
+    if None in map(whole_number, re.findall(r"\b\d\w*", text)):
+        raise ValueError(f"{text!r} has other numbers")
+    for pattern, replacement in _AS_PYTHON:
+        text = re.sub(pattern, replacement, text)
+    return ast.parse(text.strip(), mode="eval").body
+
+
+@dataclass(frozen=True)
+class _Macros:
+    """The known macros; an unknown value is None, and makes a result unknown unless the other side
+    of `&&` or `||` decides it."""
+
+    numbers: Mapping[str, int]
+    defined: Mapping[str, bool | None]
+
+    def value(self, node: ast.expr) -> int | None:
+        """Return the value of a condition's node; raises ValueError for any other node."""
+        match node:
+            case ast.BoolOp(op, parts):
+                deciding = isinstance(op, ast.Or)
+                truths = [_truth(self.value(part)) for part in parts]
+                undecided = None if None in truths else not deciding
+                return deciding if deciding in truths else undecided
+            case ast.Compare():
+                return self._compared(node)
+            case ast.BinOp(left, op, right):
+                return _applied(op, self.value(left), self.value(right))
+            case ast.UnaryOp(op, operand):
+                return _applied(op, self.value(operand))
+            case ast.Constant(int(number)):
+                return number
+            case ast.Name(name) if name != "defined":
+                return self.numbers.get(name)
+            case ast.Call(ast.Name("defined"), [ast.Name(name)], []):
+                return self.defined.get(name)
+        raise ValueError(f"{ast.dump(node)} is not read here")
+
+    def _compared(self, node: ast.Compare) -> int | None:
+        """Compare from left to right, as C does: an order before an equality."""
+        equalities: list[Any] = []
+        values = [self.value(node.left)]
+        for op, right in zip(node.ops, map(self.value, node.comparators), strict=True):
+            if isinstance(op, (ast.Eq, ast.NotEq)):
+                equalities.append(op)
+                values.append(right)
+            else:
+                values[-1] = _applied(op, values[-1], right)
+        return functools.reduce(
+            lambda left, pair: _applied(pair[0], left, pair[1]),
+            zip(equalities, values[1:], strict=True),
+            values[0],
+        )
+
+
+def _truth(value: int | None) -> bool | None:
     return None if value is None else value != 0
 
 
-def _split(text: str) -> list[str]:
-    """Split a condition into words, numbers and operators; raises ValueError for anything else."""
-    tokens, position, end = [], 0, len(text.rstrip())
-    while position < end:
-        found = _TOKEN.match(text, position)
-        if found is None:
-            raise ValueError(f"{text[position:]!r} is not read here")
-        tokens.append(found[1])
-        position = found.end()
-    return tokens
-
-
-class _ConditionParser:
-    """A recursive descent parser; an unknown value is None, and makes a result unknown unless the
-    other side of `&&` or `||` decides it."""
-
-    def __init__(
-        self, tokens: list[str], numbers: Mapping[str, int], defined: Mapping[str, bool | None]
-    ) -> None:
-        self._tokens = tokens[::-1]
-        self._numbers = numbers
-        self._defined = defined
-
-    def value(self) -> int | None:
-        """Return the value of the whole condition; raises ValueError where it is malformed."""
-        value = self._binary(0)
-        if self._tokens:
-            raise ValueError(f"{self._tokens[-1]} is not expected")
-        return value
-
-    def _take(self) -> str:
-        if not self._tokens:
-            raise ValueError("something is missing")
-        return self._tokens.pop()
-
-    def _binary(self, above: int) -> int | None:
-        left = self._unary()
-        while self._tokens and _strength(self._tokens[-1]) > above:
-            sign = self._take()
-            left = _combined(sign, left, self._binary(_strength(sign)))
-        return left
-
-    def _unary(self) -> int | None:
-        token = self._take()
-        if token in ("!", "-", "+"):
-            operand = self._unary()
-            if operand is None:
-                return None
-            return {"!": int(not operand), "-": -operand, "+": operand}[token]
-        if token == "(":
-            inner = self._binary(0)
-            self._close()
-            return inner
-        if token == "defined":
-            return self._is_defined()
-        if token[0].isdigit():
-            number = whole_number(token)
-            if number is None:
-                raise ValueError(f"{token} is not read here")
-            return number
-        if not token.isidentifier():
-            raise ValueError(f"{token} is not expected")
-        return self._numbers.get(token)
-
-    def _is_defined(self) -> int | None:
-        token = self._take()
-        name = self._take() if token == "(" else token
-        if token == "(":
-            self._close()
-        found = self._defined.get(name)
-        return None if found is None else int(found)
-
-    def _close(self) -> None:
-        if self._take() != ")":
-            raise ValueError("a bracket is not closed")
-
-
-def _strength(sign: str) -> int:
-    """Return the precedence of a binary operator; 0 for anything else."""
-    return _LOGIC.get(sign) or _ARITHMETIC.get(sign, (0, None))[0]
-
-
-def _combined(sign: str, left: int | None, right: int | None) -> int | None:
-    if sign == "&&":
-        return _all(left, right)
-    if sign == "||":
-        negated = _all(_not(left), _not(right))
-        return _not(negated)
-    if left is None or right is None:
+def _applied(op: ast.AST, *operands: int | None) -> int | None:
+    """Apply an operator; None where an operand is unknown or the result may overflow."""
+    if type(op) not in _OPERATIONS:
+        raise ValueError(f"{ast.dump(op)} is not read here")
+    if None in operands:
         return None
-    result = int(_ARITHMETIC[sign][1](left, right))
+    result = int(_OPERATIONS[type(op)](*operands))
     return result if abs(result) < _MOST else None
-
-
-def _all(left: int | None, right: int | None) -> int | None:
-    if left == 0 or right == 0:
-        return 0
-    return None if left is None or right is None else 1
-
-
-def _not(value: int | None) -> int | None:
-    return None if value is None else int(not value)
