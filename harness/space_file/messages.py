@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag
@@ -36,8 +37,7 @@ _BOUNDS = {
     "less_than": ("less than", "lt"),
 }
 
-# The index of the tag of a union's member in pydantic's locations.
-_TAG_POSITIONS = {"parameters": 2, "flags": 3, "launch": 1, "program": 2, "verify": 2}
+_TAG_INDICES = {"parameters": 2, "flags": 3, "launch": 1, "program": 2, "verify": 2}
 
 _SHOWN_TEXT = 60
 
@@ -47,23 +47,25 @@ def describe_errors(
     data: Any,
     around: Location = (),
     model: type[BaseModel] = SpaceFile,
+    tag_indices: Mapping[str, int] = _TAG_INDICES,
 ) -> dict[Location, str]:
     """Describe the errors, by the location of the value that each is about.
 
-    `around` is the location of the validated data in a file of the shape of `model`.
+    `around` is the location of the validated data in a file of the shape of `model`. By the first
+    key of pydantic's locations, `tag_indices` has the index of the tag of a union's member.
     """
     by_location: dict[Location, list[ErrorDetails]] = {}
     for error in errors:
         error["loc"] = (*around, *error["loc"])
-        by_location.setdefault(_location(data, error["loc"]), []).append(error)
+        tag_at = tag_indices.get(str(error["loc"][0])) if error["loc"] else None
+        by_location.setdefault(_location(data, error["loc"], tag_at), []).append(error)
     return {location: _describe(location, found, model) for location, found in by_location.items()}
 
 
-def _location(data: Any, loc: Location) -> Location:
+def _location(data: Any, loc: Location, tag_at: int | None) -> Location:
     """Return the part of pydantic's location that is in the file, without union tags and missing
     keys."""
     location: list[str | int] = []
-    tag_at = _TAG_POSITIONS.get(str(loc[0])) if loc else None
     for position, part in enumerate(loc):
         in_mapping = isinstance(data, dict) and part in data
         in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
@@ -78,6 +80,12 @@ def _describe(location: Location, errors: list[ErrorDetails], model: type[BaseMo
     if first["type"] == "extra_forbidden":
         hint = suggestion(str(location[-1]), _fields(model, first["loc"][:-1]))
         return located(location[:-1], f"`{location[-1]}` is not a key here; {hint}")
+    if first["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        types = itertools.chain.from_iterable(map(_tags, _models_at(model, first["loc"])))
+        there = ", ".join(types)
+        got = first.get("ctx", {}).get("tag")
+        text = f"the type must be one of {there}, but got `{got}`"
+        return located(location, text if got is not None else f"needs `type`: {there}")
     missing = [error["loc"] for error in errors if error["type"] == "missing"]
     if missing:
         described = (_described(model, loc) for loc in missing)
@@ -179,11 +187,15 @@ def _found(value: Any) -> str:
 
 def _fields(model: type[BaseModel], loc: Location) -> dict[str, FieldInfo]:
     """Return the fields that the model allows at a location of pydantic's."""
+    fields = (item for found in _models_at(model, loc) for item in found.model_fields.items())
+    return {field.alias or name: field for name, field in fields}
+
+
+def _models_at(model: type[BaseModel], loc: Location) -> list[type[BaseModel]]:
     kinds: list[Any] = [model]
     for part in loc:
         kinds = [found for kind in kinds for found in _step(kind, part)]
-    models = (model for kind in kinds for model in _models(kind))
-    return {name: field for model in models for name, field in model.model_fields.items()}
+    return [found for kind in kinds for found in _models(kind)]
 
 
 def _step(kind: Any, part: str | int) -> Iterator[Any]:
@@ -193,7 +205,7 @@ def _step(kind: Any, part: str | int) -> Iterator[Any]:
         field = kind.model_fields.get(str(part))
         if field is not None:
             yield field.annotation
-        elif kind.__name__ == part:
+        elif part in (kind.__name__, *_tags(kind)):
             yield kind
     elif origin is Annotated:
         tags = [meta.tag for meta in arguments[1:] if isinstance(meta, Tag)]
@@ -206,6 +218,12 @@ def _step(kind: Any, part: str | int) -> Iterator[Any]:
     elif _is_union(kind):
         for member in arguments:
             yield from _step(member, part)
+
+
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
+    """Return the values of `type` that choose a model among others."""
+    field = model.model_fields.get("type")
+    return get_args(field.annotation) if field is not None else ()
 
 
 def _models(kind: Any) -> Iterator[type[BaseModel]]:

@@ -14,24 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.errors import ExpressionError, SpecError, UsageError
 from harness.core.program import family
 from harness.core.records import LIMIT_NAMES, Value
 from harness.core.text import suggestion
-from harness.space_file.document import Document, Location, located, read_document
+from harness.space_file.document import Document, Location, read_document
 from harness.space_file.flags.model import (
-    FLAG_MODELS,
     CatalogueFile,
     Flag,
     Item,
     Narrowing,
     Published,
     Switch,
-    fields_at,
 )
+from harness.space_file.messages import describe_errors
 
 # Each compiler with the file of its catalogue; the C++ drivers take the flags of the C drivers.
 COMPILERS = {
@@ -94,8 +92,9 @@ def load_catalogue(path: Path) -> Catalogue:
     try:
         model = CatalogueFile.model_validate(document.data)
     except ValidationError as error:
-        for fault in error.errors():
-            document.fault(*_describe(document.data, fault))
+        described = describe_errors(error.errors(), document.data, (), CatalogueFile, {"flags": 2})
+        for location, text in described.items():
+            document.fault(location, text)
         raise SpecError(document.faults) from None
     constraints = tuple(_constraints(document, model))
     for location, text in (*_why_names(model), *_why_sets(model), *_why_published(model)):
@@ -163,10 +162,9 @@ def _why_sets(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
             kind = "a flag" if name in model.flags else "a set that every catalogue has"
             yield ("sets", name), f"`{name}` is {kind} already; choose another name"
         for index, item in enumerate(items):
-            location: Location = ("sets", name, index)
             message = _why_not_item(model, item)
             if message is not None:
-                yield location, message
+                yield ("sets", name, index), message
 
 
 def _why_not_item(model: CatalogueFile, item: str | Mapping[str, Narrowing]) -> str | None:
@@ -209,11 +207,8 @@ def _why_published(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
             yield ("published", name), f"`{name}` is not one of the sets"
         for index, flag in enumerate(published.flags):
             if flag.today is not None and flag.today not in model.flags:
-                location: Location = ("published", name, "flags", index, "today")
-                yield (
-                    location,
-                    f"`{flag.today}` is not a flag; {suggestion(flag.today, model.flags)}",
-                )
+                text = f"`{flag.today}` is not a flag; {suggestion(flag.today, model.flags)}"
+                yield ("published", name, "flags", index, "today"), text
 
 
 def _constraints(document: Document, model: CatalogueFile) -> Iterator[FlagConstraint]:
@@ -230,49 +225,9 @@ def _constraints(document: Document, model: CatalogueFile) -> Iterator[FlagConst
                 message = f"`{strange[0]}` is not a flag; {suggestion(strange[0], model.flags)}"
                 document.fault_at(location, message)
             elif not expression.holds(absent):
-                message = (
-                    f"`{given.holds}` forbids that every flag is absent, which is the baseline"
-                )
+                message = f"`{given.holds}` forbids that every flag is absent, the baseline"
                 document.fault_at(location, message)
             else:
                 yield FlagConstraint(expression, given.found, given.evidence)
         except ExpressionError as error:
             document.fault_at(location, str(error))
-
-
-# -------------------------------------------------------------------------- pydantic's words
-
-
-def _describe(data: Any, error: ErrorDetails) -> tuple[Location, str]:
-    """Return the location of a fault in the file, and its text."""
-    location = _location(data, error["loc"])
-    kind, found, context = error["type"], error["input"], error.get("ctx", {})
-    if kind == "extra_forbidden":
-        known = fields_at(error["loc"][:-1])
-        hint = suggestion(str(location[-1]), known) if known else "remove it"
-        return location, located(location[:-1], f"`{location[-1]}` is not a key here; {hint}")
-    if kind == "missing":
-        key = str(error["loc"][-1])
-        purpose = fields_at(error["loc"][:-1]).get(key)
-        return location, located(location, f"needs `{key}`" + (f" ({purpose})" if purpose else ""))
-    if kind == "value_error":
-        return location, located(location, str(context["error"]))
-    if kind == "union_tag_not_found":
-        return location, located(location, f"needs `type`: {', '.join(FLAG_MODELS)}")
-    if kind == "union_tag_invalid":
-        tag = str(context["tag"])
-        there = ", ".join(FLAG_MODELS)
-        return location, located(location, f"the type must be one of {there}, but got `{tag}`")
-    return location, located(location, f"{error['msg'].lower()}, but got {found!r}")
-
-
-def _location(data: Any, loc: Sequence[int | str]) -> Location:
-    """The location without what is not in the file: unions' tags and missing keys."""
-    location: list[int | str] = []
-    for part in loc:
-        in_mapping = isinstance(data, dict) and part in data
-        in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
-        if in_mapping or in_list:
-            data = data[part]
-            location.append(part)
-    return tuple(location)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+)
 from pydantic import model_validator as validated
 
 from harness.core.records import Value
@@ -22,7 +31,14 @@ from harness.space_file.tuned import (
 
 ON_OFF = "[no-]"
 
-Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
+
+def _version(text: str) -> str:
+    if not re.fullmatch(r"\d+(\.\d+)*", text):
+        raise ValueError(f"must be a version such as 12.4, but got '{text}'")
+    return text
+
+
+Version = Annotated[StrictStr, AfterValidator(_version)]
 Text = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 
 
@@ -165,12 +181,6 @@ class Integer(_Flag):
 
 
 Flag = Annotated[Switch | OnOff | Enumeration | Integer, Field(discriminator="type")]
-FLAG_MODELS: dict[str, type[_Flag]] = {
-    "boolean": Switch,
-    "onoff": OnOff,
-    "enum": Enumeration,
-    "integer": Integer,
-}
 
 
 class Narrowing(StrictModel):
@@ -189,7 +199,11 @@ class Narrowing(StrictModel):
         return self
 
 
-Item = Annotated[StrictStr, Field(min_length=1)] | dict[Name, Narrowing]
+Item = Annotated[
+    Annotated[StrictStr, Field(min_length=1), Tag("name")]
+    | Annotated[dict[Name, Narrowing], Tag("narrowed")],
+    Discriminator(lambda item: "narrowed" if isinstance(item, dict) else "name"),
+]
 Chosen = Annotated[list[Item], Field(min_length=1)]
 
 
@@ -231,25 +245,6 @@ class CatalogueFile(StrictModel):
     published: dict[Name, Published] = Field(
         default_factory=dict, description="of sets that were published, what became of each flag"
     )
-
-
-_PARTS = ("constraints", "published", "sets", "flags")
-
-
-def fields_at(location: Sequence[Any]) -> dict[str, str]:
-    """Return the keys that a catalogue may have at a location of pydantic's, with their purpose."""
-    by_location: dict[tuple[Any, ...], type[StrictModel]] = {
-        (): CatalogueFile,
-        ("constraints",): ConstraintModel,
-        ("published",): Published,
-        ("published", "flags"): PublishedFlag,
-        ("sets",): Narrowing,
-    }
-    model = by_location.get(tuple(p for p in location if isinstance(p, str) and p in _PARTS))
-    if len(location) > 2 and location[0] == "flags":
-        model = FLAG_MODELS[str(location[2])]  # the union's tag comes after the name
-    fields = model.model_fields if model else {}
-    return {field.alias or name: field.description or "" for name, field in fields.items()}
 
 
 class Setting(NamedTuple):
