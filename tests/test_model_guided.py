@@ -16,9 +16,8 @@ from harness.constraints.expression import Expression
 from harness.core.records import Config, Input
 from harness.models.transfer_prior import SourceTask, TransferData
 from harness.search.manipulator import SpaceManipulator
-from harness.search.techniques import GaussianProcess
+from harness.search.techniques.gaussian_process import ALTERNATE_FROM, GaussianProcess
 from harness.search.techniques.memory import MOST_POINTS, Memory
-from harness.search.techniques.model_guided import ALTERNATE_FROM, ModelGuided
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 from tests.replays import FormulaMeasurer, Tests, make_spec, opened
@@ -76,7 +75,7 @@ class Guided:
         space: Space,
         transfer: TransferData | None = None,
         seed: int = 0,
-        make: Callable[[], ModelGuided] = GaussianProcess,
+        make: Callable[[], GaussianProcess] = GaussianProcess,
     ) -> None:
         self.technique = make()
         self.technique.manipulator = SpaceManipulator(space, random.Random(seed), transfer)
@@ -131,7 +130,7 @@ class Flat:
         return np.full(len(points), -0.25), np.ones(len(points))
 
 
-class FlatlyGuided(ModelGuided):
+class FlatlyGuided(GaussianProcess):
     """Of its two models the second, which has a prior where there is one, explains more."""
 
     def __init__(self) -> None:

@@ -22,8 +22,7 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from benchmarks.peers.ours import Ours
 from harness.core.records import Config
 from harness.models.encoding.configs import ConfigEncoder
-from harness.search.techniques import GaussianProcess
-from harness.search.techniques.model_guided import ModelGuided, SurrogateModel
+from harness.search.techniques.gaussian_process import GaussianProcess, SurrogateModel
 
 Array = npt.NDArray[np.float64]
 
@@ -68,7 +67,7 @@ class _Boosted(_Ensemble):
             self._members.append(boosted.fit(points[rows], outputs[rows]).predict)
 
 
-class ExtraTrees(ModelGuided):
+class ExtraTrees(GaussianProcess):
     """GaussianProcess with a forest as its model."""
 
     def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
@@ -76,7 +75,7 @@ class ExtraTrees(ModelGuided):
         return _Forest()
 
 
-class GradientBoosting(ModelGuided):
+class GradientBoosting(GaussianProcess):
     """GaussianProcess with boosted trees as its model."""
 
     def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:

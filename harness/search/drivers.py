@@ -12,7 +12,6 @@ its result.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -49,20 +48,6 @@ class _ResultList(list[Any]):
         return len(self)
 
 
-class _Plugins:
-    """All plug-ins: a method that is called is called on each."""
-
-    def __init__(self, plugins: Sequence[Any]) -> None:
-        self._plugins = plugins
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        def call(*arguments: object) -> None:
-            for plugin in self._plugins:
-                getattr(plugin, name)(*arguments)
-
-        return call
-
-
 class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
     """Asks techniques for proposals and gives them the results."""
 
@@ -81,11 +66,6 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         # which examines all its objects at every commit.
         self.tuning_run = None
 
-    @property
-    def plugin_proxy(self) -> _Plugins:
-        """All plug-ins; OpenTuner itself makes a class for each call."""
-        return _Plugins(self.plugins)
-
     # -------------------------------------------------------------- methods for techniques
 
     def get_configuration(self, cfg: Cfg) -> Any:
@@ -103,10 +83,6 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
             self._configurations[key] = Configuration(hash=Config(data).digest, data=data)
         return self._configurations[key]
 
-    def has_results(self, config: Any) -> bool:
-        """Whether a configuration has a result in this run."""
-        return config.hash in self._results
-
     def results_query(
         self, generation: int | None = None, objective_ordered: bool = False, config: Any = None
     ) -> _ResultList:
@@ -122,7 +98,6 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
 
     def run_generation_techniques(self) -> int:
         """Ask for up to `parallelism` tests; return how many requests came, new or not."""
-        self.plugin_proxy.before_techniques()
         requested = new = 0
         for _ in range(self.args.parallelism):
             if self.args.test_limit and self.test_count >= self.args.test_limit:
@@ -133,7 +108,6 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
             requested += 1
             new += self._queue(desired)
         self._idle = 0 if new else self._idle + 1
-        self.plugin_proxy.after_techniques()
         return requested
 
     def _next_request(self) -> Any:
@@ -169,9 +143,7 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
 
     def run_generation_results(self, offset: int = 0) -> None:
         """Have the pending requests measured."""
-        self.plugin_proxy.before_results_wait()
         self.wait_for_results(self.generation + offset)
-        self.plugin_proxy.after_results_wait()
         self.process_new_results()
 
     def process_new_results(self) -> None:
@@ -179,12 +151,10 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
         self.new_results, self.arrived = self.arrived, []
         for result in self.new_results:
             self._results[result.configuration.hash] = result
-            self.plugin_proxy.on_result(result)
+            for plugin in self.plugins:  # at most the one that writes the results log
+                plugin.on_result(result)
             if result.was_new_best:
-                is_first = self.best_result is None
                 self.best_result: Any = result
-                if not is_first:
-                    self.plugin_proxy.on_new_best_result(result)
         for desired, first in self._repeated:
             desired.result = first.result
         self._repeated.clear()

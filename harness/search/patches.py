@@ -16,9 +16,9 @@ import itertools
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy.exc import MovedIn20Warning
@@ -28,13 +28,8 @@ from harness.search import parameter_patches
 
 OPENTUNER_VERSION = "0.8.8"
 
-# Techniques of OpenTuner's registry that users do not see: name -> reason. All 43 work.
-NOT_OFFERED: Mapping[str, str] = MappingProxyType(
-    {
-        "test": "a bandit of OpenTuner's own tests (search/bandittechniques.py:306)",
-        "test2": "likewise (search/bandittechniques.py:313)",
-    }
-)
+# Bandits of OpenTuner's own tests (search/bandittechniques.py:306). All 43 techniques work.
+NOT_OFFERED = frozenset({"test", "test2"})
 
 
 @functools.cache
@@ -59,7 +54,7 @@ def offered_techniques() -> tuple[str, ...]:
 
     registered, _ = technique.all_techniques()
     own = {t.name for t in registered if type(t).__module__.startswith("opentuner.")}
-    return tuple(sorted(own - NOT_OFFERED.keys()))
+    return tuple(sorted(own - NOT_OFFERED))
 
 
 def require_version() -> None:

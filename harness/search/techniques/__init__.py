@@ -9,7 +9,6 @@ from opentuner.search import technique
 from harness.search.techniques.designed import Designed
 from harness.search.techniques.gaussian_process import GaussianProcess
 from harness.search.techniques.hill_climb import HillClimb
-from harness.search.techniques.model_guided import ModelGuided
 from harness.search.techniques.self_contained import SelfContained
 from harness.search.techniques.uniform_random import REFUSALS, UniformRandom
 
@@ -32,7 +31,7 @@ def own_techniques() -> tuple[str, ...]:
 
 def transfer_techniques() -> tuple[str, ...]:
     """Return the names of the techniques that learn from other inputs and devices."""
-    return tuple(own.name for own in OWN if isinstance(own, ModelGuided))
+    return tuple(own.name for own in OWN if isinstance(own, GaussianProcess))
 
 
 def sole_technique(names: Sequence[str]) -> SelfContained | None:
