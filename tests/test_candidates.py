@@ -131,15 +131,15 @@ def test_the_matrix_is_of_interleaved_times(tmp_path: Path) -> None:
     assert matrix.candidates[0] == block(64)
     assert set(matrix.candidates) == set(map(block, (16, 32, 64, 128)))
     for row, (n, wanted) in enumerate(WANTED.items()):
-        for place, candidate in enumerate(matrix.candidates):
+        for column, candidate in enumerate(matrix.candidates):
             problem = Input({"n": n})
             if int(str(candidate["BLOCK"])) > 8 * n:
-                assert not matrix.applies[row, place]
+                assert not matrix.applies[row, column]
             elif math.isinf(time_s(problem, candidate)):
-                assert math.isinf(matrix.time_s[row, place]), "the search's failure stands"
+                assert math.isinf(matrix.time_s[row, column]), "the search's failure stands"
             else:
                 expected = time_s(problem, candidate) / time_s(problem, block(wanted))
-                assert matrix.slowdown[row, place] == pytest.approx(expected, rel=0.01)
+                assert matrix.slowdown[row, column] == pytest.approx(expected, rel=0.01)
     assert len(matrix.judgeable().features) == 5
 
 
@@ -215,8 +215,8 @@ def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) 
         return (problem["n"], config["BLOCK"]) == (16, 16)
 
     matrix = matrix_of(tuned(tmp_path, Drifting(crashes)))
-    place = matrix.candidates.index(block(16))
-    assert math.isinf(matrix.time_s[1, place])
+    column = matrix.candidates.index(block(16))
+    assert math.isinf(matrix.time_s[1, column])
     matrix = matrix_of(tuned(tmp_path, Drifting()))
     assert matrix.slowdown[1, matrix.candidates.index(block(16))] == 1
 
@@ -238,9 +238,9 @@ def test_a_chance_crash_is_tried_again_though_earlier_rounds_were_complete(tmp_p
     few = SPACE + "measure: {repeats: 10}\n"
     tuned(tmp_path, Drifting())
     crashed = Drifting(lambda problem, config: (problem["n"], config["BLOCK"]) == (16, 16))
-    place = matrix_of(tuned(tmp_path, crashed, few)).candidates.index(block(16))
+    column = matrix_of(tuned(tmp_path, crashed, few)).candidates.index(block(16))
     matrix = matrix_of(tuned(tmp_path, Drifting()))
-    assert matrix.slowdown[1, place] == 1
+    assert matrix.slowdown[1, column] == 1
 
 
 def test_a_command_for_some_inputs_spoils_no_interleaved_times(tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path
     results = tuned(tmp_path, Drifting(times=late), stages=Stages(cross=False))
     matrix = matrix_of(results)
     assert matrix.note == ""
-    place = matrix.candidates.index(block(128))
-    assert matrix.slowdown[3, place] == pytest.approx(1 / 0.4, rel=0.02)
+    column = matrix.candidates.index(block(128))
+    assert matrix.slowdown[3, column] == pytest.approx(1 / 0.4, rel=0.02)
 
 
 def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
@@ -283,8 +283,8 @@ def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
         sizes = f"[{wanted}, 64]"
         text = SPACE.replace(values, inputs).replace("[16, 32, 64, 128, 256]", sizes)
         tuned(tmp_path / name, Drifting(times=only(wanted)), text)
-    places = [str(tmp_path / name / "r.db") for name in ("small", "large")]
-    matrix = matrix_of(the_one(read_results(places)))
+    databases = [str(tmp_path / name / "r.db") for name in ("small", "large")]
+    matrix = matrix_of(the_one(read_results(databases)))
     assert "measured interleaved with different candidates" in matrix.note
 
 
@@ -431,11 +431,11 @@ def test_the_repeatability_of_times_is_printed(
     for seed in (1, 2, 3):
         (tmp_path / str(seed)).mkdir()
         tuned(tmp_path / str(seed), Drifting(seed=seed))
-    places = [str(tmp_path / str(seed) / "r.db") for seed in (1, 2, 3)]
-    assert repeatability.main(places) == 0
+    databases = [str(tmp_path / str(seed) / "r.db") for seed in (1, 2, 3)]
+    assert repeatability.main(databases) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert all(scatter < 0.002 for scatter in found["in turn"]["scatter"])
     assert found["in turn"]["regret"] == [0.0] * 3
     assert all(0.03 < scatter < 0.2 for scatter in found["one after another"]["scatter"])
-    assert repeatability.main(places[:1]) == 2
+    assert repeatability.main(databases[:1]) == 2
     assert "two runs or more" in capsys.readouterr().err
