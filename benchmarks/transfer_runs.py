@@ -158,7 +158,7 @@ class Transferring(Searching):
     """
 
     def __init__(self, state: State) -> None:
-        super().__init__(state)
+        super().__init__(state, self.note)
         self.courses: dict[Input, Course] = {}
 
     def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:

@@ -328,7 +328,7 @@ def test_an_input_whose_data_cannot_be_made_is_left_out_and_the_others_go_on(
     assert first.best is None
     assert "MemoryError" in first.note
     assert second.best is not None
-    assert list(campaign.left_out) == [spec.inputs[0]]
+    assert list(campaign.state.left_out) == [spec.inputs[0]]
 
 
 def test_time_that_is_up_ends_the_tests_within_a_generation(tmp_path: Path) -> None:

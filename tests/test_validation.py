@@ -279,7 +279,7 @@ def test_a_validation_that_was_killed_goes_on_where_it_stopped(
     campaign, _ = run(tmp_path, rest, test_limit=40)
     assert cut.asked + rest.asked == of_noise.measurer.asked
     assert campaign.validation == of_noise.found
-    assert campaign.replayed == 270
+    assert campaign.state.replayed == 270
 
 
 @pytest.mark.usefixtures("few_reserved")

@@ -65,13 +65,13 @@ class ConstrainedSpace(Space):
 
     @classmethod
     def of(
-        cls, spec: Spec, given: Input, limits: DeviceLimits | None, compiler: str | None = None
+        cls, spec: Spec, problem: Input, limits: DeviceLimits | None, compiler: str | None = None
     ) -> ConstrainedSpace:
         """Make the space of a spec on an input; flags of other compilers stay absent."""
         tuned = spec.tuned_for(compiler)
         absent = {p.name: p.default for p in spec.parameters if p not in tuned}
         constraints = [c.expression for c in spec.constraints]
-        return cls(tuned, constraints, absent | dict(given), limits, spec.launch)
+        return cls(tuned, constraints, absent | dict(problem), limits, spec.launch)
 
     @property
     def constraints(self) -> list[Expression]:

@@ -23,26 +23,26 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     no times of configurations that were not recorded.
     """
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
-    wanted = [] if state.measurer.is_replay else [r for r in reports if _sets(r, flags)]
-    state.display.begin_stage("flags that the winners need", len(wanted))
-    state.stages[ABLATION] = ""
+    chosen = [] if state.measurer.is_replay else [r for r in reports if _sets(r, flags)]
     found = dict[Input, Ablation]()
-    for number, report in enumerate(wanted):
-        if state.is_time_up():
-            left = f"{len(wanted) - number} of {len(wanted)} winners"
-            state.skip_rest(ABLATION, f"which flags {left} need")
-            break
-        with state.leaving_out(report.problem):
-            try:
-                ablation = _ablated(state, report, flags)
-            except WinnerFailed as error:
-                reason = "the winner failed when it was measured again, so its flags are unknown"
-                state.display.warn(f"({report.problem}): {reason}: {error}")
-            else:
-                found[report.problem] = ablation
-                state.store.note_run(state.runs[report.problem], ABLATION, ablation.as_json())
-                state.store.commit()
-        state.display.step(str(report.problem))
+
+    def step(problem: Input, report: InputReport) -> None:
+        try:
+            found[problem] = _ablated(state, report, flags)
+        except WinnerFailed as error:
+            reason = "the winner failed when it was measured again, so its flags are unknown"
+            state.display.warn(f"({problem}): {reason}: {error}")
+        else:
+            state.store.note_run(state.runs[problem], ABLATION, found[problem].as_json())
+            state.store.commit()
+
+    state.run_stage(
+        ABLATION,
+        "flags that the winners need",
+        [(report.problem, report) for report in chosen],
+        step,
+        lambda left: f"which flags {left} winners need",
+    )
     return found
 
 

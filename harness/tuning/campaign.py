@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Input, Measurement
 from harness.measure.measurer import Measurer
-from harness.results import LIMITS, RunPlan, Store
+from harness.results import LIMITS, Store
 from harness.results.ablation import Ablation
-from harness.search import EndReason, Searched
+from harness.search import EndReason, Progress, Searched
 from harness.space import ConstrainedSpace, Space
 from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.crossing import cross_measure, measure_candidates
@@ -33,7 +33,7 @@ class Campaign:
         self._plan = plan
         self._measurer = measurer
         self.state = State(plan, measurer, store, display, space=self.space)
-        self._searching = self.searching(self.state)
+        self._searching = Searching(self.state, self.note)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
 
@@ -43,13 +43,10 @@ class Campaign:
             self.spec, problem, self._measurer.limits, self._measurer.compiler
         )
 
-    def searching(self, state: State) -> Searching:
-        """Make the object that searches the inputs."""
-        return Searching(state)
-
-    def run_plan(self, problem: Input) -> RunPlan:
-        """Return the plan of an input's run."""
-        return self.state.run_plan(problem)
+    def note(self, progress: Progress) -> None:
+        """Count and show a test that has ended."""
+        self.state.replayed += progress.replayed
+        self.state.display.test(progress)
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
@@ -101,16 +98,6 @@ class Campaign:
     def searched(self) -> Mapping[Input, Searched]:
         """How each input's search ended; empty where the inputs were sampled."""
         return self._searching.searched
-
-    @property
-    def left_out(self) -> Mapping[Input, str]:
-        """The inputs that could not be measured, and why."""
-        return self.state.left_out
-
-    @property
-    def replayed(self) -> int:
-        """The number of tests that the database answered."""
-        return self.state.replayed
 
     @property
     def has_ended(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from harness.core.records import Config, Input, Outcome
 from harness.dispatch.candidates import applies_where, shortlist
@@ -25,16 +26,13 @@ def cross_measure(state: State) -> None:
         and config not in state.known(problem)
         and state.space(problem).is_legal(config)
     ]
-    state.display.begin_stage("default and winners on the other inputs", len(missing))
-    state.stages["cross"] = ""
-    for number, (problem, config) in enumerate(missing):
-        if state.is_time_up():
-            left = f"{len(missing) - number} of {len(missing)} measurements"
-            state.skip_rest("cross", f"{left} of the default and winners on other inputs")
-            return
-        with state.leaving_out(problem):
-            _measure(state, problem, config)
-        state.display.step(str(problem))
+    state.run_stage(
+        "cross",
+        "default and winners on the other inputs",
+        missing,
+        partial(_measure, state),
+        lambda left: f"{left} measurements of the default and winners on other inputs",
+    )
 
 
 def _measure(state: State, problem: Input, config: Config) -> None:
@@ -52,16 +50,13 @@ def measure_candidates(state: State) -> None:
     same again.
     """
     wanted = [] if state.measurer.is_replay else list(_wanted(state))
-    state.display.begin_stage("candidates on every input, interleaved", len(wanted))
-    state.stages[CANDIDATE] = ""
-    for number, (problem, configs) in enumerate(wanted):
-        if state.is_time_up():
-            left = f"candidates on {len(wanted) - number} of {len(wanted)} inputs"
-            state.skip_rest(CANDIDATE, left)
-            return
-        with state.leaving_out(problem):
-            measure_interleaved(state, problem, configs, stage=CANDIDATE, rounds=_rounds(state))
-        state.display.step(str(problem))
+    state.run_stage(
+        CANDIDATE,
+        "candidates on every input, interleaved",
+        wanted,
+        partial(measure_interleaved, state, stage=CANDIDATE, rounds=_rounds(state)),
+        lambda left: f"candidates on {left} inputs",
+    )
 
 
 def _rounds(state: State) -> int:

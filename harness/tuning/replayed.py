@@ -21,8 +21,6 @@ from harness.results import Store
 from harness.search import Progress
 from harness.tuning import Campaign, CampaignPlan
 from harness.tuning.progress import Display
-from harness.tuning.searching import Searching
-from harness.tuning.state import State
 
 MILESTONES = (25, 50, 100, 200, 400)
 """The numbers of tests after which the table shows how near the optimum a search was."""
@@ -41,19 +39,6 @@ class ReplayCourse:
         self.best, self.tests = progress.best, progress.ordinal
         if progress.best is not None and progress.ordinal in MILESTONES:
             self.after[progress.ordinal] = progress.best.time_s
-
-
-class _NotedSearching(Searching):
-    """Searches that keep their courses."""
-
-    def __init__(self, state: State, courses: dict[Input, ReplayCourse]) -> None:
-        super().__init__(state)
-        self._courses = courses
-
-    def note(self, progress: Progress) -> None:
-        """Take in a test that has ended."""
-        super().note(progress)
-        self._courses.setdefault(progress.plan.problem, ReplayCourse()).note(progress)
 
 
 class RecordedCampaign(Campaign):
@@ -78,9 +63,10 @@ class RecordedCampaign(Campaign):
             self._spaces[problem] = ListedSpace(self._recording, problem)
         return self._spaces[problem]
 
-    def searching(self, state: State) -> Searching:
-        """Make the searches, which keep their courses."""
-        return _NotedSearching(state, self._courses)
+    def note(self, progress: Progress) -> None:
+        """Take in a test that has ended."""
+        super().note(progress)
+        self._courses.setdefault(progress.plan.problem, ReplayCourse()).note(progress)
 
     @property
     def courses(self) -> Mapping[Input, ReplayCourse]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
@@ -33,8 +33,10 @@ def check_seeds_used(techniques: Sequence[str], seeds: Sequence[object]) -> None
 class Searching:
     """Searches the inputs one after another; each measurement is stored when it ends."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, note: Callable[[Progress], None]) -> None:
+        """`note` takes in each test that has ended."""
         self.state = state
+        self._note = note
         self.searched: dict[Input, Searched] = {}
 
     def check_seeds(self) -> None:
@@ -70,7 +72,7 @@ class Searching:
             state.measurer,
             state.store,
             state.known(problem),
-            self.note,
+            self._note,
             seeds=self.seeds(problem, before),
             transfer=self.transfer_data(problem, before),
         )
@@ -104,8 +106,3 @@ class Searching:
         known = {other: state.known(other).values() for other in before}
         measured = {o: [s.measurement for s in found if s.id <= last] for o, found in known.items()}
         return state.transfer_sources.data_for(state.space(problem), problem, measured)
-
-    def note(self, progress: Progress) -> None:
-        """Count and show a test that has ended."""
-        self.state.replayed += progress.replayed
-        self.state.display.test(progress)

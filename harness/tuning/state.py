@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from harness.analysis.inputs import fastest
 from harness.core.errors import HostModuleError
@@ -17,6 +18,8 @@ from harness.search.transfer.sources import TransferSources, stored_technique
 from harness.space import Space
 from harness.tuning.plan import CampaignPlan
 from harness.tuning.progress import Display
+
+Work = TypeVar("Work")
 
 
 class State:
@@ -65,6 +68,28 @@ class State:
         """Whether the time of the search is up."""
         stop_at = self.options.stop_at
         return stop_at is not None and time.monotonic() >= stop_at
+
+    def run_stage(
+        self,
+        stage: str,
+        title: str,
+        work: Sequence[tuple[Input, Work]],
+        step: Callable[[Input, Work], object],
+        skipped: Callable[[str], str],
+    ) -> None:
+        """Do a stage's work until the time is up.
+
+        `skipped` describes the rest, from a number such as "3 of 5".
+        """
+        self.display.begin_stage(title, len(work))
+        self.stages[stage] = ""
+        for number, (problem, one) in enumerate(work):
+            if self.is_time_up():
+                self.skip_rest(stage, skipped(f"{len(work) - number} of {len(work)}"))
+                return
+            with self.leaving_out(problem):
+                step(problem, one)
+            self.display.step(str(problem))
 
     def skip_rest(self, stage: str, skipped: str) -> None:
         """Warn, and store, that a stage skipped something since the time is up."""

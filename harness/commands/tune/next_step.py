@@ -25,7 +25,7 @@ def next_step(
     look = shlex.join(["python", "-m", "harness.analyse", shown])
     stored = f"All samples are in {shown}. To see the results again: {look}"
     limit = options.test_limit or campaign.spec.search.test_limit
-    if not any(report.measured for report in reports) and not campaign.left_out:
+    if not any(report.measured for report in reports) and not campaign.state.left_out:
         again = _again(options, "--test-limit", str(limit), "--max-time", _longer_s(options))
         return f"Nothing was measured: the time was up. To allow more time: {again}"
     if not any(report.best for report in reports):

@@ -96,9 +96,9 @@ def _campaign(
 
 
 def _status(campaign: Campaign, reports: Sequence[InputReport]) -> int:
-    failed = [r for r in reports if not r.best and (r.measured or r.problem in campaign.left_out)]
-    is_measured = any(report.measured for report in reports)
-    return FAILED if failed or not is_measured else 0
+    left_out = campaign.state.left_out
+    failed = any(not r.best and (r.measured or r.problem in left_out) for r in reports)
+    return FAILED if failed or not any(report.measured for report in reports) else 0
 
 
 def _predicted(request: TuneRequest, measurer: Measurer, console: Console) -> tuple[Config, ...]:

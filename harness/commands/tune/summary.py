@@ -45,11 +45,12 @@ def print_result(
         print_inputs(console, reports, f"{spec.name}{where}", default)
     if campaign.ablations:
         print_line(console, "\n".join([*ablation_lines(campaign.ablations), ""]))
-    if campaign.replayed:
+    replayed = campaign.state.replayed
+    if replayed:
         again = "reads them from the recording" if measurer.is_replay else "measures them"
         print_line(
             console,
-            f"{campaign.replayed} tests were answered from the database; --fresh {again} again.\n",
+            f"{replayed} tests were answered from the database; --fresh {again} again.\n",
         )
     failures = list(describe_failures(campaign.measured(), default))
     for lines in (list(campaign.describe_tests()), failures):
@@ -84,5 +85,5 @@ def campaign_results(campaign: Campaign, store: Store, database: str) -> Results
     """Read a campaign's results from the database; None where it has not begun."""
     from harness.results.view import results_of  # here, since it loads pandas
 
-    key = dataclasses.replace(campaign.run_plan(campaign.spec.inputs[0]).key, problem=None)
+    key = dataclasses.replace(campaign.state.run_plan(campaign.spec.inputs[0]).key, problem=None)
     return results_of(store, key, database)
