@@ -18,9 +18,9 @@ from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_device, cuda_driver
-from harness.measure.backends.cuda import cuda_status, device_arch, load_pycuda, require_cuda
+from harness.measure.backends.cuda import cuda_status, device_arch, load_pycuda
 from harness.measure.backends.cuda_device import CudaDevice, pack_arguments
-from harness.measure.backends.cuda_driver import FoundDevice, driver_version, found_devices
+from harness.measure.backends.cuda_driver import device_archs, driver_version
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
 from harness.measure.backends.nvcc import Nvcc
 
@@ -440,24 +440,21 @@ def all_there(monkeypatch):
     """A machine where CUDA can run; tests take one thing away."""
     monkeypatch.setattr(cuda, "require_driver", lambda: None)
     monkeypatch.setattr(cuda, "load_pycuda", lambda: None)
-    monkeypatch.setattr(cuda, "found_devices", lambda: (FoundDevice("H200", "sm_90"),))
+    monkeypatch.setattr(cuda, "device_archs", lambda: ("sm_90",))
     monkeypatch.setattr(cuda, "find_nvcc", lambda: Path("nvcc"))
 
 
 def test_nothing_missing_is_no_reason(all_there):
     assert cuda_status() is None
-    require_cuda()
 
 
-@pytest.mark.parametrize("part", ["require_driver", "load_pycuda", "found_devices", "find_nvcc"])
+@pytest.mark.parametrize("part", ["require_driver", "load_pycuda", "device_archs", "find_nvcc"])
 def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
     def missing() -> None:
         raise BackendUnavailable(f"no {part}")
 
     monkeypatch.setattr(cuda, part, missing)
     assert cuda_status() == f"no {part}"
-    with pytest.raises(BackendUnavailable):
-        require_cuda()
 
 
 def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
@@ -525,14 +522,14 @@ def stub_driver(tmp_path, monkeypatch):
 
 def test_devices_are_listed_without_initialising_this_process(stub_driver):
     stub_driver(INIT=0, COUNT=2)
-    assert found_devices() == (FoundDevice("Stub", "sm_120"), FoundDevice("Stub", "sm_121"))
+    assert device_archs() == ("sm_120", "sm_121")
     assert device_arch() == "sm_120"
 
 
 def test_driver_without_devices_offers_no_gpu(stub_driver):
     stub_driver(INIT=0, COUNT=0)
     with pytest.raises(BackendUnavailable, match=r"offers no GPU: it lists no device.*nvidia-smi"):
-        found_devices()
+        device_archs()
 
 
 def test_refusing_driver_is_reported_with_its_error(stub_driver):
@@ -540,7 +537,7 @@ def test_refusing_driver_is_reported_with_its_error(stub_driver):
     with pytest.raises(
         BackendUnavailable, match=r"cuInit failed: CUDA_ERROR_NO_DEVICE \(100\).*CUDA_VISIBLE"
     ):
-        found_devices()
+        device_archs()
 
 
 # ------------------------------------------------------------------------- on a real GPU
@@ -617,7 +614,7 @@ class TestOnTheGpu:
         assert gpu.limits.max_grid_dims[0] >= 2**31 - 1
 
     def test_environment_names_device_driver_and_compiler(self, gpu):
-        assert gpu.environment("nvcc").device == found_devices()[0].name
+        assert gpu.environment("nvcc").device
         assert gpu.environment("nvcc").platform.startswith("CUDA ")
         assert gpu.environment("nvcc").driver
         assert gpu.environment("nvcc").compiler == "nvcc"

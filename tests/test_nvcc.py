@@ -276,7 +276,7 @@ def fake_nvcc(folder: Path, compiling: str = "exit 0") -> Path:
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
     """A machine where nothing is installed, but for a gcc that nobody runs."""
-    for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", *nvcc._ENVIRONMENT):
+    for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", *nvcc.ENVIRONMENT):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
     monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
@@ -336,9 +336,10 @@ def test_identity_names_release_build_architecture_and_flags_of_the_environment(
     assert Nvcc("sm_90", executable).identity == f"{plain} NVCC_CCBIN=g++-12"
 
 
-def test_build_past_its_deadline_fails_and_leaves_no_process_behind(bare):
+def test_build_past_its_deadline_fails_and_leaves_no_process_behind(bare, monkeypatch):
     executable = fake_nvcc(bare, f"(sleep 300; :) & echo $! > {bare}/child; sleep 300")
-    compiler = Nvcc("sm_90", executable, compile_timeout_s=1.0)
+    monkeypatch.setattr(nvcc, "COMPILE_TIMEOUT_S", 1.0)
+    compiler = Nvcc("sm_90", executable)
     begin = time.monotonic()
     with pytest.raises(BuildFailed, match=r"did not finish within 1 s and was killed"):
         compiler.compile(program())

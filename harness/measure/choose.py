@@ -7,7 +7,7 @@ from harness.measure.backends.choose import choose
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
-from harness.measure.programs import ProgramMeasurer
+from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space_file import Spec
 
 COMMAND = "command"

@@ -29,7 +29,6 @@ class DeviceFacts:
     environment: Environment
     limits: DeviceLimits
     shares_cpu: bool
-    compiler: str
     arch: str | None
 
 
@@ -76,7 +75,6 @@ class DeviceWorker:
             environment=device.environment(compiler.identity),
             limits=device.limits,
             shares_cpu=device.shares_cpu,
-            compiler=compiler.identity,
             arch=compiler.arch,
         )
 

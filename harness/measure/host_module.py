@@ -52,7 +52,7 @@ class HostModule:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._module = self._loaded()
+        self._module = load_host(path, "harness_host", ("arguments", "reference"))
 
     def arguments(self, problem: Input, rng: np.random.Generator) -> dict[str, Argument]:
         """Return the checked, read-only arguments of an input."""
@@ -99,7 +99,7 @@ class HostModule:
             except StopIteration:
                 break
             except (Exception, SystemExit) as error:
-                raise self._fault(f"launches() raised {self._describe(error)} {where}") from error
+                raise self._raised("launches", error, where) from error
             self._check_step(step, arguments, functions)
             launched = launched or isinstance(step, Launch)
             answer = yield step
@@ -129,18 +129,6 @@ class HostModule:
 
     # ------------------------------------------------------------- calling the module
 
-    def _loaded(self) -> ModuleType:
-        try:
-            module = load_module(self._path, "harness_host")
-        except (Exception, SystemExit) as error:
-            raise self._fault(self._describe(error)) from error
-        if module is None:
-            raise self._fault("is not a Python file")
-        for name in ("arguments", "reference"):
-            if not callable(getattr(module, name, None)):
-                raise self._fault(f"must define the function `{name}`")
-        return module
-
     def _called(self, name: str, where: str, *values: object) -> Any:
         function = getattr(self._module, name, None)
         if not callable(function):
@@ -148,7 +136,7 @@ class HostModule:
         try:
             return function(*values)
         except (Exception, SystemExit) as error:
-            raise self._fault(f"{name}() raised {self._describe(error)} {where}") from error
+            raise self._raised(name, error, where) from error
 
     def _dict(self, name: str, problem: Input, *values: object) -> dict[str, Any]:
         result = self._called(name, f"on the input ({problem})", *values)
@@ -166,17 +154,11 @@ class HostModule:
             raise self._fault(f"{name}() must return a dict, but got {type(result).__name__}")
         return result
 
+    def _raised(self, name: str, error: BaseException, where: str) -> HostModuleError:
+        return self._fault(f"{name}() raised {_describe(error, self._path)} {where}")
+
     def _fault(self, text: str) -> HostModuleError:
         return HostModuleError(f"{self._path}: {text}")
-
-    def _describe(self, error: BaseException) -> str:
-        """Return the error, and the line of the host module that raised it."""
-        line, trace, own = 0, error.__traceback__, self._path.resolve()
-        while trace is not None:
-            if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
-                line = trace.tb_lineno
-            trace = trace.tb_next
-        return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
 
     # --------------------------------------------------------- checking what it returns
 
@@ -261,3 +243,27 @@ class HostModule:
             )
         # The same bytes in the shape that the device has bound.
         return array.reshape(argument.shape)
+
+
+def load_host(path: Path, prefix: str, functions: Sequence[str]) -> ModuleType:
+    """Load a person's file that defines these functions; raises HostModuleError."""
+    try:
+        module = load_module(path, prefix)
+    except (Exception, SystemExit) as error:
+        raise HostModuleError(f"{path}: {_describe(error, path)}") from error
+    if module is None:
+        raise HostModuleError(f"{path}: is not a Python file")
+    for name in functions:
+        if not callable(getattr(module, name, None)):
+            raise HostModuleError(f"{path}: must define the function `{name}`")
+    return module
+
+
+def _describe(error: BaseException, path: Path) -> str:
+    """Return the error, and the line of the file that raised it."""
+    line, trace, own = 0, error.__traceback__, path.resolve()
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")

@@ -144,21 +144,14 @@ class KernelRunner:
     def _verify(self, when: str) -> None:
         """Compare the outputs with the reference, and with the twin's; raise RunFailed."""
         found = self._outputs()
-        self._compare(found, self.data.expected, self.job.tolerance, when)
+        checks = [(self.data.expected, self.job.tolerance, when)]
         if self._twin_outputs is not None:
             without_flags = f"{when}, compared with the same configuration without flags"
-            self._compare(found, self._twin_outputs, _EXACT, without_flags)
-
-    def _compare(
-        self,
-        found: Mapping[str, Array],
-        expected: Mapping[str, Array],
-        tolerance: Tolerance,
-        when: str,
-    ) -> None:
-        worst = verify(found, expected, tolerance)
-        if worst is not None:
-            raise RunFailed(Outcome.WRONG_RESULT, f"wrong result {when}: {worst}", worst)
+            checks.append((self._twin_outputs, _EXACT, without_flags))
+        for expected, tolerance, how in checks:
+            worst = verify(found, expected, tolerance)
+            if worst is not None:
+                raise RunFailed(Outcome.WRONG_RESULT, f"wrong result {how}: {worst}", worst)
 
     def _outputs(self) -> dict[str, Array]:
         return {name: self.device.read(name) for name in self.data.expected}

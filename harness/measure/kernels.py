@@ -38,7 +38,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         except BaseException:
             self._device.close()
             raise
-        builds = BuildQueue(backend, self._facts.compiler)
+        builds = BuildQueue(backend, self._facts.environment.compiler)
         super().__init__(
             spec,
             builds,
@@ -51,8 +51,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""
-        facts, build = self._facts, self._builds.finish
-        return fitted_to_backend(spec, self._backend.compiler, facts.arch, facts.compiler, build)
+        compiler, identity = self._backend.compiler, self.environment.compiler
+        return fitted_to_backend(spec, compiler, self._facts.arch, identity, self._builds.finish)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""

@@ -133,7 +133,7 @@ class Processes:
         self._folder.cleanup()
 
     def _started(self) -> ProcessPool:
-        start = _Start(os.getpid(), self._stderr.fileno(), self._folder.name, self._make_worker)
+        start = (os.getpid(), self._stderr.fileno(), self._folder.name, self._make_worker)
         return self._keeper.submit(_start_pool, self._count, start).result()
 
     def _last_words(self) -> str:
@@ -144,22 +144,11 @@ class Processes:
         return f", with stderr: {text}" if text else ""
 
 
-@dataclass(frozen=True)
-class _Start:
-    """What a worker process gets from its parent: `stderr` is a file descriptor of the parent,
-    `folder` holds temporary files."""
-
-    parent: int
-    stderr: int
-    folder: str
-    make_worker: Callable[[], object] | None
-
-
-def _start_pool(count: int, start: _Start) -> ProcessPool:
+def _start_pool(count: int, start: tuple[object, ...]) -> ProcessPool:
     pool = ProcessPool(
         max_workers=count,
         initializer=_start_worker,
-        initargs=(start,),
+        initargs=start,
         context=multiprocessing.get_context("spawn"),
     )
     if not pool.active:  # reading it starts the pool, in this thread
@@ -172,25 +161,30 @@ def _end(pool: ProcessPool) -> None:
     pool.join()
 
 
-def _start_worker(start: _Start) -> None:
-    """Prepare a new worker process, and make its worker."""
+def _start_worker(
+    parent: int, stderr: int, folder: str, make_worker: Callable[[], object] | None
+) -> None:
+    """Prepare a new worker process, and make its worker.
+
+    `stderr` is a file descriptor of the parent, `folder` holds temporary files.
+    """
     global _worker
-    os.environ["TMPDIR"] = tempfile.tempdir = start.folder
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
     # The parent handles Ctrl-C; and a kernel that hangs must not keep a process from ending.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != start.parent:
+        if os.getppid() != parent:
             os._exit(1)
         with contextlib.suppress(OSError):
-            path = f"/proc/{start.parent}/fd/{start.stderr}"
+            path = f"/proc/{parent}/fd/{stderr}"
             os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), 2)
         # When memory runs out, Linux should end a worker, not the run.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
-    if start.make_worker is not None:
-        _worker = start.make_worker()
+    if make_worker is not None:
+        _worker = make_worker()
 
 
 def _call_with_worker(function: Callable[..., T], *args: object) -> T:
@@ -200,15 +194,25 @@ def _call_with_worker(function: Callable[..., T], *args: object) -> T:
 def _describe_exit(code: int | None) -> str:
     if code is None or code >= 0:
         return f"ended with exit status {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
+    name = signal_name(-code)
     return f"died of {name}" + (", as when memory runs out" if name == "SIGKILL" else "")
 
 
-def count_of_builders(beside: int = 1) -> int:
-    """Return how many processes may compile: the usable cores, less `beside` that measure."""
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
     if sys.platform == "linux":
-        return max(1, len(os.sched_getaffinity(0)) - beside)
-    return max(1, (os.cpu_count() or 1) - beside)
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def count_of_builders() -> int:
+    """Return how many processes may compile beside one that measures."""
+    return max(1, usable_cores() - 1)

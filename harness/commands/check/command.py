@@ -31,7 +31,7 @@ from harness.display.formats import make_console
 from harness.display.text import print_line
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernel_data import KernelData, make_kernel_data
-from harness.measure.processes import count_of_builders
+from harness.measure.processes import usable_cores
 from harness.measure.tracked_config import TrackedConfig
 from harness.space_file import Spec, load_specs, space_schema
 
@@ -194,7 +194,7 @@ def check(options: CheckOptions) -> int:
 
 def _builds(target: CompileTarget) -> BuildQueue[Program]:
     """Open the target's builds; nothing is measured beside them, so every core may compile."""
-    return BuildQueue(target.backend, target.identity, at_once=count_of_builders(beside=0))
+    return BuildQueue(target.backend, target.identity, at_once=usable_cores())
 
 
 def _check_default(

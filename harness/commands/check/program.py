@@ -16,7 +16,7 @@ from harness.core.text import counted
 from harness.display.formats import format_time
 from harness.display.text import print_line
 from harness.measure.flags.fit import fitted_to_program
-from harness.measure.programs import ProgramMeasurer
+from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 

@@ -22,7 +22,7 @@ from harness.measure.backends.elf import ElfSection, sections
 
 _FLAGS_AT = slice(0x30, 0x34)
 
-_TOOL_NOTE = ".note.nv.tkinfo"
+_TOOL_NOTE = b".note.nv.tkinfo"
 _INFO_RECORD = struct.Struct("<BBH")
 _RECORD_WITH_PAYLOAD = 0x04
 _REGISTER_LIMIT = 0x1B
@@ -34,15 +34,11 @@ def machine_code_sha256(cubin: bytes) -> str:
 
     Raises ValueError for anything but a complete 64-bit little-endian ELF file.
     """
-    digest = hashlib.sha256()
     try:
-        digest.update(cubin[_FLAGS_AT])
-        for section in sections(cubin):
-            if section.name != _TOOL_NOTE.encode():
-                digest.update(_identity(section))
+        parts = [_identity(each) for each in sections(cubin) if each.name != _TOOL_NOTE]
     except (ValueError, struct.error, IndexError) as error:
         raise ValueError(f"not a complete cubin of {len(cubin):,} bytes: {error}") from error
-    return digest.hexdigest()
+    return hashlib.sha256(cubin[_FLAGS_AT] + b"".join(parts)).hexdigest()
 
 
 def _identity(section: ElfSection) -> bytes:

@@ -10,7 +10,7 @@ import importlib.util
 from typing import Any
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.cuda_driver import found_devices, require_driver
+from harness.measure.backends.cuda_driver import device_archs, require_driver
 from harness.measure.backends.nvcc import find_nvcc
 
 ERROR_MEANINGS = {
@@ -54,18 +54,13 @@ def cuda_status() -> str | None:
     Initialises neither the driver nor a context in this process.
     """
     try:
-        require_cuda()
+        require_driver()
+        load_pycuda()
+        device_archs()
+        find_nvcc()
     except BackendUnavailable as error:
         return str(error)
     return None
-
-
-def require_cuda() -> None:
-    """Raise BackendUnavailable unless driver, PyCUDA, a device and nvcc are all there."""
-    require_driver()
-    load_pycuda()
-    found_devices()
-    find_nvcc()
 
 
 def device_arch() -> str:
@@ -73,4 +68,4 @@ def device_arch() -> str:
 
     Raises BackendUnavailable without a device.
     """
-    return found_devices()[0].arch
+    return device_archs()[0]

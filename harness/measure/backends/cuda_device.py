@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +33,9 @@ class _LoadedModule:
     functions: dict[str, Any] = field(default_factory=dict)
 
 
-class _PreparedLaunch(NamedTuple):
-    """A launch with everything looked up and packed, so that little happens between events."""
-
-    function: Any
-    grid: tuple[int, int, int]
-    group: tuple[int, int, int]
-    packed: bytes
+_Shape = tuple[int, int, int]
+_PreparedLaunch = tuple[Any, _Shape, _Shape, bytes]
+"""Function, grid, group and packed arguments, so that little happens between events."""
 
 
 class CudaDevice(DriverDevice):
@@ -179,7 +175,7 @@ class CudaDevice(DriverDevice):
         function = self._function(module, launch.function)
         self._check_function(function, launch)
         packed = pack_arguments([self._passed(each, launch) for each in launch.arguments])
-        return _PreparedLaunch(function, three(launch.grid), three(launch.group), packed)
+        return function, three(launch.grid), three(launch.group), packed
 
     def _function(self, module: _LoadedModule, name: str) -> Any:
         if name not in module.functions:

@@ -8,21 +8,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.backends import cuda_probe
 
 
-class FoundDevice(NamedTuple):
-    """A device that the driver lists."""
-
-    name: str
-    arch: str
-
-
-def found_devices() -> tuple[FoundDevice, ...]:
-    """Return the devices of this machine in the driver's order, from another process.
+def device_archs() -> tuple[str, ...]:
+    """Ask another process for the architectures of this machine's devices, in the driver's order.
 
     Raises BackendUnavailable where the driver reports an error or no device (see cuda_probe).
     """
@@ -46,7 +38,7 @@ def found_devices() -> tuple[FoundDevice, ...]:
             f"the NVIDIA driver offers no GPU: {reason}. "
             "Check nvidia-smi, CUDA_VISIBLE_DEVICES, and the devices of the container"
         )
-    return tuple(FoundDevice(**device) for device in answer["devices"])
+    return tuple(answer["devices"])
 
 
 def require_driver() -> None:

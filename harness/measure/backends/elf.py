@@ -64,11 +64,8 @@ def executed_sha256(binary: bytes) -> str:
     Debug information and other sections that are not loaded are left out, and so are notes: the
     build's id is a hash of everything. A file of another kind is hashed whole.
     """
-    digest = hashlib.sha256()
     try:
         loaded = [s for s in sections(binary) if s.flags & _IN_MEMORY and s.kind != _NOTE]
     except (ValueError, struct.error, IndexError):
         return hashlib.sha256(binary).hexdigest()
-    for section in loaded:
-        digest.update(section.identity)
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(section.identity for section in loaded)).hexdigest()

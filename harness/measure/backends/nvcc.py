@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -20,6 +18,7 @@ from harness.core.records import Build
 from harness.core.text import nearest
 from harness.measure.backends.cubin import machine_code_sha256
 from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
+from harness.measure.compiler_command import run_in_group
 from harness.measure.compiler_warnings import require_obeyed
 
 COMPILE_TIMEOUT_S = 120.0
@@ -27,7 +26,7 @@ SOURCE_NAME = "kernel.cu"
 _BINARY_NAME = "kernel.cubin"
 
 # nvcc obeys these variables: builds under different values must not be mixed up.
-_ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
+ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 _WHEEL = "nvidia-cuda-nvcc"
 _WHEEL_NEEDS = {
@@ -45,28 +44,17 @@ class Nvcc:
     the architecture.
     """
 
-    def __init__(
-        self,
-        arch: str,
-        executable: Path | None = None,
-        compile_timeout_s: float = COMPILE_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, arch: str, executable: Path | None = None) -> None:
         self._executable = executable or find_nvcc()
-        self._timeout_s = compile_timeout_s
         self._release = _release(self._executable)
         _require_host_compiler(self._executable)
-        self._arch = self._checked(arch)
-
-    @property
-    def arch(self) -> str:
-        """The architecture to compile for."""
-        return self._arch
+        self.arch = self._checked(arch)
 
     @property
     def identity(self) -> str:
         """nvcc's release and build, the architecture, and the flags of the environment."""
-        extra = "".join(f" {name}={os.environ[name]}" for name in _ENVIRONMENT if _is_set(name))
-        return f"nvcc {self._release} {self._arch}{extra}"
+        extra = "".join(f" {name}={os.environ[name]}" for name in ENVIRONMENT if _is_set(name))
+        return f"nvcc {self._release} {self.arch}{extra}"
 
     def compile(self, program: Program) -> Binary:
         """Compile to a cubin.
@@ -97,12 +85,11 @@ class Nvcc:
 
     def _run(self, program: Program, folder: Path) -> tuple[bytes, str]:
         (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
-        status, output = _run_in_group(self._command(program), folder, self._timeout_s)
+        status, output = run_in_group(self._command(program), folder, COMPILE_TIMEOUT_S)
         report = _without_paths(output, folder)
         if status is None:
-            raise BuildFailed(
-                f"nvcc did not finish within {self._timeout_s:g} s and was killed\n{report}".strip()
-            )
+            reason = f"nvcc did not finish within {COMPILE_TIMEOUT_S:g} s and was killed"
+            raise BuildFailed(f"{reason}\n{report}".strip())
         if status != 0:
             log = without_resources(report) or "nvcc printed nothing"
             raise BuildFailed(f"nvcc ended with status {status}\n{log}")
@@ -115,7 +102,7 @@ class Nvcc:
             str(self._executable),
             *program.options,
             *(f"-I{Path(folder).resolve()}" for folder in program.include_dirs),
-            f"-arch={self._arch}",
+            f"-arch={self.arch}",
             "--resource-usage",
             "-cubin",
             *("-x", "cu", SOURCE_NAME, "-o", _BINARY_NAME),
@@ -205,7 +192,7 @@ def _require_wheels(executable: Path) -> None:
 
 def _require_host_compiler(executable: Path) -> None:
     # The environment may name another compiler (-ccbin).
-    if shutil.which("gcc") is None and not any(map(_is_set, _ENVIRONMENT)):
+    if shutil.which("gcc") is None and not any(map(_is_set, ENVIRONMENT)):
         raise BackendUnavailable(
             f"{executable} needs a C++ compiler for the host, but there is no gcc on PATH. "
             "Install g++, or set NVCC_CCBIN to another compiler"
@@ -244,35 +231,6 @@ def _ask(executable: Path, question: str) -> str:
             f"{shlex.join(command)} failed: {error}. Set CUDACXX to a working nvcc"
         ) from error
     return done.stdout
-
-
-def _run_in_group(command: Sequence[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
-    """Run a command in a folder; return its exit status, None after a timeout, and its output.
-
-    The command has a process group of its own, which is killed as a whole: nvcc's children
-    (cicc, ptxas) would otherwise outlive it.
-    """
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=timeout_s)
-    except BaseException as error:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
-        return None, output
-    return process.returncode, output
 
 
 def _without_paths(output: str, folder: Path) -> str:

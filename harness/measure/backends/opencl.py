@@ -136,7 +136,9 @@ class OpenClCompiler:
         log = built.get_build_info(self._device, self._cl.program_build_info.LOG).strip()
         require_obeyed("opencl", log)
         if self._keeps_source:
-            data, code = _source_data(text, program.options), _live_data(text, program.options)
+            source = {"text": text, "options": program.options}
+            data = b"S" + json.dumps(source).encode()
+            code = json.dumps([live_text(text), *program.options]).encode()
         else:
             (code,) = built.get_info(self._cl.program_info.BINARIES)
             data = b"B" + code
@@ -156,14 +158,6 @@ class OpenClCompiler:
         info = self._cl.kernel_work_group_info.LOCAL_MEM_SIZE
         kernels = built.all_kernels()
         return max((int(k.get_work_group_info(info, self._device)) for k in kernels), default=0)
-
-
-def _source_data(text: str, options: Sequence[str]) -> bytes:
-    return b"S" + json.dumps({"text": text, "options": list(options)}).encode()
-
-
-def _live_data(text: str, options: Sequence[str]) -> bytes:
-    return json.dumps([live_text(text), *options]).encode()
 
 
 def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,8 @@ from typing import Protocol
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.program import Binary, Program, family
+from harness.measure.backends.nvcc import ENVIRONMENT
+from harness.measure.compiler_command import run_in_group
 from harness.measure.compiler_warnings import conflicts
 from harness.space_file.flags.model import Setting
 
@@ -51,10 +52,6 @@ class ProbedCompiler(Protocol):
         """Return why the compiler refuses or ignores the setting; None where it obeys it."""
 
 
-# nvcc obeys these like flags on its command line.
-_ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
-
-
 class ProbedCommand:
     """gcc, clang or nvcc as a program on this machine; `compiler` is the name in its catalogue.
 
@@ -70,15 +67,15 @@ class ProbedCommand:
             raise ValueError(f"nvcc, and no other compiler, needs an architecture; got {arch}")
         self._executable = executable.absolute()  # it runs in another folder
         self._arch = arch
-        _, version = _output([str(self._executable), "--version"])
+        _, version = _output([str(self._executable), "--version"], Path.cwd())
         digest = hashlib.sha256(self._executable.read_bytes()).hexdigest()
-        obeyed = [os.environ.get(name) for name in _ENVIRONMENT]
+        obeyed = [os.environ.get(name) for name in ENVIRONMENT]
         self.identity = f"{compiler} {arch} {digest} {obeyed} {version}"
 
     def try_out(self, setting: Setting) -> str | None:
         """Return why the compiler refuses or ignores the setting; None where it obeys it."""
         with tempfile.TemporaryDirectory(prefix="harness-flags-") as folder:
-            status, output = _output(self._command(setting, Path(folder)), folder)
+            status, output = _output(self._command(setting, Path(folder)), Path(folder))
         lines = conflicts(self._compiler, output)
         if status == 0 and not lines:
             return None
@@ -138,8 +135,10 @@ def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setti
 
     Raises BackendUnavailable where the compiler refuses even a program without any flag.
     """
-    kept = _Kept(compiler.identity)
-    new = [setting for setting in dict.fromkeys(settings) if setting not in kept.answers]
+    digest = hashlib.sha256(f"{_FORMAT} {compiler.identity}".encode()).hexdigest()
+    file = cache_folder("flags") / f"{digest}.json"
+    kept = _kept(file)
+    new = [setting for setting in dict.fromkeys(settings) if setting not in kept]
     if new:
         reason = compiler.try_out(Setting(()))
         if reason is not None:
@@ -148,52 +147,34 @@ def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setti
                 "Repair it, or declare the flags one by one"
             )
         with ThreadPoolExecutor(compiler.at_once) as pool:
-            kept.add(dict(zip(new, pool.map(compiler.try_out, new), strict=True)))
-    return {setting: kept.answers[setting] for setting in settings}
+            kept |= zip(new, pool.map(compiler.try_out, new), strict=True)
+        content = json.dumps({json.dumps(key): reason for key, reason in kept.items()})
+        write_file(file, content, advice=CACHE_ADVICE)
+    return {setting: kept[setting] for setting in settings}
 
 
 _FORMAT = 1
 """Increase this when the probes or their answers change: kept answers then expire."""
 
 
-class _Kept:
-    """The answers of one compiler, in a file of the cache."""
-
-    def __init__(self, identity: str) -> None:
-        digest = hashlib.sha256(f"{_FORMAT} {identity}".encode()).hexdigest()
-        self._file = cache_folder("flags") / f"{digest}.json"
-        self.answers: dict[Setting, str | None] = {}
-        # A file that is missing or damaged counts as no answers.
-        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            found = json.loads(self._file.read_text(encoding="utf-8"))
-            for key, reason in found.items():
-                words, linked = json.loads(key)
-                self.answers[Setting(tuple(words), linked)] = reason
-
-    def add(self, new: dict[Setting, str | None]) -> None:
-        self.answers |= new
-        content = json.dumps({json.dumps(key): reason for key, reason in self.answers.items()})
-        write_file(self._file, content, advice=CACHE_ADVICE)
+def _kept(file: Path) -> dict[Setting, str | None]:
+    """Return the answers in a file of the cache; none where it is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        pairs = [(json.loads(key), reason) for key, reason in found.items()]
+        return {Setting(tuple(words), linked): reason for (words, linked), reason in pairs}
+    return {}
 
 
-def _output(command: Sequence[str], folder: str | None = None) -> tuple[int, str]:
+def _output(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """Run a command; return its exit status and output. Raises BackendUnavailable."""
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        status, output = run_in_group(command, folder, TIMEOUT_S)
+    except OSError as error:
         raise BackendUnavailable(f"{command[0]} cannot be probed for its flags: {error}") from None
-    return done.returncode, done.stdout
+    if status is None:
+        raise BackendUnavailable(f"{command[0]} did not end within {TIMEOUT_S:g} s")
+    return status, output
 
 
 def _first_line(output: str) -> str:

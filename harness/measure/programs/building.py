@@ -22,6 +22,7 @@ from harness.core.program import Binary
 from harness.core.records import Build, DeviceLimits, Environment
 from harness.measure.backends.elf import executed_sha256
 from harness.measure.compiler_warnings import require_obeyed
+from harness.measure.processes import usable_cores
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,
@@ -79,18 +80,13 @@ class CommandBackend:
     plan: ProgramPlan
     compiler: str | None
 
-    @property
-    def language(self) -> str:
-        """The backend's name."""
-        return "command"
-
     def open_compiler(self) -> CommandCompiler:
         """Open the compiler in this process; raises BackendUnavailable where it is missing."""
         return CommandCompiler(self.plan, self.compiler)
 
     def environment(self, identity: str) -> Environment:
         """Return the environment; raises BackendUnavailable where program.device fails."""
-        device = f"{processor() or platform.machine()}, {cores()} cores"
+        device = f"{processor() or platform.machine()}, {usable_cores()} cores"
         if self.plan.device is not None:
             device = _answer(self.plan.device, "program.device").splitlines()[0]
         system = f"{platform.system()} {platform.machine()}"
@@ -99,18 +95,11 @@ class CommandBackend:
     @property
     def limits(self) -> DeviceLimits:
         """The limits, of which only the number of cores concerns a program."""
-        return DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, cores(), 1)
-
-
-def cores() -> int:
-    """Return the number of usable cores."""
-    return len(os.sched_getaffinity(0))
+        return DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, usable_cores(), 1)
 
 
 class CommandCompiler:
     """Build programs with the plan's command; raises BackendUnavailable outside Linux."""
-
-    arch: str | None = None
 
     def __init__(self, plan: ProgramPlan, compiler: str | None) -> None:
         if not hasattr(resource, "prlimit"):

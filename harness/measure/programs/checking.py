@@ -6,11 +6,10 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from harness.core.errors import HostModuleError
-from harness.core.modules import load_module
 from harness.core.records import Value
+from harness.measure.host_module import load_host
 from harness.measure.programs.outputs import WrongOutput
 
 
@@ -73,7 +72,7 @@ class Checker:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._module = self._loaded()
+        self._module = load_host(path, "harness_check", ("check",))
 
     def check(self, run: ProgramRun, timeout_s: float) -> None:
         """Call check(); raises WrongOutput, CheckTimeout, or HostModuleError for another result."""
@@ -99,14 +98,3 @@ class Checker:
                 f"{self._path}: check() must return None where the run is right, or a text that "
                 f"says what is wrong, but got {reason!r}"
             )
-
-    def _loaded(self) -> ModuleType:
-        try:
-            module = load_module(self._path, "harness_check")
-        except (Exception, SystemExit) as error:
-            raise HostModuleError(f"{self._path}: {type(error).__name__}: {error}") from error
-        if module is None:
-            raise HostModuleError(f"{self._path}: is not a Python file")
-        if not callable(getattr(module, "check", None)):
-            raise HostModuleError(f"{self._path}: must define the function `check`")
-        return module

@@ -19,7 +19,7 @@ from harness.measure.programs import proof
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import Reference
 from harness.measure.programs.runner import ProgramJob, ProgramResult
-from harness.measure.programs.worker import ProgramBuildWorker, ProgramFacts, ProgramWorker
+from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
 from harness.space import Space
 from harness.space_file import ProgramPlan, Spec
 
@@ -66,26 +66,24 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self._plan = backend.plan
         self._processes = Processes(1, partial(ProgramWorker, backend))
         try:
-            self._facts = self._describe()
+            facts = self._processes.run(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
+        except ProcessLost as lost:
+            self._processes.close()
+            raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
         except BaseException:
             self._processes.close()
             raise
+        self._floor_s = facts.floor_s
         super().__init__(
             spec,
-            BuildQueue(backend, self._facts.identity, ProgramBuildWorker),
-            environment=self._facts.environment,
+            BuildQueue(backend, facts.environment.compiler, ProgramBuildWorker),
+            environment=facts.environment,
             limits=backend.limits,
             compiler=backend.compiler,
             builds_disturb=True,
         )
         self._folder = tempfile.TemporaryDirectory(prefix="harness-baselines-")
         self._references: dict[Input, Reference | HostModuleError] = {}
-
-    def _describe(self) -> ProgramFacts:
-        try:
-            return self._processes.run(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
-        except ProcessLost as lost:
-            raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless builds differ from input to input."""
@@ -231,7 +229,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         if measured.outcome is not Outcome.OK or is_default:
             return measured
         reference = self._reference(space, job.input)
-        reason = proof.why_implausible(result, reference, self._plan, self._facts.floor_s)
+        reason = proof.why_implausible(result, reference, self._plan, self._floor_s)
         return self._proofs.settle(
             measured,
             reason,

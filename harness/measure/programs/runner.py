@@ -85,17 +85,16 @@ def measure_interleaved(
 
 def run_twice(
     plan: ProgramPlan, job: ProgramJob, outputs: Sequence[Path]
-) -> tuple[list[float], list[CommandResult]]:
+) -> list[tuple[float, CommandResult]]:
     """Run a configuration once for each path, which keeps the output; return times and results.
 
     Raises LaunchFailed where a run fails.
     """
     with opened(plan, job) as runner:
         try:
-            runs = [runner.run_once(path) for path in outputs]
+            return [runner.run_once(path) for path in outputs]
         except (LaunchFailed, RunFailed) as error:
             raise LaunchFailed(f"{outcome_of(error)}: {error}") from None
-    return [time_s for time_s, _ in runs], [result for _, result in runs]
 
 
 @contextmanager

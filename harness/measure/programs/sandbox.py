@@ -25,6 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.measure.processes import signal_name
+
 _MARK = "HARNESS_COMMAND"
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOKS = 200
@@ -67,16 +69,9 @@ class CommandResult:
             return f"was killed after {self.wall_s:.3g} s"
         if self.status >= 0:
             return f"ended with exit status {self.status}"
-        name = _signal_name(-self.status)
+        name = signal_name(-self.status)
         hint = {"SIGXFSZ": ": a file that it wrote exceeded limits.output_mb"}.get(name, "")
         return f"died of {name}{hint}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def run_command(
@@ -129,17 +124,17 @@ def _limit(pid: int, bounds: Bounds) -> None:
     killed.
     """
     seconds = math.ceil(bounds.deadline_s * (os.cpu_count() or 1)) + 1
-    _lower(pid, resource.RLIMIT_DATA, bounds.memory_bytes)
-    _lower(pid, resource.RLIMIT_FSIZE, bounds.file_bytes)
-    _lower(pid, resource.RLIMIT_CPU, seconds)
-    _lower(pid, resource.RLIMIT_CORE, 0)
-
-
-def _lower(pid: int, what: int, most: int) -> None:
+    limits = (
+        (resource.RLIMIT_DATA, bounds.memory_bytes),
+        (resource.RLIMIT_FSIZE, bounds.file_bytes),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_CORE, 0),
+    )
     with contextlib.suppress(ProcessLookupError):  # it has ended
-        _, hard = resource.prlimit(pid, what)
-        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.prlimit(pid, what, (bound, bound))
+        for what, most in limits:
+            _, hard = resource.prlimit(pid, what)
+            bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.prlimit(pid, what, (bound, bound))
 
 
 def _wait(process: subprocess.Popen[bytes], bounds: Bounds) -> CommandResult:

@@ -25,11 +25,9 @@ from harness.measure.programs.sandbox import end_programs_when_terminated
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """The environment of times, the identity of the compiler, and the seconds that a program
-    takes that does nothing."""
+    """The environment of times, and the seconds that a program takes that does nothing."""
 
     environment: Environment
-    identity: str
     floor_s: float
 
 
@@ -52,7 +50,7 @@ class ProgramWorker:
     def describe(self) -> ProgramFacts:
         """Describe the machine and the compiler; raises BackendUnavailable."""
         identity = self._backend.open_compiler().identity
-        return ProgramFacts(self._backend.environment(identity), identity, launch_floor_s())
+        return ProgramFacts(self._backend.environment(identity), launch_floor_s())
 
     def run(self, job: ProgramJob) -> ProgramResult:
         """Measure one configuration; raises HostModuleError."""
@@ -73,7 +71,7 @@ class ProgramWorker:
         first, second = (kept.with_name(f"{kept.name}.{k}") for k in range(2))
         default = f"the default configuration ({job.config})"
         try:
-            times_s, results = run_twice(self._plan, job, (first, second))
+            runs = run_twice(self._plan, job, (first, second))
         except LaunchFailed as error:
             raise HostModuleError(
                 f"{default} does not work, so that no other can be compared with it: {error}"
@@ -89,8 +87,8 @@ class ProgramWorker:
                 ) from None
         return Reference(
             output=first,
-            time_s=min(times_s),
-            process_s=statistics.median(result.wall_s for result in results),
+            time_s=min(time_s for time_s, _ in runs),
+            process_s=statistics.median(result.wall_s for _, result in runs),
             has_words=not expected.is_empty,
             has_same_shape=expected.has_shape_of(second.read_bytes()),
         )
