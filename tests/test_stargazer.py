@@ -59,6 +59,7 @@ def test_steps_find_the_curves_and_the_interaction_that_are_there() -> None:
     terms = [str(term) for term in model.terms]
     assert terms[0] == "A"
     assert {"B : LAYOUT", "LAYOUT : B"} & set(terms)
+    assert list(model.describe())[1].startswith("    + A: 0.")
     assert list(model.r2) == sorted(model.r2)
     unseen = samples(seed=1)
     errors = model.predict(unseen) - unseen["time_s"]
@@ -66,22 +67,6 @@ def test_steps_find_the_curves_and_the_interaction_that_are_there() -> None:
     residuals = model.predict(table) - table["time_s"]
     r2 = 1 - (residuals**2).mean() / table["time_s"].var(ddof=0)
     assert model.r2[-1] == pytest.approx(r2, abs=1e-9)
-
-
-def test_a_term_must_add_the_share_that_is_asked_for() -> None:
-    rng = np.random.default_rng(3)
-    table = samples().assign(time_s=lambda rows: rows["B"] + rng.normal(0, 0.01, len(rows)))
-    model = fit_linear(table, "time_s", PARAMETERS, alpha=1e-3)
-    assert [str(term) for term in model.terms] == ["B"]
-
-
-def test_no_interaction_is_added_where_it_must_add_too_much() -> None:
-    table = samples()
-    every = fit_linear(table, "time_s", PARAMETERS)
-    some = fit_linear(table, "time_s", PARAMETERS, beta=10.0)
-    assert any(" : " in str(term) for term in every.terms)
-    assert not any(" : " in str(term) for term in some.terms)
-    assert list(some.describe())[1].startswith("    + A: 0.")
 
 
 def test_words_of_a_larger_table_may_be_asked_for() -> None:

@@ -7,8 +7,9 @@ linear model (harness.models.stargazer).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,6 @@ from harness.core.records import Value
 from harness.models.starchart import (
     Accuracy,
     Growth,
-    TableModel,
     Tree,
     TreeTarget,
     axes_of,
@@ -182,19 +182,16 @@ def explain(found: Samples, target: TreeTarget) -> Explanation:
     usable = _usable(found, target)
     axes = axes_of(usable, found.parameters)  # of all samples, since a fold may lack a word
     growth = Growth(folds=_FOLDS, groups=MEASUREMENT)
+    judged = partial(
+        cross_validate, table=usable, target=target.column, folds=_FOLDS, groups=MEASUREMENT
+    )
     return Explanation(
         grow(usable, target, axes, Growth(groups=MEASUREMENT)),
-        _judged(lambda part: grow(part, target, axes, growth), usable, target),
-        _judged(lambda part: fit_linear(part, target.column, axes), usable, target),
+        judged(lambda part: grow(part, target, axes, growth)),
+        judged(lambda part: fit_linear(part, target.column, axes)),
         int(usable["unbiased"].sum()),
         usable[MEASUREMENT].nunique(),
     )
-
-
-def _judged(
-    learn: Callable[[pd.DataFrame], TableModel], usable: pd.DataFrame, target: TreeTarget
-) -> Accuracy:
-    return cross_validate(learn, usable, target.column, _FOLDS, groups=MEASUREMENT)
 
 
 def _usable(found: Samples, target: TreeTarget) -> pd.DataFrame:

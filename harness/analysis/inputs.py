@@ -13,13 +13,7 @@ from types import MappingProxyType
 
 from harness.core.config_diff import DEFAULT
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.stats.timing import (
-    TimeRatio,
-    count_within_noise,
-    is_within_noise,
-    mean_log,
-    time_ratio,
-)
+from harness.stats.timing import TimeRatio, is_within_noise, mean_log, time_ratio
 
 MAX_FINALISTS = 3
 
@@ -111,10 +105,9 @@ def _count_ties(best: Measurement | None, measured: Measured, confidence: float)
     """Count the others within noise of the best, by the times of the search."""
     if best is None or best.config not in measured:
         return 0
-    own = measured[best.config].timing
+    own = measured[best.config]
     distinct = one_per_code(measured.values(), best.config)
-    others = [m.timing for m in distinct if m.timing and m.config != best.config]
-    return count_within_noise(own, others, confidence) if own else 0
+    return sum(_tie(own, m, confidence) for m in distinct if m.config != best.config)
 
 
 def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
@@ -174,5 +167,7 @@ def _code(measurement: Measurement) -> str:
     return measurement.shared_with or measurement.config.digest
 
 
-def _tie(one: Measurement, other: Measurement) -> bool:
-    return bool(one.timing and other.timing and is_within_noise(one.timing, other.timing))
+def _tie(one: Measurement, other: Measurement, confidence: float = 0.95) -> bool:
+    if one.timing is None or other.timing is None:
+        return False
+    return is_within_noise(one.timing, other.timing, confidence)

@@ -132,13 +132,10 @@ def fit_linear(
     table: pd.DataFrame,
     target: str,
     parameters: Sequence[str | Axis],
-    alpha: float = 0.0,
-    beta: float = 0.0,
 ) -> Linear:
-    """Grow the model of a table with a row a sample, in which every row has a finite target. A
-    curve is added while the adjusted R2 exceeds the R2 before it by the share `alpha`, an
-    interaction by `beta`. Pass a parameter as an Axis, from `axes_of` a larger table, if that has
-    words which this table may lack.
+    """Grow the model of a table with a row a sample, in which every row has a finite target. Pass
+    a parameter as an Axis, from `axes_of` a larger table, if that has words which this table may
+    lack.
 
     Raises UsageError for columns that are missing or cannot be used, and for a constant target.
     """
@@ -148,7 +145,7 @@ def fit_linear(
     if not curves:
         raise UsageError("no parameter has more than one value: nothing to learn from")
     steps = _Steps(values)
-    _add_all(steps, curves, table, alpha, beta)
+    _add_all(steps, curves, table)
     terms = tuple(steps.terms)
     design = _design(terms, table)
     coefficients = np.asarray(np.linalg.lstsq(design, values, rcond=None)[0], dtype=np.float64)
@@ -244,31 +241,29 @@ def _orthonormal(columns: Array) -> Array:
     return basis
 
 
-def _add_all(
-    steps: _Steps, curves: Sequence[Curve], table: pd.DataFrame, alpha: float, beta: float
-) -> None:
+def _add_all(steps: _Steps, curves: Sequence[Curve], table: pd.DataFrame) -> None:
     unused = [steps.start(Term((curve,)), table) for curve in curves]
     used: list[Curve] = []
     while unused:
-        added = _add_best(steps, unused, alpha)
+        added = _add_best(steps, unused)
         if added is None:
             return
         unused.remove(added)
         chosen = added.term.curves[0]
         pairs = [steps.start(Term((chosen, other)), table) for other in used]
-        while pairs and (added := _add_best(steps, pairs, beta)) is not None:
+        while pairs and (added := _add_best(steps, pairs)) is not None:
             pairs.remove(added)
         used.append(chosen)
 
 
-def _add_best(steps: _Steps, trials: Sequence[_Candidate], least: float) -> _Candidate | None:
-    """Add the term with the largest adjusted R2, the first of equal ones, if that exceeds the R2 so
-    far by the share `least`. The very first is always added, chosen by its plain R2."""
+def _add_best(steps: _Steps, trials: Sequence[_Candidate]) -> _Candidate | None:
+    """Add the term with the largest adjusted R2, the first of equal ones, unless that is below the
+    R2 so far. The very first is always added, chosen by its plain R2."""
     is_first = not steps.terms
     tried = [steps.r2_with(trial) for trial in trials]
     scores = [r2 if is_first else adjusted for r2, adjusted in tried]
     best = int(np.argmax(scores))
-    if not is_first and scores[best] - steps.now < least * steps.now:
+    if not is_first and scores[best] < steps.now:
         return None
     steps.add(trials[best], tried[best][0])
     return trials[best]

@@ -70,13 +70,13 @@ def demean(values: Array, groups: Indices) -> Array:
     return values - (sums / np.maximum(counts, 1)[:, None])[groups]
 
 
-def degrees_of_freedom(clusters: Indices, groups: int) -> int:
+def degrees_of_freedom(clusters: Indices, groups: Indices) -> int:
     """Return the degrees of freedom left for coefficients and their intervals.
 
     A cluster counts as one row. The means of the groups take one each where the groups share no
     clusters.
     """
-    return min(len(np.unique(clusters)), len(clusters) - groups + 1) - 1
+    return min(len(np.unique(clusters)), len(clusters) - len(np.unique(groups)) + 1) - 1
 
 
 def fit(columns: Array, outputs: Array, groups: Indices, clusters: Indices) -> Fit:
@@ -104,7 +104,7 @@ def fit(columns: Array, outputs: Array, groups: Indices, clusters: Indices) -> F
     estimable = (np.abs(vectors[:, ~kept]) < 1e-6).all(axis=1)
     lost = np.abs(scale @ sole[:, : int(kept.sum())].T).max(axis=1, initial=0.0)
     estimable &= lost <= _LOST * np.sqrt(np.maximum(inverse.diagonal(), 0.0))
-    freedom = degrees_of_freedom(clusters, len(np.unique(groups))) - int(kept.sum())
+    freedom = degrees_of_freedom(clusters, groups) - int(kept.sum())
     freedoms = _freedoms(columns @ inverse, whitened, clusters, batches)
     return Fit(
         coefficients,

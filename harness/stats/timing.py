@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.records import StopReason, Timing
@@ -182,8 +182,3 @@ def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> boo
     if one.count < 2 or other.count < 2:
         return False
     return log_difference(one.samples_s, other.samples_s).p_value() > 1 - confidence
-
-
-def count_within_noise(best: Timing, others: Iterable[Timing], confidence: float = 0.95) -> int:
-    """Count the others that are within noise of the best."""
-    return sum(is_within_noise(best, other, confidence) for other in others)

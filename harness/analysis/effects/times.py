@@ -194,14 +194,9 @@ class _DesignMatrix:
         )
 
     @property
-    def inputs(self) -> int:
-        """The number of inputs."""
-        return int(self.groups.max()) + 1 if len(self.groups) else 0
-
-    @property
     def spare(self) -> int:
         """Degrees of freedom beyond the effects of all levels."""
-        return degrees_of_freedom(self.clusters, self.inputs) - len(self.owner)
+        return degrees_of_freedom(self.clusters, self.groups) - len(self.owner)
 
     def effect(self, columns: Sequence[int], ratio: Estimate, p_value: float, count: int) -> Effect:
         """Name the levels of an effect by its columns."""

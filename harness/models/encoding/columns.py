@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,10 +57,7 @@ class Column:
         numbers = [_number(features[name]) for name in self.features]
         if self.kind is ColumnKind.RATIO:
             return ratio(*numbers)
-        product = numbers[0]
-        for number in numbers[1:]:
-            product *= number
-        return product
+        return math.prod(numbers)
 
     def __str__(self) -> str:
         if self.kind is ColumnKind.EQUALS:
@@ -106,11 +104,8 @@ def _values(column: Column, features: pd.DataFrame) -> Array:
         return (features[column.features[0]] == column.word).to_numpy(dtype=np.float64)
     if column.kind is ColumnKind.TWOS:
         return _twos(features[column.features[0]])
-    first, *others = (features[name].to_numpy(dtype=np.float64) for name in column.features)
-    result: Array = first
-    for other in others:
-        result = result / other if column.kind is ColumnKind.RATIO else result * other
-    return result
+    numbers = (features[name].to_numpy(dtype=np.float64) for name in column.features)
+    return reduce(np.divide if column.kind is ColumnKind.RATIO else np.multiply, numbers)
 
 
 def _twos(series: pd.Series) -> Array:

@@ -110,7 +110,6 @@ def judge(
     applies: Flags | None = None,
     folds: int | None = None,
     groups: Sequence[Any] | None = None,
-    seed: int = 0,
 ) -> Judgement:
     """Learn from all inputs but some, choose for these, and repeat for all: one input at a time as
     published, or in `folds` folds; inputs of one of the `groups` stay together.
@@ -135,20 +134,12 @@ def judge(
     legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
     best = time_s.argmin(axis=1)
     chosen, is_candidate = np.empty_like(best), np.empty(len(best), dtype=bool)
-    parts = grouped_folds(group_numbers(len(best), groups), folds or len(best), seed)
+    parts = grouped_folds(group_numbers(len(best), groups), folds or len(best), 0)
     for known, unseen in ((fold.fit, fold.test) for fold in parts):
-        model = fit(features.iloc[known], candidates.iloc[best[known]], legal, seed)
+        model = fit(features.iloc[known], candidates.iloc[best[known]], legal)
         predicted = model.predict(features.iloc[unseen])
         chosen[unseen], is_candidate[unseen] = nearest(predicted, candidates, applies[unseen])
     rows = np.arange(len(best))
-    return Judgement(
-        pd.DataFrame(
-            {
-                "chosen": chosen,
-                "best": best,
-                "candidate": is_candidate,
-                "fraction": time_s[rows, best] / time_s[rows, chosen],
-            },
-            index=features.index,
-        )
-    )
+    fraction = time_s[rows, best] / time_s[rows, chosen]
+    found = {"chosen": chosen, "best": best, "candidate": is_candidate, "fraction": fraction}
+    return Judgement(pd.DataFrame(found, index=features.index))
