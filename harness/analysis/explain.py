@@ -8,7 +8,7 @@ linear model (harness.models.stargazer).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -68,11 +68,12 @@ class Samples:
         known = {*self.parameters, "unbiased", MEASUREMENT}
         return [str(name) for name in self.table.columns if name not in known]
 
-    def pick(self, most: int = MOST_SAMPLES) -> Samples:
-        """Draw at most so many samples at random, always the same ones."""
-        if len(self.table) <= most:
-            return self
-        return replace(self, table=self.table.sample(most, random_state=0))
+    def drawn(self) -> pd.DataFrame:
+        """Draw at most MOST_SAMPLES rows at random, always the same ones."""
+        table = self.table
+        if len(table) > MOST_SAMPLES:
+            table = table.sample(MOST_SAMPLES, random_state=0)
+        return table
 
 
 def samples(results: Results) -> Samples:
@@ -196,8 +197,8 @@ def explain(found: Samples, target: TreeTarget) -> Explanation:
 
 def _usable(found: Samples, target: TreeTarget) -> pd.DataFrame:
     must_have(found.table, [target.column, *target.per])
-    drawn = found.pick()
-    usable: pd.DataFrame = drawn.table[np.isfinite(numbers(drawn.table[target.column]))]
+    drawn = found.drawn()
+    usable: pd.DataFrame = drawn[np.isfinite(numbers(drawn[target.column]))]
     made = usable[MEASUREMENT].nunique()
     if made < FEWEST_SAMPLES or not found.parameters:
         shared = f" ({len(usable):,} samples share them)" if made < len(usable) else ""

@@ -23,9 +23,7 @@ def make_table(
     table = Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(head):
         table.add_column(
-            Text(name),
-            justify="left" if index in left else "right",
-            no_wrap=index not in wrap,
+            Text(name), justify="left" if index in left else "right", no_wrap=index not in wrap
         )
     for row in rows:
         table.add_row(*map(Text, row))

@@ -128,11 +128,7 @@ class Linear:
             yield f"    + {term}: {r2:.4f}"
 
 
-def fit_linear(
-    table: pd.DataFrame,
-    target: str,
-    parameters: Sequence[str | Axis],
-) -> Linear:
+def fit_linear(table: pd.DataFrame, target: str, parameters: Sequence[str | Axis]) -> Linear:
     """Grow the model of a table with a row a sample, in which every row has a finite target. Pass
     a parameter as an Axis, from `axes_of` a larger table, if that has words which this table may
     lack.

@@ -7,11 +7,4 @@ from harness.analysis.effects.causes import causes
 from harness.analysis.effects.times import Effect, Effects, effects_on_time
 from harness.analysis.effects.trials import Trials, trials
 
-__all__ = [
-    "Effect",
-    "Effects",
-    "Trials",
-    "causes",
-    "effects_on_time",
-    "trials",
-]
+__all__ = ["Effect", "Effects", "Trials", "causes", "effects_on_time", "trials"]

@@ -70,22 +70,13 @@ def causes(found: Trials) -> list[Cause]:
     kinds = [str(kind) for kind in counts.index if kind != Outcome.OK.value]
     evidence = [Evidence.of(found, kind) for kind in kinds]
     comparisons = sum(one.comparisons for one in evidence)
-    return [_cause(pick, comparisons) for one in evidence for pick in _cover(one, comparisons)]
+    return [cause for one in evidence for cause in _cover(one, comparisons)]
 
 
 # ------------------------------------------------------------------------------ covering
 
 
-@dataclass(frozen=True)
-class _Pick:
-    """The columns of conditions, and their p-value among the rows that were left."""
-
-    population: Population
-    columns: tuple[int, ...]
-    p_value: float
-
-
-def _cover(evidence: Evidence, comparisons: int) -> Iterator[_Pick]:
+def _cover(evidence: Evidence, comparisons: int) -> Iterator[Cause]:
     """Yield the causes of a kind, each significant after correction for so many comparisons.
 
     Tests that a feature explains are no evidence about configurations.
@@ -93,7 +84,7 @@ def _cover(evidence: Evidence, comparisons: int) -> Iterator[_Pick]:
     tests, whole = evidence.tests, evidence.configurations
     left, count = np.ones(len(tests.failed), dtype=np.bool_), 0
     for columns, p_value in _covering(tests, left, MOST_CAUSES, comparisons):
-        yield _Pick(tests, columns, p_value)
+        yield _cause(tests, columns, p_value, comparisons)
         left, count = left & ~tests.rows(columns), count + 1
     kept = np.unique(tests.clusters[left])
     shares = failed_shares(tests.failed[left], tests.clusters[left], len(whole.failed))
@@ -101,7 +92,7 @@ def _cover(evidence: Evidence, comparisons: int) -> Iterator[_Pick]:
     failed[kept], remaining[kept] = above_mean(shares[kept]), True
     rest = replace(whole, failed=failed)
     for columns, p_value in _covering(rest, remaining, MOST_CAUSES - count, comparisons):
-        yield _Pick(whole, columns, p_value)
+        yield _cause(whole, columns, p_value, comparisons)
 
 
 def _covering(
@@ -177,20 +168,21 @@ def _p_value(population: Population, columns: tuple[int, ...]) -> float:
     return max(_halves(population, *columns))
 
 
-def _cause(pick: _Pick, comparisons: int) -> Cause:
+def _cause(
+    population: Population, columns: tuple[int, ...], p_value: float, comparisons: int
+) -> Cause:
     """Count the cause over all rows, not only those that earlier causes left."""
-    population = pick.population
-    met = population.rows(pick.columns)
+    met = population.rows(columns)
     count, failed = int(met.sum()), int((met & population.failed).sum())
     distinct = len(np.unique(population.clusters[met]))
     return Cause(
         population.kind,
-        tuple(population.conditions[column] for column in pick.columns),
+        tuple(population.conditions[column] for column in columns),
         count,
         failed,
         clopper_pearson(failed / count, distinct, ALPHA / comparisons),
         len(met) - count,
         int(population.failed.sum()) - failed,
-        pick.p_value * comparisons,
+        p_value * comparisons,
         population.unit,
     )

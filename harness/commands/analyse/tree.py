@@ -58,7 +58,7 @@ def check_options(found: Sequence[Results], options: TreeOptions, platforms: boo
     if not options.is_default:
         tables += [samples(results) for results in found if results.measured]
     for known in tables:
-        drawn = known.pick().table
+        drawn = known.drawn()
         usable(drawn, _target(options.target, options.per, known), known.parameters)
         for name, _ in options.limits:
             _limited(name, known)

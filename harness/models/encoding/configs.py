@@ -111,22 +111,13 @@ def _are_powers(numbers: _Numbers) -> bool:
 def _twos_column(axis: int, numbers: _Numbers) -> _Columns:
     """Make the column of how many times two divides the value."""
     most = math.floor(math.log2(numbers[-1]))
-
-    def column(places: PointArray) -> Array:
-        return np.log2(power_of_two_in(_taken(numbers, places[:, axis])))[:, None] / most
-
-    return column
+    return lambda points: np.log2(power_of_two_in(_taken(numbers, points[:, axis, None]))) / most
 
 
 def _log_column(axis: int, numbers: _Numbers) -> _Columns:
     """Make the column of the value's logarithm, from 0 to 1 over all values."""
     low, high = math.log2(numbers[0]), math.log2(numbers[-1])
-
-    def column(places: PointArray) -> Array:
-        relative: Array = (np.log2(_taken(numbers, places[:, axis])) - low) / (high - low)
-        return relative[:, None]
-
-    return column
+    return lambda points: (np.log2(_taken(numbers, points[:, axis, None])) - low) / (high - low)
 
 
 def _taken(numbers: _Numbers, positions: PointArray) -> npt.NDArray[np.int64]:

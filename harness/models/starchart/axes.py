@@ -100,7 +100,7 @@ def values_of(column: pd.Series[Any]) -> list[Value]:
     return [None if gone else word for word, gone in zip(column, missing, strict=True)]
 
 
-def pool(tables: Mapping[str, pd.DataFrame], name: str = "platform") -> pd.DataFrame:
+def pool(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Join the samples of several platforms into one table, in which the platform is a parameter.
 
     Raises UsageError if a table has a column of that name, or if their columns differ.
@@ -109,13 +109,13 @@ def pool(tables: Mapping[str, pd.DataFrame], name: str = "platform") -> pd.DataF
 
     first, *others = tables.items()
     for platform, table in (first, *others):
-        if name in table.columns:
-            raise UsageError(f"the table of {platform} has a column `{name}` already")
+        if "platform" in table.columns:
+            raise UsageError(f"the table of {platform} has a column `platform` already")
         differing = set(table.columns) ^ set(first[1].columns)
         if differing:
             columns = ", ".join(sorted(map(str, differing)))
             raise UsageError(f"{first[0]} and {platform} do not both have the columns {columns}")
     pooled: pd.DataFrame = pd.concat(
-        [table.assign(**{name: platform}) for platform, table in tables.items()], ignore_index=True
+        [table.assign(platform=platform) for platform, table in tables.items()], ignore_index=True
     )
     return pooled

@@ -41,7 +41,6 @@ def cross_validate(
     table: pd.DataFrame,
     target: str,
     folds: int = 10,
-    seed: int = 0,
     groups: str | None = None,
 ) -> Accuracy:
     """Make a model from all but one of `folds` random folds, predict that fold, and repeat for
@@ -55,7 +54,7 @@ def cross_validate(
     if len(rows) < 2:
         raise UsageError(f"two samples with a {target} are needed to judge, there are {len(rows)}")
     members = rows[groups].tolist() if groups else None
-    parts = grouped_folds(group_numbers(len(rows), members), folds, seed)
+    parts = grouped_folds(group_numbers(len(rows), members), folds, 0)
     if len(parts) < 2:
         raise UsageError(f"all samples have the same {groups}: none can be held out")
     actual, predicted = numbers(rows[target]), np.empty(len(rows))
