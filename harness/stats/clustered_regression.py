@@ -64,10 +64,8 @@ def demean(values: Array, groups: Indices) -> Array:
 
     Regressing what remains is regressing with one constant per group (Frisch and Waugh, 1933).
     """
-    counts = np.bincount(groups).astype(np.float64)
-    sums = np.zeros((len(counts), values.shape[1]))
-    np.add.at(sums, groups, values)
-    return values - (sums / np.maximum(counts, 1)[:, None])[groups]
+    counts = np.maximum(np.bincount(groups), 1)
+    return values - (_summed(values, groups) / counts[:, None])[groups]
 
 
 def degrees_of_freedom(clusters: Indices, groups: Indices) -> int:

@@ -48,9 +48,7 @@ class TreeTarget:
         return np.exp(values) if self.log else values
 
     def _size(self, table: pd.DataFrame) -> Array:
-        size = np.ones(len(table))
-        for name in self.per:
-            size = size * numbers(table[name])
+        size: Array = np.prod([numbers(table[name]) for name in self.per], axis=0)
         return size
 
     def __str__(self) -> str:
