@@ -35,7 +35,6 @@ from harness.stencil.language import (
     slide,
     slide2d,
     split,
-    to_global,
     to_local,
     to_private,
     transpose,
@@ -173,7 +172,6 @@ def _added(a: Node, b: Node) -> Node:
             lambda: map_workgroup(0, lambda r: map_seq(sums, slide(3, 1, _own(r))), split(8, X)),
             "threads along local 0 all do the same work",
         ),
-        (lambda: map_global(0, sums, slide(3, 1, to_global(map_(lambda e: e, X)))), "cannot wait"),
     ],
 )
 def test_an_impossible_mapping_is_an_error(make: Callable[[], Node], message: str) -> None:

@@ -22,8 +22,9 @@ class Columns:
     `parameters` maps each name to its listed values; an empty list means the values that occur.
     `per_s` is the number of time units in a second. A time outside `least` to `most` marks a
     failed configuration. `is_mapped` is false where a space implies the columns: then a missing
-    time is an error, and a column that nobody names is only warned of. `cells` has readers of
-    columns whose cells have a known meaning. For `facts`, `default` and `compiler` see Recording.
+    time is an error, and a column that nobody names is only warned of. `readers` turn the
+    cells of columns with known values into these. For `facts`, `default` and `compiler` see
+    Recording.
     """
 
     title: str
@@ -42,6 +43,7 @@ class Columns:
     default: Mapping[str, Value] = field(default_factory=dict)
     compiler: str | None = None
     is_mapped: bool = True
+    readers: Mapping[str, Callable[[str], Value]] = field(default_factory=dict)
 
     @property
     def used(self) -> list[str]:
@@ -54,28 +56,15 @@ class Columns:
         """Every column that the file must have."""
         return [*self.used, *self.ignored]
 
-    def readers(self) -> dict[str, Callable[[str], Value]]:
-        """Return a function from cell to value for each column with listed values."""
-        listed = {name: values for name, values in self.parameters.items() if values}
-        return {name: partial(listed_value, name, values) for name, values in listed.items()}
+
+def listed_readers(
+    parameters: Mapping[str, Sequence[Value]],
+) -> dict[str, Callable[[str], Value]]:
+    """Return a function from cell to value for each column with listed values."""
+    return {name: partial(listed_value, name, known) for name, known in parameters.items() if known}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpaceColumns(Columns):
-    """The columns that a space implies: features and parameters by name, and those of an export.
-
-    `sizes` has each feature's values in the space's inputs, so that a cell of 64.0 is their 64.
-    """
-
-    sizes: Mapping[str, Mapping[Value, Value]]
-
-    def readers(self) -> dict[str, Callable[[str], Value]]:
-        """Return a function from cell to value for each feature and parameter."""
-        features = {name: partial(_size, name, sizes) for name, sizes in self.sizes.items()}
-        return super().readers() | features
-
-
-def columns_of_space(file: CsvFile, spec: Spec) -> SpaceColumns:
+def columns_of_space(file: CsvFile, spec: Spec) -> Columns:
     """Return the columns of a file that holds the space's own parameters.
 
     The columns, in any order, are the features, the parameters, `time_s` and optionally `outcome`
@@ -83,17 +72,21 @@ def columns_of_space(file: CsvFile, spec: Spec) -> SpaceColumns:
     flags of two.
     """
     compiler = _compiler(file, spec)
-    return SpaceColumns(
+    parameters = {p.name: p.values for p in spec.tuned_for(compiler)}
+    # The values in the space's inputs, so that a cell of 64.0 is their 64.
+    sizes = {n: {problem[n]: problem[n] for problem in spec.inputs} for n in spec.features}
+    features = {name: partial(_size, name, known) for name, known in sizes.items()}
+    return Columns(
         title=spec.title,
         device=file.path.name,
-        parameters={p.name: p.values for p in spec.tuned_for(compiler)},
+        parameters=parameters,
         features=tuple(spec.features),
         times=("time_s",),
         outcome="outcome" if "outcome" in file.header else None,
         message="message" if "message" in file.header else None,
         compiler=compiler,
         is_mapped=False,
-        sizes={n: {problem[n]: problem[n] for problem in spec.inputs} for n in spec.features},
+        readers=listed_readers(parameters) | features,
     )
 
 

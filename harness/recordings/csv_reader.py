@@ -133,8 +133,8 @@ def _add_rows(file: CsvFile, columns: Columns, builder: RecordingBuilder) -> lis
 
     Cells are looked up by index: by column name, reading would take twice as long.
     """
-    readers, names = columns.readers(), (*columns.features, *columns.parameters)
-    cells_at = [(_Cells(readers.get(name)), file.header.index(name)) for name in names]
+    names = (*columns.features, *columns.parameters)
+    cells_at = [(_Cells(columns.readers.get(name)), file.header.index(name)) for name in names]
     outcome_of = _outcome_reader(file.header, columns)
     unread = UnreadColumns(file.header, columns.named)
     for line, row in file.rows():

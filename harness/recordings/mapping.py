@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, StrictStr, ValidationError
 
 from harness.core.errors import SpecError
 from harness.core.records import Outcome
-from harness.recordings.columns import OWN_WORDS, Columns
+from harness.recordings.columns import OWN_WORDS, Columns, listed_readers
 from harness.recordings.recording import FACTS
 from harness.recordings.t4 import UNITS
 from harness.space_file import read_document
@@ -85,10 +85,11 @@ class _Mapping(StrictModel):
     def columns(self) -> Columns:
         """Return the meaning of the columns."""
         facts = {name: getattr(self, name) for name in FACTS}
+        parameters = {name: values or () for name, values in self.parameters.items()}
         return Columns(
             title=self.name,
             device=self.device or "unknown",
-            parameters={name: values or () for name, values in self.parameters.items()},
+            parameters=parameters,
             features=tuple(self.features),
             times=tuple(self.times.columns),
             per_s=UNITS[self.times.unit],
@@ -100,6 +101,7 @@ class _Mapping(StrictModel):
             ignored=tuple(self.ignore),
             facts={name: text for name, text in facts.items() if text},
             default=self.default,
+            readers=listed_readers(parameters),
         )
 
 

@@ -22,11 +22,6 @@ class RecordingFile:
     path: Path
     mapping: Path | None = None
 
-    def check(self) -> None:
-        """Raise what `read` raises, as far as the first bytes and the mapping show it."""
-        if _readable_kind(self.path) is FileKind.CSV:
-            check_mapped_csv(self.path, self.mapping)
-
     def read(self) -> Recording:
         """Read the recording; raises what `read_recording` raises."""
         return read_recording(self.path, self.mapping)
@@ -35,16 +30,16 @@ class RecordingFile:
 def recording_files(paths: Sequence[Path], mapping: Path | None) -> list[RecordingFile]:
     """Check each file, and give the CSV files among them this mapping.
 
-    Raises UsageError for a mapping without a CSV file, and what `RecordingFile.check` raises.
+    Raises UsageError for a mapping without a CSV file, and what `read_recording` raises, as far as
+    the first bytes and the mapping show it.
     """
     tables = [path for path in paths if _readable_kind(path) is FileKind.CSV]
     if mapping is not None and not tables:
         json_files = ", ".join(map(str, paths)) + (" is JSON" if len(paths) == 1 else " are JSON")
         raise UsageError(f"--mapping is for CSV files, and {json_files}; leave it out")
-    found = [RecordingFile(path.resolve(), mapping if path in tables else None) for path in paths]
-    for file in found:
-        file.check()
-    return found
+    for path in tables:
+        check_mapped_csv(path.resolve(), mapping)
+    return [RecordingFile(path.resolve(), mapping if path in tables else None) for path in paths]
 
 
 def _readable_kind(path: Path) -> FileKind:

@@ -157,20 +157,16 @@ class Index:
             total = total + atom.value(values, is_padded) * coefficient
         return total
 
+    def atoms(self) -> Iterator[Atom]:
+        """Yield its atoms at any depth, possibly with repeats."""
+        for atom, _ in self.terms:
+            yield atom
+            if isinstance(atom, Operation):
+                yield from atom.inner.atoms()
+
     def variables(self) -> Iterator[Variable]:
         """Yield its variables, possibly with repeats."""
-        for atom, _ in self.terms:
-            if isinstance(atom, Variable):
-                yield atom
-            else:
-                yield from atom.inner.variables()
-
-    def operations(self) -> Iterator[str]:
-        """Yield the kinds of its operations, possibly with repeats."""
-        for atom, _ in self.terms:
-            if isinstance(atom, Operation):
-                yield atom.kind
-                yield from atom.inner.operations()
+        return (atom for atom in self.atoms() if isinstance(atom, Variable))
 
     @cached_property
     def text(self) -> str:

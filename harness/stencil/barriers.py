@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from harness.stencil.nest import Assignment, Barrier, Loop, Statement, loads_of
+from harness.stencil.nest import Assignment, Barrier, Loop, Statement, loads_of, statements_of
 
 
 @dataclass
@@ -67,12 +67,7 @@ def _one(statement: Statement) -> tuple[Statement, _Use, _Use, bool]:
 
 
 def _used(statement: Statement) -> _Use:
-    use = _Use()
-    if isinstance(statement, Loop):
-        for inner in statement.body:
-            use.add(_used(inner))
-    elif isinstance(statement, Assignment):
-        use.read |= {x.buffer.name for x in loads_of(statement.value) if x.buffer.space == "local"}
-        if statement.target.buffer.space == "local":
-            use.written.add(statement.target.buffer.name)
-    return use
+    stored = [s for s in statements_of([statement]) if isinstance(s, Assignment)]
+    read = (load.buffer for s in stored for load in loads_of(s.value))
+    written = (s.target.buffer for s in stored)
+    return _Use(*({b.name for b in used if b.space == "local"} for used in (read, written)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.stencil.arith import Index
+from harness.stencil.arith import Index, Operation
 from harness.stencil.ir import UserFun
 from harness.stencil.lower import ID_NAMES
 from harness.stencil.nest import (
@@ -24,7 +24,7 @@ from harness.stencil.nest import (
     Number,
     Statement,
     Term,
-    loads_of,
+    statements_of,
     terms_of,
 )
 from harness.stencil.types import StencilError, leaf
@@ -95,23 +95,25 @@ class _Emitter:
     # -------------------------------------------------------------- functions
 
     def functions(self) -> Iterator[str]:
-        if self._mirrors():
+        indices = [i for term in self._terms() if isinstance(term, Load) for i in term.indices]
+        atoms = (atom for index in indices for atom in index.atoms())
+        if any(isinstance(atom, Operation) and atom.kind == "mirror" for atom in atoms):
             head = self._dialect.function.format("int mirror(int i, int length) {")
             body = "return i < 0 ? -1 - i : i < length ? i : 2 * length - 1 - i;"
             yield f"{head}\n{_INDENT}{body}\n}}"
         found: dict[str, UserFun] = {}
         others = {self._kernel.name, *(buffer.name for buffer in self._kernel.inputs)}
-        for term in _terms(self._kernel.body):
-            for part in terms_of(term):
-                if isinstance(part, Call):
-                    known = found.setdefault(part.function.name, part.function)
-                    if known != part.function or known.name in others:
-                        raise StencilError(f"the name {known.name} is used twice; rename one")
+        for term in self._terms():
+            if isinstance(term, Call):
+                known = found.setdefault(term.function.name, term.function)
+                if known != term.function or known.name in others:
+                    raise StencilError(f"the name {known.name} is used twice; rename one")
         yield from map(self._function, found.values())
 
-    def _mirrors(self) -> bool:
-        loads = (load for term in _terms(self._kernel.body) for load in loads_of(term))
-        return any("mirror" in i.operations() for load in loads for i in load.indices)
+    def _terms(self) -> Iterator[Term]:
+        """Yield the terms of the values that are stored, in order."""
+        stored = (s for s in statements_of(self._kernel.body) if isinstance(s, Assignment))
+        return (part for statement in stored for part in terms_of(statement.value))
 
     def _function(self, function: UserFun) -> str:
         pairs = zip(function.types, function.parameters, strict=True)
@@ -138,7 +140,8 @@ class _Emitter:
 
     def _ids(self) -> Iterator[str]:
         """Declare the thread and group ids that the kernel uses."""
-        used = {(loop.kind, loop.dim) for loop in _loops(self._kernel.body) if loop.kind != "seq"}
+        loops = (loop for loop in statements_of(self._kernel.body) if isinstance(loop, Loop))
+        used = {(loop.kind, loop.dim) for loop in loops}
         for kind in ID_NAMES:
             for dim in (2, 1, 0):
                 if (kind, dim) in used:
@@ -229,22 +232,6 @@ def _tests(index: Index, length: int) -> Iterator[str]:
         yield f"{index.text} >= 0"
     if index.high >= length:
         yield f"{index.text} < {length}"
-
-
-def _loops(block: list[Statement]) -> Iterator[Loop]:
-    for statement in block:
-        if isinstance(statement, Loop):
-            yield statement
-            yield from _loops(statement.body)
-
-
-def _terms(block: list[Statement]) -> Iterator[Term]:
-    """Yield the values that are stored, in order."""
-    for statement in block:
-        if isinstance(statement, Loop):
-            yield from _terms(statement.body)
-        elif isinstance(statement, Assignment):
-            yield statement.value
 
 
 def _wrapped(text: str) -> str:

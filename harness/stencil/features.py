@@ -201,7 +201,7 @@ def _held(index: Index, length: int, shared: list[Variable]) -> Any:
 
 def _distances(accesses: list[Access], ndrange: NdRange) -> float:
     """Count cache lines in the paper's mode."""
-    lanes = _lanes(ndrange, np.arange(min(WARP, math.prod(ndrange.local))))
+    lanes = _ids(ndrange.local, np.arange(min(WARP, math.prod(ndrange.local))))
     group = [(count - 1) // 2 for count in ndrange.groups]
     known: dict[int, tuple[dict[str, Any], Any]] = {}  # accesses of a block share their loops
     lines = times = 0
@@ -244,9 +244,9 @@ def _offset(access: Access, values: Mapping[str, Any], is_padded: bool) -> Any:
     return total
 
 
-def _lanes(ndrange: NdRange, linear: Any) -> list[Any]:
-    """Return the threads' local ids along x, y, z; x runs fastest."""
-    x, y, _ = ndrange.local
+def _ids(lengths: tuple[int, int, int], linear: Any) -> list[Any]:
+    """Return the ids of threads or groups along x, y, z; x runs fastest."""
+    x, y, _ = lengths
     return [linear % x, linear // x % y, linear // (x * y)]
 
 
@@ -261,10 +261,9 @@ def _exact(accesses: list[Access], ndrange: NdRange) -> float:
     """Count cache lines of all warps in all iterations; arrays begin at a line boundary."""
     threads = math.prod(ndrange.local)
     linear = np.arange(-(-threads // WARP) * WARP).reshape(1, -1, WARP)
-    lanes = _lanes(ndrange, linear)
+    lanes = _ids(ndrange.local, linear)
     numbers = np.arange(math.prod(ndrange.groups)).reshape(-1, 1, 1)
-    x, y, _ = ndrange.groups
-    group = [numbers % x, numbers // x % y, numbers // (x * y)]
+    group = _ids(ndrange.groups, numbers)
     lines = warps = 0
     for access in accesses:
         iterations = [range(-(-loop.extent // loop.workers)) for loop in access.loops]

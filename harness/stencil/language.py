@@ -115,11 +115,6 @@ def array(length: int, function: UserFun) -> Node:
     return make("array", (), (length, function))
 
 
-def to_global(x: Node) -> Node:
-    """Compute x into global memory, where results go."""
-    return make("memory", (x,), ("global",))
-
-
 def to_local(x: Node) -> Node:
     """Compute x into the local memory of a group."""
     return make("memory", (x,), ("local",))

@@ -201,11 +201,6 @@ class _Lowering:
 
     def _value_of_memory(self, node: Node, env: Env) -> View:
         (space,), (x,) = node.data, node.children
-        if space == "global":
-            raise StencilError(
-                f"{show(node)}: an intermediate value cannot be in global memory, since a launch "
-                "cannot wait for all threads; use to_local or to_private"
-            )
         if space == "private" and isinstance(node.type, Scalar):
             return self._variable("value", node.type, self._term(x, env))
         if space == "local" and any(kind in ("local", "global") for kind, _ in self._active):
@@ -260,8 +255,6 @@ class _Lowering:
             self._write(node.children[-1], env, before(node, out))
         elif node.op == "let":
             self._write(node.children[0].body, self._bound(node, env), out)
-        elif node.op == "memory" and node.data == ("global",):
-            self._write(node.children[0], env, out)
         else:
             self._copy(self._value(node, env), out)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -147,6 +147,14 @@ class LoopNest:
     locals: tuple[Buffer, ...]
     body: list[Statement] = field(hash=False)
     ndrange: NdRange
+
+
+def statements_of(block: Iterable[Statement]) -> Iterator[Statement]:
+    """Yield the statements of a block and of all loops in it, in order."""
+    for statement in block:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from statements_of(statement.body)
 
 
 def terms_of(term: Term) -> Iterator[Term]:

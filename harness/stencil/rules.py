@@ -30,7 +30,7 @@ from harness.stencil.language import (
     zip_,
 )
 from harness.stencil.types import Array, Tuple, leaf, shape
-from harness.stencil.views import rearranges
+from harness.stencil.views import REARRANGING, rearranges
 
 Rule = Callable[[Node], Iterator[Node]]
 Cut = tuple[Node, Callable[[Node], Node]]
@@ -236,8 +236,7 @@ def _next(node: Node) -> Node | None:
         return node.children[0].body
     if node.op == "let":
         return node.children[0].body
-    is_passed = node.op in ("split", "join", "transpose", "map") or node.data == ("global",)
-    return node.children[-1] if is_passed else None
+    return node.children[-1] if node.op in REARRANGING else None
 
 
 def _with_next(node: Node, new: Node) -> Node:
