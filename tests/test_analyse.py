@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.analyse.command import main
+from harness.commands.analyse import main
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing, shown
 from harness.results import CampaignKey, MeasurementRow, StoredCampaign
 from harness.results.view import Results

@@ -12,7 +12,7 @@ import yaml
 
 from harness.analysis.failures import group_failures
 from harness.commands.check import command as check
-from harness.commands.check.command import main
+from harness.commands.check import main
 from harness.commands.check.inspection import Compiled, size_of
 from harness.commands.check.sweep import _rows
 from harness.commands.check.targets import (

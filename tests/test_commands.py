@@ -54,3 +54,16 @@ def test_an_unknown_command_is_answered_with_the_nearest(
 ) -> None:
     assert main(["tunes"]) == 2
     assert "unknown command `tunes`; did you mean `tune`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_loads_no_slow_libraries(name: str) -> None:
+    code = (
+        f"import sys; from harness.commands.{name} import main\n"
+        "try: main(['--help'])\n"
+        "finally: print('loaded:', *{'jinja2', 'matplotlib', 'opentuner', 'pandas', 'pydantic', "
+        "'rich', 'scipy', 'sklearn', 'sqlalchemy', 'yaml'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.endswith("\nloaded:\n")

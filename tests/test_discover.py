@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.commands import tune
-from harness.commands.check import command as check
+from harness.commands import check, tune
 from harness.commands.discover import main
 from harness.core.errors import BackendUnavailable, SpecError, UsageError
 from harness.core.program import Program

@@ -19,7 +19,7 @@ from harness.analysis.effects.conditions import conditions
 from harness.analysis.effects.factors import MOST_LEVELS, factors
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
-from harness.commands.analyse.command import main
+from harness.commands.analyse import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.results.ablation import StepResult
 from harness.search.techniques.designed import _OptimalDesign

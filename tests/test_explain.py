@@ -14,8 +14,7 @@ from rich.console import Console
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
-from harness.commands.analyse import tree
-from harness.commands.analyse.command import main
+from harness.commands.analyse import main, tree
 from harness.commands.analyse.options import TreeOptions
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from harness.commands.check.command import main as check
+from harness.commands.check import main as check
 from harness.constraints.expression import Expression
 from harness.core.records import Config, DeviceLimits, Input, Value
 from harness.search.techniques.hill_climb import steps_up

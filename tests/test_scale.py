@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale import Cost, as_process, main
-from harness.commands.analyse.command import main as analyse
+from harness.commands.analyse import main as analyse
 from harness.commands.report import main as report
 from harness.commands.tune import main as tune
 from harness.core.errors import HarnessError

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.coverage import not_measured, reservations
-from harness.commands import dispatch
-from harness.commands.analyse import command as analyse
+from harness.commands import analyse, dispatch
 from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.commands.run import run_command
+from harness.commands.run import options_of, run_command
 from harness.core.errors import UsageError
 from harness.core.files import write_file
 from harness.discover.facts import discover
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    return _discover(_Discovery(args.source, args.function, args.output, args.host))
+    return _discover(options_of(_Discovery, args))
 
 
 def _discover(options: _Discovery) -> int:

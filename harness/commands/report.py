@@ -7,10 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.commands.run import run_command
-from harness.display.formats import make_console
-from harness.display.text import print_line
-from harness.report import write_report
-from harness.results.view import read_results
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +36,12 @@ def _page(text: str) -> Path:
 
 
 def _report(args: argparse.Namespace) -> int:
+    # Here, since they take seconds to load.
+    from harness.display.formats import make_console
+    from harness.display.text import print_line
+    from harness.report import write_report
+    from harness.results.view import read_results
+
     write_report(args.output, read_results(args.database, args.space))
     print_line(make_console(), f"{args.output}: the report")
     return 0

@@ -7,9 +7,16 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.core.errors import HarnessError, SpecError
 from harness.core.text import counted, suggestion
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -41,6 +48,12 @@ def run_command(
         # The reader of our output has gone, so nothing is printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
+
+
+def options_of(kind: type[Options], args: argparse.Namespace) -> Options:
+    """Make a record of options: each field has the name of its option; lists become tuples."""
+    values = {field.name: getattr(args, field.name) for field in fields(kind)}
+    return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
 
 
 def format_error(error: HarnessError) -> str:

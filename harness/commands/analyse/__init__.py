@@ -1,3 +1,113 @@
-"""The command harness.analyse."""
+"""python -m harness.analyse DATABASE: print what a results database says."""
 
-from harness.commands.analyse.command import main as main
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.analysis import SLOWDOWN
+from harness.commands.analyse.options import AnalyseOptions, TreeOptions
+from harness.commands.run import options_of, run_command
+
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    return run_command(_parser(), arguments, _run)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.analyse",
+        description="Print what a database holds: the best configuration of every input, the "
+        "parameters that times depend on, and which configuration to use for which input. Nothing "
+        "is measured.",
+    )
+    parser.add_argument("database", nargs="+", help="results databases")
+    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
+    parser.add_argument(
+        "--all-campaigns",
+        action="store_true",
+        help="include campaigns that a later --fresh has replaced",
+    )
+    trees = parser.add_argument_group("importance and trees (docs/analysis.md)")
+    trees.add_argument(
+        "--target",
+        default=SLOWDOWN,
+        metavar="NAME",
+        help="what the tree predicts: slowdown (the default), time_s, or an observed quantity",
+    )
+    trees.add_argument(
+        "--per",
+        action="append",
+        default=[],
+        metavar="FEATURE",
+        help="divide the target by this feature; if repeated, by their product",
+    )
+    trees.add_argument(
+        "--tree",
+        dest="depth",
+        nargs="?",
+        type=_depth,
+        const=4,
+        metavar="DEPTH",
+        help="print the tree down to this depth (default 4)",
+    )
+    trees.add_argument(
+        "--picture",
+        type=_picture,
+        metavar="FILE",
+        help="draw the tree as PNG, SVG or PDF; several trees get a number in the file name",
+    )
+    trees.add_argument(
+        "--inside", metavar="CONDITION", help="importance in a part of the space: 'BLOCK >= 256'"
+    )
+    trees.add_argument(
+        "--below",
+        dest="limits",
+        action="append",
+        default=[],
+        type=_limit,
+        metavar="TARGET=LIMIT",
+        help="settings with the target below a limit: time_s=0.01; if repeated, below all limits",
+    )
+    trees.add_argument(
+        "--platforms",
+        action="store_true",
+        help="grow one tree for all devices in the databases, with the platform as a parameter",
+    )
+    return parser
+
+
+def _depth(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 50:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 50, got {text!r}")
+    return int(text)
+
+
+def _limit(text: str) -> tuple[str, float]:
+    name, _, limit = text.partition("=")
+    try:
+        number = float(limit)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"must be TARGET=LIMIT, such as time_s=0.01, got {text!r}")
+    return name.strip(), number
+
+
+def _picture(text: str) -> Path:
+    if not text.lower().endswith(_PICTURES):
+        raise argparse.ArgumentTypeError(f"must end in {', '.join(_PICTURES)}, got {text!r}")
+    if not Path(text).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"folder {Path(text).parent} does not exist; create it")
+    return Path(text)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from harness.commands.analyse.command import analyse  # here: it takes seconds to load
+
+    return analyse(options_of(AnalyseOptions, args), options_of(TreeOptions, args))

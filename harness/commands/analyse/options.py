@@ -33,10 +33,9 @@ class TreeOptions:
 
 @dataclass(frozen=True)
 class AnalyseOptions:
-    """The databases to read, and what to print."""
+    """The databases to read, and which of their campaigns."""
 
-    databases: tuple[str, ...]
+    database: tuple[str, ...]
     space: str | None
     all_campaigns: bool
     platforms: bool
-    tree: TreeOptions

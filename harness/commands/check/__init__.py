@@ -1,3 +1,94 @@
-"""The command harness.check."""
+"""python -m harness.check SPACE...: validate spaces, count and compile their configurations."""
 
-from harness.commands.check.command import main as main
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.commands.check.options import DEFAULT_SAMPLE, CheckOptions
+from harness.commands.run import options_of, run_command
+from harness.core.errors import UsageError
+
+_EPILOG = """\
+For completion in an editor, keep the schema in a file and name it in the first line of a
+space, with the path from the space's own folder. YAML language servers then complete and
+check while you type.
+
+  python -m harness.check --schema > space.schema.json
+  # yaml-language-server: $schema=../space.schema.json
+
+Exit code: 0 if all is well; 1 if a default does not compile, a host module fails or, with
+--strict, any configuration fails; 2 for a fault in a space or in the command.
+"""
+
+_KEPT = "; the build cache has what was compiled, and the same command continues from there"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    return run_command(_parser(), arguments, _run, _KEPT)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.check",
+        description="Validate spaces, count their configurations, and compile the default. No "
+        "kernel is run, but the host module is; --arch needs no GPU. The default of a program is "
+        "built and run.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("spaces", nargs="*", type=Path, metavar="SPACE", help="a YAML file")
+    parser.add_argument(
+        "--backend",
+        choices=("auto", "cuda", "opencl", "command"),
+        help="auto (default): CUDA with a GPU, else an OpenCL GPU, else PoCL on the CPU",
+    )
+    parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="SM",
+                        help="compile with nvcc for this architecture, such as sm_90; may be "
+                        "given several times")  # fmt: skip
+    parser.add_argument("--sample", type=_whole, metavar="N",
+                        help="also compile N other legal configurations, drawn uniformly "
+                        f"(default {DEFAULT_SAMPLE} with --backend or --arch, else 0)")  # fmt: skip
+    parser.add_argument("--compile", type=_whole, metavar="N",
+                        help="sweep: compile N others, drawn likewise, and print only the number "
+                        "of machine codes, their resources and the failures")  # fmt: skip
+    parser.add_argument("--strict", action="store_true",
+                        help="with --compile: exit with 1 if any configuration fails")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default 0)")
+    parser.add_argument("--no-compile", action="store_true", help="only validate and describe")
+    parser.add_argument("--schema", action="store_true",
+                        help="print the JSON Schema of spaces and exit")  # fmt: skip
+    return parser
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must be 0 or more, but got {text}")
+    return number
+
+
+def _run(args: argparse.Namespace) -> int:
+    _refuse_contradictions(args)
+    from harness.commands.check.command import check, print_schema  # here: it takes a second
+
+    return print_schema() if args.schema else check(options_of(CheckOptions, args))
+
+
+def _refuse_contradictions(args: argparse.Namespace) -> None:
+    compiles = args.archs or args.backend or args.sample is not None or args.compile is not None
+    if args.schema and (args.spaces or args.no_compile or compiles):
+        raise UsageError("--schema stands alone: the schema is the same for all spaces")
+    if not args.schema and not args.spaces:
+        raise UsageError("name a space, for example spaces/mvmul.yaml")
+    if args.no_compile and compiles:
+        options = "--backend, --arch, --sample or --compile"
+        raise UsageError(f"--no-compile does not go with {options}")
+    if args.sample is not None and args.compile is not None:
+        raise UsageError("--sample and --compile both draw configurations; give one of them")
+    if args.strict and args.compile is None:
+        raise UsageError("--strict judges what --compile N compiles; add --compile N")
+    if args.archs and args.backend == "opencl":
+        raise UsageError("--arch names an architecture of nvcc; --backend opencl has none")

@@ -1,4 +1,4 @@
-"""python -m harness.export DATABASE: write measurements as T4 results or CSV for other tools."""
+"""Write the measurements of a campaign for other tools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from harness.commands.run import run_command
+from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
 from harness.core.files import write_file
 from harness.core.records import Measurement, Value
@@ -25,29 +25,8 @@ from harness.results import (
     without_password,
 )
 
-ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.export",
-        description="Write every sample and every failure of a database's last campaign as T4 "
-        "results, or as CSV with its mapping.",
-    )
-    parser.add_argument("database", metavar="DATABASE", help="SQLite file or SQLAlchemy URL")
-    parser.add_argument("--format", choices=tuple(ENDINGS), default="t4", help="default t4")
-    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="file to write (default: the space's name, beside the database)",
-    )
-    return run_command(parser, arguments, _command)
-
-
-def _command(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     return _export(args.database, args.space, args.format, args.output)
 
 

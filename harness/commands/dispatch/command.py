@@ -1,4 +1,4 @@
-"""`python -m harness.dispatch`: learn which configuration suits which input; write it as code."""
+"""Learn, judge and write a dispatcher."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.commands.run import run_command
+from harness.commands.run import options_of
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.core.text import counted
@@ -38,109 +38,47 @@ from harness.space_file import Spec, load_spec
 
 
 @dataclass(frozen=True)
-class DispatchRequest:
+class DispatchOptions:
     """What to learn from, and where to write it; None where the user left it open."""
 
-    databases: tuple[str, ...]
+    database: tuple[str, ...]
     output: Path
-    space: str | None = None
-    device: str | None = None
-    spec: Path | None = None
-    choice: str = "auto"
-    arch: str | None = None
-    force: bool = False
-    seed: int = 0
+    space: str | None
+    device: str | None
+    spec: Path | None
+    choice: str
+    arch: str | None
+    force: bool
+    seed: int
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    return run_command(_parser(), arguments, lambda args: dispatch(_request(args)))
+def run(args: argparse.Namespace) -> int:
+    """Run the command with parsed options; return its exit code."""
+    return dispatch(options_of(DispatchOptions, args))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.dispatch",
-        description="Learn which configuration suits which input, judge it on held-out inputs, and "
-        "write it as C, C++ and Python code with the kernels it chooses from.",
-    )
-    parser.add_argument("database", nargs="+", help="results databases of one device")
-    parser.add_argument(
-        "-o", "--output", required=True, type=Path, metavar="FOLDER", help="where to write it"
-    )
-    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
-    parser.add_argument(
-        "--device", metavar="NAME", help="only the device whose name contains this, of several"
-    )
-    parser.add_argument(
-        "--spec", type=Path, metavar="FILE", help="the space's YAML file (default spaces/NAME.yaml)"
-    )
-    parser.add_argument(
-        "--choice",
-        choices=("auto", *DISPATCHERS),
-        default="auto",
-        help="one tree, one distilled from an ensemble, or the ensemble; auto takes the first of "
-        "these that is significantly faster than one configuration for all, unless another is "
-        "significantly faster still",
-    )
-    parser.add_argument(
-        "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="write it even if it is not significantly faster than one configuration for all",
-    )
-    parser.add_argument(
-        "--seed",
-        type=_seed,
-        default=0,
-        help="seed of the folds and of the trees (default 0)",
-    )
-    return parser
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^32 - 1, got {text!r}")
-    return int(text)
-
-
-def _request(args: argparse.Namespace) -> DispatchRequest:
-    return DispatchRequest(
-        databases=tuple(args.database),
-        output=args.output,
-        space=args.space,
-        device=args.device,
-        spec=args.spec,
-        choice=args.choice,
-        arch=args.arch,
-        force=args.force,
-        seed=args.seed,
-    )
-
-
-def dispatch(request: DispatchRequest) -> int:
+def dispatch(options: DispatchOptions) -> int:
     """Learn, judge, and write a dispatcher; return 1 if none is worth writing, else 0."""
-    console, out = make_console(), request.output
-    campaigns = read_results(request.databases, request.space)
-    spec = _spec(request.spec, campaigns)
-    results = _results(campaigns, spec, request.device)
-    arch = _arch(request.arch, results)
+    console, out = make_console(), options.output
+    campaigns = read_results(options.database, options.space)
+    spec = _spec(options.spec, campaigns)
+    results = _results(campaigns, spec, options.device)
+    arch = _arch(options.arch, results)
     check_folder(out)
     earlier = earlier_inputs(out)
     notices, results = _notices(campaigns, results, spec)
     print_lines(console, notices)
     matrix = matrix_of(results)
     check_candidates(matrix, results.constraints, spec, results.limits)
-    found = _judged(results, matrix, request)
-    name = found.best if request.choice == "auto" else request.choice
+    found = _judged(results, matrix, options)
+    name = found.best if options.choice == "auto" else options.choice
     learnt = {other: found.learnt(other) for other in found.dispatchers}
     console.print(verdict_table(found, learnt))
     print_line(console, f"\n{sentence(found, name)}")
     is_worth_it = found.gain(name).is_better
-    if not is_worth_it and not request.force:
+    if not is_worth_it and not options.force:
         static = found.matrix.candidates[learnt[name].portfolio[0]]
-        print_line(console, _refusal(out, static, request.choice))
+        print_line(console, _refusal(out, static, options.choice))
         return 1
     count = len(found.matrix.features)
     if earlier is not None and earlier > count:
@@ -156,7 +94,7 @@ def dispatch(request: DispatchRequest) -> int:
         out,
         program,
         spec,
-        _provenance(results, found, name, f"{name}, seed {request.seed}{forced}"),
+        _provenance(results, found, name, f"{name}, seed {options.seed}{forced}"),
         kernels=_kernels(spec, program, results, arch),
         limits=results.limits,
     )
@@ -278,13 +216,13 @@ def _arch(wanted: str | None, results: Results) -> str:
     return arch
 
 
-def _judged(results: Results, matrix: Matrix, request: DispatchRequest) -> Study:
-    names = tuple(DISPATCHERS) if request.choice == "auto" else (request.choice,)
+def _judged(results: Results, matrix: Matrix, options: DispatchOptions) -> Study:
+    names = tuple(DISPATCHERS) if options.choice == "auto" else (options.choice,)
     wanted = learners(names)
     with ProgressDisplay(make_console(stderr=True)) as display:
         display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
         try:
-            return study(matrix, wanted, request.seed, display.step)
+            return study(matrix, wanted, options.seed, display.step)
         except ValueError as error:
             raise UsageError(
                 f"{results.title}: nothing can be learnt across inputs: {error}; add inputs to "

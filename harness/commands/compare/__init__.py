@@ -1,0 +1,118 @@
+"""python -m harness.compare BASE CANDIDATE: find what became slower or faster.
+
+Exit status: 0 nothing became slower, 1 something did or works no more, 2 they cannot be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.commands.run import run_command
+from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(_parser(), arguments, _run)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.compare",
+        description="Say whether CANDIDATE is slower or faster than BASE, or within noise, for "
+        "each kernel and input. Exit status: 0 nothing became slower; 1 something did, or works "
+        "no more; 2 they cannot be compared.",
+    )
+    what = "results database, or exported results (T4, CSV, Kernel Tuner cache)"
+    parser.add_argument("base", metavar="BASE", help=what)
+    parser.add_argument("candidate", metavar="CANDIDATE", help=what)
+    parser.add_argument("--space", metavar="NAME", help="only the kernel of this space")
+    parser.add_argument(
+        "--spec",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a kernel's space file: compare only CANDIDATE's results of its current sources, and "
+        "name its source in annotations; may be given several times",
+    )
+    parser.add_argument(
+        "--of",
+        choices=("both", "best", "default"),
+        default="both",
+        help="compare the best of each, the default configuration of each, or both (default)",
+    )
+    parser.add_argument(
+        "--across-environments",
+        action="store_true",
+        help="compare even where device, driver or compiler differ",
+    )
+    _add_test_options(parser.add_argument_group("test"))
+    outputs = parser.add_argument_group("output, besides the text")
+    outputs.add_argument("--json", type=Path, metavar="FILE", help="everything, for scripts")
+    outputs.add_argument("--junit", type=Path, metavar="FILE", help="JUnit XML, for CI's pages")
+    outputs.add_argument("--github", action="store_true", help="print GitHub's annotations")
+    return parser
+
+
+def _add_test_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--threshold",
+        type=_threshold,
+        default=THRESHOLD,
+        metavar="X",
+        help="ignore smaller changes; a ratio of times, or a fraction, also with %% "
+        f"(default {1 + THRESHOLD:.3f}x)",
+    )
+    group.add_argument(
+        "--level",
+        type=_level,
+        default=LEVEL,
+        metavar="P",
+        help="probability of any false `slower` or `faster`, and of any slowdown above its upper "
+        f"limit, over all tests (default {LEVEL})",
+    )
+    group.add_argument(
+        "--run-noise",
+        type=_fraction,
+        default=RUN_NOISE,
+        metavar="P",
+        help="noise between runs as a fraction of the time, where nothing was measured twice "
+        f"(default {RUN_NOISE})",
+    )
+
+
+def _threshold(text: str) -> float:
+    """Parse a change as a fraction: 0.02 for 1.02x, 2% and 0.02."""
+    try:
+        if text.endswith("x"):
+            return _fraction(str(float(text.removesuffix("x")) - 1))
+        return _fraction(text)
+    except (ValueError, argparse.ArgumentTypeError):
+        message = f"must be a ratio below 2 such as 1.02x, or 2% or 0.02, but got {text!r}"
+        raise argparse.ArgumentTypeError(message) from None
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 1, or a percentage, but got {text!r}")
+    return value
+
+
+def _level(text: str) -> float:
+    value = _fraction(text)
+    if not value:
+        raise argparse.ArgumentTypeError(f"must be above 0, but got {text!r}")
+    return value
+
+
+def _run(args: argparse.Namespace) -> int:
+    from harness.commands.compare.command import run  # here: it takes a second to load
+
+    return run(args)

@@ -1,0 +1,106 @@
+"""Compare two sets of results, and write the comparison as text and as files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.commands.run import EXIT_ERROR
+from harness.compare import reports
+from harness.compare.comparison import Comparison, Rules, compare
+from harness.compare.reading import read_kernel_results
+from harness.compare.table import comparison_table
+from harness.core.errors import HarnessError, UsageError
+from harness.core.files import write_file
+from harness.display.formats import make_console
+from harness.display.text import print_lines
+from harness.space_file import Spec, load_spec
+
+REGRESSION = 1
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """Where a comparison, or the error that prevented it, is written besides the text."""
+
+    json: Path | None
+    junit: Path | None
+    github: bool
+
+    def check(self) -> None:
+        """Raise UsageError for a file whose folder does not exist."""
+        for path in filter(None, (self.json, self.junit)):
+            if not path.parent.is_dir():
+                raise UsageError(f"{path}: the folder {path.parent} does not exist; make it")
+
+    def write_error(self, message: str) -> None:
+        """Write the error to every output."""
+        self._write(
+            reports.error_json(message, EXIT_ERROR),
+            reports.error_junit(message),
+            [reports.error_annotation(message)],
+        )
+
+    def write(self, comparison: Comparison, status: int, files: Mapping[str, str]) -> None:
+        """Write the comparison to every output; `files` has each kernel's file."""
+        self._write(
+            reports.as_json(comparison, status),
+            reports.as_junit(comparison),
+            reports.github(comparison, files),
+        )
+
+    def _write(self, as_json: str, as_junit: str, annotations: Iterable[str]) -> None:
+        if self.github:
+            print_lines(make_console(), annotations)
+        for path, text in ((self.json, as_json), (self.junit, as_junit)):
+            if path is not None:
+                write_file(path, text)
+
+
+def run(args: argparse.Namespace) -> int:
+    subjects = ("best", "default") if args.of == "both" else (args.of,)
+    rules = Rules(args.level, args.threshold, args.run_noise, subjects, args.across_environments)
+    outputs = _Outputs(args.json, args.junit, args.github)
+    return _compare(args.base, args.candidate, args.space, args.spec, rules, outputs)
+
+
+def _compare(
+    base: str,
+    candidate: str,
+    kernel: str | None,
+    space_files: Sequence[Path],
+    rules: Rules,
+    outputs: _Outputs,
+) -> int:
+    """Compare two databases or exports, and write the result to all outputs."""
+    outputs.check()
+    try:
+        specs = [load_spec(path) for path in space_files]
+        programs = {s.name: s.program_sha256 for s in specs if kernel in (None, s.name)}
+        old = read_kernel_results(base, kernel)
+        comparison = compare(old, read_kernel_results(candidate, kernel, programs), rules)
+    except HarnessError as error:
+        outputs.write_error(str(error))
+        raise
+    make_console().print(comparison_table(comparison))
+    status = REGRESSION if comparison.regressions else 0
+    outputs.write(comparison, status, _files(specs, comparison))
+    return status
+
+
+def _files(specs: Iterable[Spec], comparison: Comparison) -> Mapping[str, str]:
+    """Return each kernel's source in the language that was measured, or its program's first source.
+
+    Paths are relative to the current folder. A kernel without a source has its space's file.
+    """
+    languages = {row.kernel: row.environment.backend for row in comparison.rows}
+    found = {}
+    for spec in specs:
+        kernel = spec.sources.get(languages.get(spec.name, ""))
+        sources = [kernel] if kernel else spec.program.sources if spec.program else ()
+        path = next((source.path for source in sources), spec.path)
+        found[spec.name] = os.path.relpath(path)
+    return found

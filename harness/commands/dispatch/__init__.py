@@ -1,0 +1,68 @@
+"""`python -m harness.dispatch`: learn which configuration suits which input; write it as code."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.commands.run import run_command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(_parser(), arguments, _run)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.dispatch",
+        description="Learn which configuration suits which input, judge it on held-out inputs, and "
+        "write it as C, C++ and Python code with the kernels it chooses from.",
+    )
+    parser.add_argument("database", nargs="+", help="results databases of one device")
+    parser.add_argument(
+        "-o", "--output", required=True, type=Path, metavar="FOLDER", help="where to write it"
+    )
+    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
+    parser.add_argument(
+        "--device", metavar="NAME", help="only the device whose name contains this, of several"
+    )
+    parser.add_argument(
+        "--spec", type=Path, metavar="FILE", help="the space's YAML file (default spaces/NAME.yaml)"
+    )
+    parser.add_argument(
+        "--choice",
+        choices=("auto", "tree", "distilled", "ensemble"),
+        default="auto",
+        help="one tree, one distilled from an ensemble, or the ensemble; auto takes the first of "
+        "these that is significantly faster than one configuration for all, unless another is "
+        "significantly faster still",
+    )
+    parser.add_argument(
+        "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="write it even if it is not significantly faster than one configuration for all",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_seed,
+        default=0,
+        help="seed of the folds and of the trees (default 0)",
+    )
+    return parser
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^32 - 1, got {text!r}")
+    return int(text)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from harness.commands.dispatch.command import run  # here: it takes a second to load
+
+    return run(args)

@@ -1,0 +1,36 @@
+"""python -m harness.export DATABASE: write measurements as T4 results or CSV for other tools."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.commands.run import run_command
+
+ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.export",
+        description="Write every sample and every failure of a database's last campaign as T4 "
+        "results, or as CSV with its mapping.",
+    )
+    parser.add_argument("database", metavar="DATABASE", help="SQLite file or SQLAlchemy URL")
+    parser.add_argument("--format", choices=tuple(ENDINGS), default="t4", help="default t4")
+    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file to write (default: the space's name, beside the database)",
+    )
+    return run_command(parser, arguments, _run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from harness.commands.export.command import run  # here: it takes a second to load
+
+    return run(args)

@@ -1,0 +1,62 @@
+"""python -m harness.stencil explore STENCIL: write the space of a stencil's variants."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.commands.run import options_of, run_command
+from harness.stencil.definition import program_names
+
+_EPILOG = """\
+A stencil is a Python file that defines an expression and a reference; see docs/stencil.md.
+Exit code: 0 if the space is written, 2 for an error in the stencil or in the command.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(_parser(), arguments, _run)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.stencil",
+        description="Write the space of a stencil: rewrite rules turn its expression into "
+        "variants, each with several thread configurations.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=("explore",))
+    parser.add_argument("stencil", metavar="STENCIL",
+                        help=f"a Python file, or one of {', '.join(program_names())}")  # fmt: skip
+    parser.add_argument("--size", type=_positive, required=True, metavar="N",
+                        help="the argument of expression(): the length of a side")  # fmt: skip
+    parser.add_argument("--count", type=_positive, default=1000, metavar="K",
+                        help="the number of points in the space (default 1000)")  # fmt: skip
+    parser.add_argument("-o", "--output", dest="folder", type=Path, metavar="FOLDER",
+                        help="a new folder (default NAME_SIZE)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0,
+                        help="the seed of the random draws (default 0)")  # fmt: skip
+    parser.add_argument("--cache-lines", choices=("published", "exact"), default="published",
+                        help="how to count the cache lines of the features: `published` looks at "
+                        "one warp (default); `exact` at all warps, which takes seconds for each "
+                        "point of a large grid")  # fmt: skip
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, but got {text}")
+    return number
+
+
+def _run(args: argparse.Namespace) -> int:
+    from harness.commands.stencil.command import (  # here: it takes a second to load
+        ExploreOptions,
+        explore_stencil,
+    )
+
+    return explore_stencil(options_of(ExploreOptions, args))

@@ -1,0 +1,73 @@
+"""Write the space of a stencil's variants."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.core.errors import UsageError
+from harness.core.files import write_folder
+from harness.core.text import counted
+from harness.space_file.document import MAX_BYTES
+from harness.stencil.definition import Definition, load_definition
+from harness.stencil.explore import Variant, explore
+from harness.stencil.space_files import files, function_name
+
+
+@dataclass(frozen=True)
+class ExploreOptions:
+    """The options of one exploration; `folder` is None for the usual one."""
+
+    stencil: str
+    size: int
+    count: int
+    seed: int
+    cache_lines: str
+    folder: Path | None
+
+    @property
+    def command(self) -> str:
+        """Return the command that repeats the exploration."""
+        words = ["python", "-m", "harness.stencil", "explore", self.stencil]
+        words += ["--size", str(self.size), "--count", str(self.count), "--seed", str(self.seed)]
+        words += ["--cache-lines", "exact"] if self.cache_lines == "exact" else []
+        return shlex.join(words)
+
+
+def explore_stencil(options: ExploreOptions) -> int:
+    definition = load_definition(options.stencil)
+    folder = options.folder or Path(f"{definition.name}_{options.size}")
+    _check_is_new(folder)
+    variants = _variants(definition, options)
+    points = sum(len(variant.kernels) for variant in variants)
+    space = Path(f"{definition.name}.yaml")
+    is_exact = options.cache_lines == "exact"
+    texts = files(definition, options.size, variants, options.command, is_exact)
+    if len(texts[space]) > MAX_BYTES:
+        raise UsageError(f"{points} points are too many for one space; ask for fewer with --count")
+    contents = {path.as_posix(): text.encode() for path, text in texts.items()}
+    write_folder(folder, contents, replace=False)
+    fewer = "" if points == options.count else f"; found no more of the {options.count}"
+    print(f"{counted(points, 'point')} of {counted(len(variants), 'variant')}{fewer}")
+    print(f"wrote {folder / space}; tune it: python -m harness.tune {folder / space}")
+    return 0
+
+
+def _check_is_new(folder: Path) -> None:
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder} already exists; name a new folder with -o")
+
+
+def _variants(definition: Definition, options: ExploreOptions) -> list[Variant]:
+    expression = definition.expression(options.size)
+    # Each stencil draws different points, so a predictor is judged on points that it does not know.
+    rng = random.Random(f"{options.seed} {definition.name} {options.size}")
+    variants = explore(function_name(definition), expression, options.count, rng)
+    if not variants:
+        raise UsageError(
+            f"{definition.path}: no variant has 32 threads or more in a group; --size "
+            f"{options.size} is too small, or no map computes its result"
+        )
+    return variants
