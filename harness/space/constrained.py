@@ -23,7 +23,6 @@ from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value
 from harness.space.draws import Draws
 from harness.space.judge import Judge
 from harness.space.launches import launch_constraints, launch_of
-from harness.space.moves import Moves
 from harness.space.points import PointArray, Points, near_indices
 from harness.space.protocol import Space
 from harness.space.relevance import Relevance
@@ -61,7 +60,6 @@ class ConstrainedSpace(Space):
         self._implied = {c.text for c in implied} - {c.text for c in judged}
         all_constraints = [*self._relevance.implied, *judged, *implied]
         self._judge = Judge(self.points, all_constraints, self._given)
-        self._moves = Moves(self.points, self._judge, self._relevance)
 
     @classmethod
     def of(
@@ -139,7 +137,7 @@ class ConstrainedSpace(Space):
         broken = set(self._judge.broken(self.constraints, start))
         for parameter, here in zip(self.parameters, positions, strict=True):
             for index in near_indices(parameter, here, reach):
-                changed, concerned = self._moves.to(start, parameter, index)
+                changed, concerned = self._relevance.move(self._judge, start, parameter, index)
                 if broken.issubset(concerned) and self._judge.satisfies(concerned, changed):
                     yield Config(changed)
 
@@ -162,7 +160,7 @@ class ConstrainedSpace(Space):
         Where `repaired` finds none, return the nearest of a uniform sample of legal configurations.
         Raises UsageError where there is none either.
         """
-        found = repaired(self._moves, self._judge, self.canonical(config))
+        found = repaired(self._judge, self._relevance, self.canonical(config))
         return self._nearest_sampled(config, rng) if found is None else found
 
     def _nearest_sampled(self, config: Config, rng: random.Random) -> Config:

@@ -29,7 +29,7 @@ class Judge:
     def __init__(
         self, points: Points, constraints: Iterable[Expression], given: Mapping[str, Value]
     ) -> None:
-        self._points = points
+        self.points = points
         self._given = given
         self._domains = {p.name: p.values for p in points.parameters}
         self._tables: dict[str, Factor | None] = {}
@@ -43,7 +43,7 @@ class Judge:
 
     def combinations(self, constraint: Expression) -> int:
         """Return the number of combinations of the values that a constraint names."""
-        pairs = zip(self._points.parameters, self._points.extents, strict=True)
+        pairs = zip(self.points.parameters, self.points.extents, strict=True)
         return math.prod(extent for p, extent in pairs if p.name in constraint.names)
 
     def _decides(self, constraint: Expression) -> bool:
@@ -80,7 +80,7 @@ class Judge:
         """Whether each of many points satisfies a constraint; False where it cannot be computed."""
         table = self._table(constraint)
         if table is not None:
-            columns = tuple(points[:, self._points.axis[name]] for name in table.names)
+            columns = tuple(points[:, self.points.axis[name]] for name in table.names)
             found: Flags = np.broadcast_to(table.table[columns], len(points))
             return found
         held = np.empty(len(points), dtype=bool)
@@ -115,7 +115,7 @@ class Judge:
         return {text: np.array(flags, dtype=bool) for text, flags in named.items()}
 
     def _axes(self, constraint: Expression) -> list[int]:
-        return [axis for name, axis in self._points.axis.items() if name in constraint.names]
+        return [axis for name, axis in self.points.axis.items() if name in constraint.names]
 
     def _table(self, constraint: Expression) -> Factor | None:
         """Return the truth table of a constraint; None where it would be too large."""
@@ -138,10 +138,10 @@ class Judge:
         self, constraint: Expression, points: PointArray
     ) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, Value]]]:
         """Yield groups of points that agree in all values that are no numbers, and those values."""
-        parameters = self._points.parameters
+        parameters = self.points.parameters
         none = points[:0]
         fixed = [
-            axis for axis in self._axes(constraint) if self._points.values_at(axis, none) is None
+            axis for axis in self._axes(constraint) if self.points.values_at(axis, none) is None
         ]
         if not fixed:
             yield np.arange(len(points)), {}
@@ -163,13 +163,13 @@ class Judge:
         """Evaluate the constraint over arrays, or point by point where arrays are not exact."""
         values: dict[str, Any] = {**self._given, **fixed}
         for axis in self._axes(constraint):
-            name = self._points.parameters[axis].name
+            name = self.points.parameters[axis].name
             if name not in fixed:
-                values[name] = self._points.values_at(axis, points[rows, axis])
+                values[name] = self.points.values_at(axis, points[rows, axis])
         try:
             return np.broadcast_to(constraint.holds(values), len(rows))
         except ExpressionError:
-            one_by_one = (self._points.decode(points[row].tolist()) for row in rows)
+            one_by_one = (self.points.decode(points[row].tolist()) for row in rows)
             return np.array([self.satisfies([constraint], values) for values in one_by_one])
 
 

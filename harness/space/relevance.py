@@ -15,6 +15,8 @@ from harness.space.judge import Judge, holds
 from harness.space.points import PointArray, Points
 from harness.space_file import Parameter, conditional
 
+Move = tuple[dict[str, Value], list[Expression]]
+
 
 @dataclass(frozen=True)
 class _ConditionalParameter:
@@ -72,6 +74,18 @@ class Relevance:
             if not holds(condition.when, {**self._given, **found}):
                 found[condition.parameter.name] = condition.parameter.default
         return found
+
+    def move(
+        self, judge: Judge, config: Mapping[str, Value], parameter: Parameter, index: int
+    ) -> Move:
+        """Return the configuration with another value of a parameter, and the constraints whose
+        truth may change."""
+        changed = {**config, parameter.name: parameter.values[index]}
+        canonical = self.canonical(changed)
+        if canonical == changed or canonical[parameter.name] != changed[parameter.name]:
+            return changed, judge.naming[parameter.name]
+        different = {name for name, value in canonical.items() if value != config[name]}
+        return canonical, [c for c in judge.constraints if c.names & different]
 
     def canonical_points(self, judge: Judge, points: PointArray) -> PointArray:
         """Return the canonical form of many points, shape (points, parameters)."""

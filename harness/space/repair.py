@@ -8,14 +8,14 @@ from operator import itemgetter
 from harness.constraints.expression import Expression
 from harness.core.records import Config
 from harness.space.judge import Judge
-from harness.space.moves import Move, Moves
 from harness.space.points import near_indices, step_size
+from harness.space.relevance import Move, Relevance
 from harness.space_file import Parameter
 
 _REACH = 8
 
 
-def repaired(moves: Moves, judge: Judge, config: Config) -> Config | None:
+def repaired(judge: Judge, relevance: Relevance, config: Config) -> Config | None:
     """Return the nearest legal configuration that differs in one parameter.
 
     Nearness is the relative step on scales. Where none is legal, continue from the nearest that
@@ -24,33 +24,35 @@ def repaired(moves: Moves, judge: Judge, config: Config) -> Config | None:
     here: Config | None = config
     broken = judge.broken(judge.constraints, config)
     while here is not None and broken:
-        here = _stepped(moves, judge, here, broken)
+        here = _stepped(judge, relevance, here, broken)
         broken = judge.broken(judge.constraints, here) if here is not None else []
     return here
 
 
 def _stepped(
-    moves: Moves, judge: Judge, config: Config, broken: Sequence[Expression]
+    judge: Judge, relevance: Relevance, config: Config, broken: Sequence[Expression]
 ) -> Config | None:
     """Return the nearest change of one parameter that repairs everything, or else a part."""
     shared = frozenset.intersection(*(constraint.names for constraint in broken))
-    for changed, naming in _steps(moves, config, shared):
+    for changed, naming in _steps(judge, relevance, config, shared):
         if judge.satisfies(naming, changed):
             return Config(changed)
     named = frozenset.union(*(constraint.names for constraint in broken))
-    for changed, naming in _steps(moves, config, named) if len(broken) > 1 else ():
+    for changed, naming in _steps(judge, relevance, config, named) if len(broken) > 1 else ():
         before = sum(constraint in naming for constraint in broken)
         if len(judge.broken(naming, changed)) < before:
             return Config(changed)
     return None
 
 
-def _steps(moves: Moves, config: Config, names: Collection[str]) -> Iterator[Move]:
+def _steps(
+    judge: Judge, relevance: Relevance, config: Config, names: Collection[str]
+) -> Iterator[Move]:
     """Yield small changes of one of these parameters, the nearest first, with their constraints."""
     steps: list[tuple[float, Parameter, int]] = []
-    for parameter, here in zip(moves.points.parameters, moves.points.encode(config), strict=True):
+    for parameter, here in zip(judge.points.parameters, judge.points.encode(config), strict=True):
         if parameter.name in names:
             near = near_indices(parameter, here, _REACH)
             steps += ((step_size(parameter, here, there), parameter, there) for there in near)
     for _, parameter, there in sorted(steps, key=itemgetter(0)):
-        yield moves.to(config, parameter, there)
+        yield relevance.move(judge, config, parameter, there)
