@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
 from harness.core.errors import UsageError
@@ -156,9 +157,7 @@ def validate(sampler: Sampler, counts: Mapping[Input, float], goal: Goal) -> Val
         )
     kept = PairStream(
         counts,
-        lambda problem, draws: sampler.draw_samples(
-            SampleRole.RESERVED, problem, draws, frozenset()
-        ),
+        partial(sampler.draw_samples, SampleRole.RESERVED, held_out=frozenset()),
         lambda m: m.outcome is Outcome.OK,
         _rng(goal, SampleRole.RESERVED),
     )

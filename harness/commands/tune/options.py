@@ -93,7 +93,6 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--backend",
-        type=_backend,
         choices=BACKENDS,
         default="auto",
         help="where kernels run (default auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on "
@@ -107,7 +106,6 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         "database, CSV of the space's own columns, or T4 results. Without a space: a Kernel "
         "Tuner cache, T4 results, or CSV with a mapping. May be gzipped",
     )
-    group.add_argument("--recording", type=_recording, help=argparse.SUPPRESS)
     group.add_argument(
         "--mapping",
         type=Path,
@@ -240,17 +238,6 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
 
 
 _LARGEST = 10**9
-_REPLAY = "use --replay FILE instead of --backend replay --recording FILE"
-
-
-def _backend(text: str) -> str:
-    if text == "replay":
-        raise argparse.ArgumentTypeError(_REPLAY)
-    return text
-
-
-def _recording(text: str) -> str:
-    raise argparse.ArgumentTypeError(_REPLAY)
 
 
 def _count(text: str) -> int:

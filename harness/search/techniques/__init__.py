@@ -45,9 +45,7 @@ def sole_technique(names: Sequence[str]) -> SelfContained | None:
 __all__ = [
     "OWN",
     "REFUSALS",
-    "Designed",
     "GaussianProcess",
-    "HillClimb",
     "SelfContained",
     "UniformRandom",
     "own_techniques",
