@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     ConfigDict,
-    Discriminator,
     Field,
     GetJsonSchemaHandler,
     StrictFloat,
@@ -29,6 +28,7 @@ from harness.space_file.tuned import (
     Parameter,
     Scalar,
     StrictModel,
+    by_shape,
     distinct,
     plain,
 )
@@ -41,9 +41,6 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Expression = StrictStr | StrictInt
 Constraints = Annotated[list[StrictStr], Field(max_length=MAX_CONSTRAINTS)]
 Baselines = dict[FlagName, dict[FlagName, Scalar]]
-BASELINES_HELP = (
-    "configurations that the winner is measured beside: the default with these values in it"
-)
 
 
 class Sources(StrictModel):
@@ -59,30 +56,16 @@ class Sources(StrictModel):
         return self
 
 
-def _source_type(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "file"
-    return "files" if isinstance(value, dict) else None
-
-
 Source = Annotated[
     Annotated[StrictStr, Tag("file")] | Annotated[Sources, Tag("files")],
-    Discriminator(_source_type, custom_error_type="source_type", custom_error_message="no source"),
+    by_shape("source_type", file=str, files=dict),
 ]
-
-
-def _function_type(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "name"
-    return "names" if isinstance(value, list) else None
 
 
 Functions = Annotated[
     Annotated[Name, Tag("name")]
     | Annotated[Annotated[list[Name], Field(min_length=1), AfterValidator(distinct)], Tag("names")],
-    Discriminator(
-        _function_type, custom_error_type="function_type", custom_error_message="no function"
-    ),
+    by_shape("function_type", name=str, names=list),
 ]
 
 
@@ -143,15 +126,9 @@ class LaunchModel(StrictModel):
         return self
 
 
-def _launch_type(value: Any) -> str | None:
-    if value == "host":
-        return "host"
-    return "sizes" if isinstance(value, dict) else None
-
-
 Launch = Annotated[
     Annotated[Literal["host"], Tag("host")] | Annotated[LaunchModel, Tag("sizes")],
-    Discriminator(_launch_type, custom_error_type="launch_type", custom_error_message="no launch"),
+    by_shape("launch_type", host="host", sizes=dict),
 ]
 
 
@@ -234,27 +211,36 @@ class Search(StrictModel):
     )
 
 
-class SpaceFile(StrictModel):
-    """A tuning space: a kernel, its parameters, and its inputs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, title="harness space")
+class AnySpaceFile(StrictModel):
+    """The keys that spaces of kernels and of programs share."""
 
     name: Name = Field(description="the name of the results")
     title: StrictStr = Field(default="", description="one line for people")
+    constraints: Constraints = Field(
+        default_factory=list, description="conditions that every legal configuration satisfies"
+    )
+    baselines: Baselines = Field(
+        default_factory=dict,
+        description="configurations that the winner is measured beside: the default with these "
+        "values in it",
+    )
+    measure: Measure = Field(default_factory=Measure, description="how long to time")
+    search: Search = Field(default_factory=Search, description="how to search")
+
+
+class SpaceFile(AnySpaceFile):
+    """A tuning space: a kernel, its parameters, and its inputs."""
+
+    model_config = ConfigDict(title="harness space")
+
     kernel: KernelModel = Field(description="the function, its source and its host module")
     parameters: dict[Name, Parameter] = Field(
         min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; macros of the source"
     )
     flags: Flags = Field(default_factory=Flags, description="compiler flags to tune as well")
-    constraints: Constraints = Field(
-        default_factory=list, description="conditions that every legal configuration satisfies"
-    )
-    baselines: Baselines = Field(default_factory=dict, description=BASELINES_HELP)
     launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
     inputs: Inputs = Field(description="the problems that the kernel is run on")
     verify: KernelVerify = Field(default_factory=KernelVerify, description="when a result is right")
-    measure: Measure = Field(default_factory=Measure, description="how long to time")
-    search: Search = Field(default_factory=Search, description="how to search")
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:

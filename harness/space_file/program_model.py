@@ -21,33 +21,16 @@ from pydantic import (
     Tag,
 )
 
-from harness.space_file.model import (
-    BASELINES_HELP,
-    MAX_PARAMETERS,
-    Baselines,
-    Constraints,
-    FlagGroup,
-    Inputs,
-    Measure,
-    Number,
-    Search,
-    Verify,
-)
-from harness.space_file.tuned import CompilerName, Name, Parameter, StrictModel, plain
+from harness.space_file.model import MAX_PARAMETERS, AnySpaceFile, FlagGroup, Inputs, Number, Verify
+from harness.space_file.tuned import CompilerName, Name, Parameter, StrictModel, by_shape, plain
 
 Word = Annotated[StrictStr | StrictInt | StrictFloat, AfterValidator(plain)]
 Words = Annotated[list[Word], Field(min_length=1)]
 
 
-def _command_type(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "as_text"
-    return "as_words" if isinstance(value, list) else None
-
-
 Command = Annotated[
     Annotated[StrictStr, Tag("as_text")] | Annotated[Words, Tag("as_words")],
-    Discriminator(_command_type, custom_error_type="command_type", custom_error_message="none"),
+    by_shape("command_type", as_text=str, as_words=list),
 ]
 
 
@@ -220,13 +203,11 @@ class ProgramVerify(Verify):
     )
 
 
-class ProgramSpaceFile(StrictModel):
+class ProgramSpaceFile(AnySpaceFile):
     """A tuning space of a program: how it is built and run, its parameters, and its inputs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, title="harness space of a program")
+    model_config = ConfigDict(title="harness space of a program")
 
-    name: Name = Field(description="the name of the results")
-    title: StrictStr = Field(default="", description="one line for people")
     program: ProgramModel = Field(description="how it is built, run and timed")
     parameters: dict[Name, Parameter] = Field(
         default_factory=dict, max_length=MAX_PARAMETERS, description="what is tuned; {NAME}s"
@@ -234,14 +215,8 @@ class ProgramSpaceFile(StrictModel):
     flags: dict[CompilerName, FlagGroup] = Field(
         default_factory=dict, description="the compiler, and its flags to tune"
     )
-    constraints: Constraints = Field(
-        default_factory=list, description="conditions that every legal configuration satisfies"
-    )
-    baselines: Baselines = Field(default_factory=dict, description=BASELINES_HELP)
     inputs: Inputs = Field(description="the problems that the program is run on")
     verify: ProgramVerify = Field(default_factory=ProgramVerify, description="when a run is right")
-    measure: Measure = Field(default_factory=Measure, description="how long to time")
-    search: Search = Field(default_factory=Search, description="how to search")
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:

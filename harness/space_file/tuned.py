@@ -49,6 +49,20 @@ def distinct(values: list[Any]) -> list[Any]:
     return values
 
 
+def by_shape(error: str, **shapes: type | str) -> Discriminator:
+    """Choose the member of a union by the value's type, or by the text that it equals."""
+
+    def tag_of(value: Any) -> str | None:
+        matching = (
+            tag
+            for tag, shape in shapes.items()
+            if value == shape or (isinstance(shape, type) and isinstance(value, shape))
+        )
+        return next(matching, None)
+
+    return Discriminator(tag_of, custom_error_type=error, custom_error_message="no such shape")
+
+
 Scalar = Annotated[StrictBool | StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
 Values = Annotated[list[Scalar], AfterValidator(distinct), Field(min_length=1)]
 Whole = Annotated[StrictInt, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]

@@ -58,7 +58,7 @@ def reduce_domains(
 def _tabled(found: Reduced, given: Mapping[str, Value]) -> bool:
     """Make tables of small constraints, the smallest first, until a domain shrinks; returns whether
     it did."""
-    waiting = sorted(found.wide, key=lambda c: _combinations(c, found.domains))
+    waiting = sorted(found.wide, key=lambda c: combinations(c, found.domains))
     found.wide = []
     while waiting:
         constraint = waiting.pop(0)
@@ -82,10 +82,11 @@ def _is_small(constraint: Expression, domains: Domains) -> bool:
     """Whether the table of a constraint is cheap enough."""
     free = sum(len(domains[name]) > 1 for name in constraint.names if name in domains)
     most = _MAX_ENTRIES if free > _FEW else _MAX_ENTRIES_OF_FEW
-    return _combinations(constraint, domains) <= most
+    return combinations(constraint, domains) <= most
 
 
-def _combinations(constraint: Expression, domains: Domains) -> int:
+def combinations(constraint: Expression, domains: Domains) -> int:
+    """Return the number of combinations of the values of a constraint's names."""
     return math.prod(len(domains[name]) for name in constraint.names if name in domains)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.constraints.arithmetic import MAX_EXACT, truth
+from harness.constraints.arithmetic import truth
 from harness.constraints.expression import Expression, evaluate, operands
 from harness.constraints.solver.bounds import Bounds, bounds_of, exactly
 from harness.constraints.solver.tables import Domains, Table, as_array, is_number
@@ -82,7 +82,7 @@ class Residue:
         self._position = {name: position for position, name in enumerate(order)}
         self._domains = domains
         self._given = given
-        self._known: dict[tuple[object, ...], Operand] = {}
+        self._known: dict[str, Operand] = {}
         self.parts: list[ConditionPart] = []
         self.is_false = False  # whether some condition is false whatever the parameters are
 
@@ -108,7 +108,7 @@ class Residue:
     # ----------------------------------------------------------------- building
 
     def _part(self, node: ast.expr) -> Operand:
-        key = (ast.dump(node),)
+        key = ast.dump(node)
         if key not in self._known:
             self._known[key] = self._made(node)
         return self._known[key]
@@ -158,7 +158,7 @@ class Residue:
         parts = tuple(operand for operand in terms if isinstance(operand, int))
         if not parts:
             return ast.Constant(evaluate(made, {}))
-        key = (ast.dump(made),)
+        key = ast.dump(made)
         if key not in self._known:
             last = max(self.parts[part].last for part in parts)
             whole = _gives_whole(node) and all(self._is_whole(operand) for operand in terms)
@@ -230,10 +230,8 @@ def _gives_whole(node: ast.expr) -> bool:
     return isinstance(node, (ast.UnaryOp, ast.IfExp))
 
 
-def _numbers(values: Sequence[object]) -> Table:
+def _numbers(values: Sequence[Value]) -> Table:
     """Return numbers as an array; raises Inseparable for anything else."""
-    if not all(
-        isinstance(v, float) or (isinstance(v, int) and abs(v) <= MAX_EXACT) for v in values
-    ):
+    if not all(map(is_number, values)):
         raise Inseparable
     return np.array(values)

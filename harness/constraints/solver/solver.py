@@ -14,7 +14,6 @@ nor draw uniformly.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ import numpy as np
 from harness.constraints.expression import Expression
 from harness.constraints.solver.diagram import Diagram
 from harness.constraints.solver.elimination import eliminate
-from harness.constraints.solver.reduction import Reduced, reduce_domains
+from harness.constraints.solver.reduction import Reduced, combinations, reduce_domains
 from harness.constraints.solver.residue import Inseparable, Residue
 from harness.constraints.solver.tables import (
     MAX_IN_64_BITS,
@@ -81,7 +80,7 @@ class _Solver:
     def solve(self) -> tuple[list[Factor], list[Expression]]:
         """Return the roots with as many constraints as possible, the smallest first, and the
         constraints that are left out."""
-        held = sorted(self._holdable(), key=lambda tied: self._combinations(tied.constraint))
+        held = sorted(self._holdable(), key=lambda t: combinations(t.constraint, self._domains))
         known = {tied.constraint.text for tied in held}
         left_out = [c for c in self._reduced.wide if c.text not in known]
         roots = self._attempt(held)
@@ -119,10 +118,6 @@ class _Solver:
             yield _Tied(constraint, constraint_factor(constraint, self._domains, self._given))
         except TooLarge:
             return
-
-    def _combinations(self, constraint: Expression) -> int:
-        domains = self._domains
-        return math.prod(len(domains[name]) for name in constraint.names if name in domains)
 
     def _attempt(self, held: Sequence[_Tied]) -> list[Factor] | None:
         """Return the roots with these constraints; None where they are too large together."""

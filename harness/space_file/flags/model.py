@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -68,8 +68,16 @@ class _Flag(StrictModel):
     )
     note: Text | None = Field(default=None, description="what to know before it is tuned")
 
+    placeholder: ClassVar[str] = "{value}"
+    """The part of `option` where the value goes."""
+
     @validated(mode="after")
-    def _has_baselines(self) -> _Flag:
+    def _fits_together(self) -> _Flag:
+        if self.placeholder not in self.option:
+            part, found = self.placeholder, self.option
+            raise ValueError(
+                f"`option` must contain {part}, where the value goes, but got '{found}'"
+            )
         for value in self.baselines:
             if value not in self.values:
                 raise ValueError(f"`baselines` has {value}, which is not one of its values")
@@ -91,15 +99,11 @@ class _Flag(StrictModel):
         return tuple(part.replace("{value}", str(value)) for part in self.option.split())
 
 
-def _spelled_with(option: str, part: str) -> None:
-    if part not in option:
-        raise ValueError(f"`option` must contain {part}, where the value goes, but got '{option}'")
-
-
 class Switch(_Flag):
     """A flag that is there or not."""
 
     type: Literal["boolean"]
+    placeholder: ClassVar[str] = ""
 
     @validated(mode="after")
     def _takes_no_value(self) -> Switch:
@@ -119,11 +123,7 @@ class OnOff(_Flag):
     """
 
     type: Literal["onoff"]
-
-    @validated(mode="after")
-    def _has_place(self) -> OnOff:
-        _spelled_with(self.option, ON_OFF)
-        return self
+    placeholder: ClassVar[str] = ON_OFF
 
     @property
     def values(self) -> Sequence[Value]:
@@ -142,15 +142,10 @@ class OnOff(_Flag):
 class Enumeration(_Flag):
     """A flag that takes one of the listed values, or is absent."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     type: Literal["enum"]
     listed: Values = Field(alias="values", description="every value that it takes")
-
-    @validated(mode="after")
-    def _has_place(self) -> Enumeration:
-        _spelled_with(self.option, "{value}")
-        return self
 
     @property
     def values(self) -> Sequence[Value]:
@@ -167,7 +162,6 @@ class Integer(_Flag):
 
     @validated(mode="after")
     def _is_range(self) -> Integer:
-        _spelled_with(self.option, "{value}")
         count = len(self.values)
         if not 1 <= count <= MAX_FLAG_VALUES:
             raise ValueError(
