@@ -155,6 +155,14 @@ def test_samples_that_are_0_have_no_relative_error() -> None:
     assert (found.r2, found.error.ninth_decile, found.error.count) == (1.0, 0.0, 20)
 
 
+def test_a_node_with_too_few_rows_is_left_whole() -> None:
+    tree = grow(samples(60), "time_s", ["n"], Growth(relative_threshold=0.0, fewest_to_split=30))
+    split = tree.root.split
+    assert split is not None
+    for leaf in tree.root.leaves():
+        assert leaf.count < 30 or len(leaf.box.parts["n"].values) == 1
+
+
 # ---------------------------------------------------------------------------- targets
 
 

@@ -62,9 +62,11 @@ class TreeTarget:
 class Growth:
     """How far a tree grows. A split must lower the sum of squared errors by `relative_threshold` of
     the root's. Where that is None, cross-validation in `folds` folds chooses the one with the least
-    squared error; rows that agree in the column `groups` stay together."""
+    squared error; rows that agree in the column `groups` stay together. A node of fewer rows than
+    `fewest_to_split` is not split (10 in the authors' own program)."""
 
     relative_threshold: float | None = None
+    fewest_to_split: int = 2
     folds: int = 10
     groups: str | None = None
     seed: int = 0
@@ -72,8 +74,9 @@ class Growth:
     def __post_init__(self) -> None:
         if self.relative_threshold is not None and not self.relative_threshold >= 0:
             raise UsageError(f"relative_threshold must be 0 or more, not {self.relative_threshold}")
-        if self.folds < 2:
-            raise UsageError(f"folds must be 2 or more, not {self.folds}")
+        for name in ("folds", "fewest_to_split"):
+            if getattr(self, name) < 2:
+                raise UsageError(f"{name} must be 2 or more, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def grow(
     groups = kept[growth.groups].tolist() if growth.groups else None
     threshold = _threshold(axes, codes, values, growth, groups)
     columns = make_columns(axes, codes, values)
-    regression = fit(encode(columns, codes), values, threshold, seed=growth.seed)
+    regression = fit(encode(columns, codes), values, threshold, growth.fewest_to_split, growth.seed)
     return Tree(
         target,
         axes,
@@ -231,7 +234,9 @@ def _squared_errors(
     learn, judge = fold.fit, fold.test
     columns = make_columns(axes, codes[learn], values[learn])
     least = float(_THRESHOLDS.min())
-    tree = fit(encode(columns, codes[learn]), values[learn], least, seed=growth.seed)
+    tree = fit(
+        encode(columns, codes[learn]), values[learn], least, growth.fewest_to_split, growth.seed
+    )
     predicted = tree.predict_for(_THRESHOLDS, encode(columns, codes[judge]))
     errors: Array = np.square(predicted - values[judge]).sum(axis=1)
     return errors
