@@ -90,7 +90,7 @@ def c_program(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> str:
 
 def _c_value(dispatcher: Dispatcher, feature: Feature, value: Value) -> str:
     if feature.type is Type.WORD:
-        return dispatcher.c_word(feature, str(value))
+        return feature.c_word(dispatcher.name, str(value))
     return repr(value)
 
 

@@ -203,7 +203,7 @@ def test_header_compiles_as_cpp_11(tmp_path: Path) -> None:
 def scope() -> Translator:
     program = mvmul_program()
     features = mvmul_features(program)
-    named = Dispatcher("mvmul", "", ("f",), features, program, PROVENANCE)._named
+    named = {feature.name: feature for feature in features}
     constants = {"A": 4, "HALF": 0.5, "MODE": "fast"}
     return Translator(constants, named, {"m": (1, 9), "n": (1, 9)}, "p")
 

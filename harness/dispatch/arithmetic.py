@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from harness.dispatch.formulas import (
     check_whole_division,
     corners,
     divided,
+    in_one_type,
     negated,
     real,
 )
@@ -26,9 +28,9 @@ from harness.dispatch.spelling import INT64_MAX
 _MOST_POWER = 64
 
 _ARITHMETIC: Mapping[type[ast.operator], tuple[str, Callable[[float, float], float]]] = {
-    ast.Add: ("+", lambda a, b: a + b),
-    ast.Sub: ("-", lambda a, b: a - b),
-    ast.Mult: ("*", lambda a, b: a * b),
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
 }
 
 
@@ -52,13 +54,12 @@ class Arithmetic:
         sign, apply = _ARITHMETIC[op]
         bounds = corners(apply, left, right)
         python = f"({left.python} {sign} {right.python})"
-        if left.type is Type.WHOLE and right.type is Type.WHOLE:
-            c = f"({left.c} {sign} {right.c})"
-            return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
-        c = f"({real(left)} {sign} {real(right)})"
+        type_, (c_left, c_right), is_float = in_one_type((left, right))
+        c = f"({c_left} {sign} {c_right})"
         # Otherwise a compiler may fuse the product with a following sum and round only once.
-        c = f"{self.prefix}_rounded{c}" if op is ast.Mult else c
-        return bounded(Type.REAL, c, python, bounds)
+        if type_ is Type.REAL and op is ast.Mult:
+            c = f"{self.prefix}_rounded{c}"
+        return bounded(type_, c, python, bounds, is_float)
 
     def power(self, base: Formula, exponent: int) -> Formula:
         """Raise a whole number to a constant power."""
@@ -74,7 +75,7 @@ class Arithmetic:
 
     def _floor_divided(self, left: Formula, right: Formula) -> Formula:
         check_whole_division(left, right)
-        bounds = corners(lambda a, b: a // b, left, right)
+        bounds = corners(operator.floordiv, left, right)
         c = self._by_sign("floor_div", "/", left, right)
         python = f"({left.python} // {right.python})"
         return bounded(Type.WHOLE, c, python, bounds, left.is_float or right.is_float)
@@ -124,14 +125,12 @@ class Arithmetic:
         pick = min if name == "min" else max
         bounds = (pick(o.low for o in operands), pick(o.high for o in operands))
         python = f"{name}({', '.join(o.python for o in operands)})"
-        is_whole = all(o.type is Type.WHOLE for o in operands)
-        kind = "whole" if is_whole else "real"
-        c = operands[0].c if is_whole else real(operands[0])
-        for operand in operands[1:]:
-            text = operand.c if is_whole else real(operand)
+        type_, texts, is_float = in_one_type(operands)
+        kind = "whole" if type_ is Type.WHOLE else "real"
+        c = texts[0]
+        for text in texts[1:]:
             c = f"{self.prefix}_{name}_{kind}({c}, {text})"
-        is_float = any(o.is_float for o in operands)
-        return bounded(Type.WHOLE if is_whole else Type.REAL, c, python, bounds, is_float)
+        return bounded(type_, c, python, bounds, is_float)
 
     def _absolute(self, operand: Formula) -> Formula:
         ends = (abs(operand.low), abs(operand.high))

@@ -125,7 +125,7 @@ class _CWriter:
                 yield f"/* {c_comment(feature.name)}; OTHER stands for all other words. */"
                 yield f"enum {self._dispatcher.name}_{feature.name} {{"
                 for word in feature.words:
-                    constant = self._dispatcher.c_word(feature, word)
+                    constant = feature.c_word(self._dispatcher.name, word)
                     yield f"    {constant}, /* {c_comment(word)} */"
                 yield f"    {other}"
                 yield "};"
@@ -182,7 +182,7 @@ class _CWriter:
         name = feature.variable
         if feature.type is Type.WORD:
             known = isinstance(word, str)
-            return f"{name} == {self._dispatcher.c_word(feature, str(word))}" if known else "0"
+            return f"{name} == {feature.c_word(self._dispatcher.name, str(word))}" if known else "0"
         if isinstance(word, (int, float)):
             if feature.type is Type.REAL:
                 return f"{name} == {c_real(word)}"

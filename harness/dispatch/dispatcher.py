@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from harness import __version__
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Environment, Value
 from harness.dispatch.features import Feature
-from harness.dispatch.formulas import Bounds, FeatureVariable, Formula, Type, conjunction
+from harness.dispatch.formulas import Bounds, Formula, Type, conjunction
 from harness.dispatch.guards import Translator
 from harness.dispatch.program import DispatchProgram
 from harness.dispatch.spelling import INT64_MAX
@@ -19,6 +20,8 @@ from harness.models.encoding.columns import ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 
 _HIGHEST_BIT = 62
+
+_Translated = tuple[tuple[Formula, ...], tuple[tuple[tuple[Formula, ...], ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -71,15 +74,19 @@ class Dispatcher:
     def __post_init__(self) -> None:
         _check(self)
 
-    @cached_property
+    @property
     def guards(self) -> tuple[Formula, ...]:
         """For each candidate, the condition under which it applies within the box."""
-        return self._guards(self.box)
+        return self._exact[0]
+
+    @property
+    def sizes(self) -> tuple[tuple[tuple[Formula, ...], ...], ...]:
+        """Group and grid of each candidate within the box; empty without a launch plan."""
+        return self._exact[1]
 
     @cached_property
-    def sizes(self) -> tuple[tuple[tuple[Formula, ...], tuple[Formula, ...]], ...]:
-        """Group and grid of each candidate within the box; empty without a launch plan."""
-        return self._sizes(self.box)
+    def _exact(self) -> _Translated:
+        return self._translated(self.box)
 
     @cached_property
     def box(self) -> Mapping[str, Bounds]:
@@ -87,16 +94,11 @@ class Dispatcher:
 
         It contains the tuned range, and extends above it as far as 64-bit integers allow.
         """
-        self._guards(self._box(None))
-        self._sizes(self._box(None))
-        best, low, high = None, 0, _HIGHEST_BIT
-        while low <= high:
-            middle = (low + high) // 2
-            if self._is_exact(self._box(middle)):
-                best, low = middle, middle + 1
-            else:
-                high = middle - 1
-        return self._box(best)
+        self._translated(self._box(None))
+        count = bisect.bisect_left(
+            range(_HIGHEST_BIT + 1), True, key=lambda bits: not self._is_exact(self._box(bits))
+        )
+        return self._box(count - 1 if count else None)
 
     @property
     def is_guarded(self) -> bool:
@@ -106,7 +108,7 @@ class Dispatcher:
     def orders(self, order: Sequence[int]) -> tuple[int, ...]:
         """Return the candidates of a leaf that can be needed: up to the first that always
         applies."""
-        indices = dict.fromkeys((*self.program.with_static(order), *self._all))
+        indices = dict.fromkeys((*self.program.with_static(order), *range(len(self.guards))))
         kept: list[int] = []
         for index in indices:
             if self.guards[index].c != "0":
@@ -128,56 +130,29 @@ class Dispatcher:
         """Return a feature by its name."""
         return next(f for f in self.features if f.name == name)
 
-    @property
-    def _all(self) -> range:
-        return range(len(self.program.portfolio))
-
     def _is_exact(self, box: Mapping[str, Bounds]) -> bool:
         try:
-            self._guards(box)
-            self._sizes(box)
+            self._translated(box)
         except ExpressionError:
             return False
         return True
 
-    def _guards(self, box: Mapping[str, Bounds]) -> tuple[Formula, ...]:
-        return tuple(
-            conjunction([self._scope(index, box).condition(text) for text in guards])
-            for index, guards in enumerate(self.program.guards)
+    def _translated(self, box: Mapping[str, Bounds]) -> _Translated:
+        features = {feature.name: feature for feature in self.features}
+        scopes = [
+            Translator({**self.constants, **config}, features, box, self.name)
+            for config in self.program.portfolio
+        ]
+        guards = tuple(
+            conjunction([scope.condition(text) for text in texts])
+            for scope, texts in zip(scopes, self.program.guards, strict=True)
         )
-
-    def _sizes(
-        self, box: Mapping[str, Bounds]
-    ) -> tuple[tuple[tuple[Formula, ...], tuple[Formula, ...]], ...]:
-        if self.launch is None:
-            return ()
-        made = []
-        for index in self._all:
-            scope = self._scope(index, box)
-            group = tuple(scope.number(e.text) for e in self.launch.group)
-            made.append((group, tuple(scope.number(e.text) for e in self.launch.grid)))
-        return tuple(made)
-
-    def _scope(self, index: int, box: Mapping[str, Bounds]) -> Translator:
-        constants = {**self.constants, **self.program.portfolio[index]}
-        return Translator(constants, self._named, box, self.name)
-
-    @cached_property
-    def _named(self) -> Mapping[str, FeatureVariable]:
-        return {
-            f.name: FeatureVariable(
-                f.variable, f.type, {word: self.c_word(f, word) for word in f.words}
-            )
-            for f in self.features
-        }
-
-    def c_word(self, feature: Feature, word: str) -> str:
-        """Return the C constant of a feature's word."""
-        spelled = [_spelled(other) for other in feature.words]
-        own = _spelled(word)
-        # Words that are spelled alike, such as `a-b` and `a+b`, get their index.
-        index = f"_{feature.words.index(word)}" if spelled.count(own) > 1 or not own else ""
-        return f"{self.name.upper()}_{feature.name.upper()}_IS_{own}{index}"
+        plan = (self.launch.group, self.launch.grid) if self.launch else ()
+        return guards, tuple(
+            tuple(tuple(scope.number(e.text) for e in extents) for extents in plan)
+            for scope in scopes
+            if plan
+        )
 
     def _box(self, bits: int | None) -> Mapping[str, Bounds]:
         """Return the tuned ranges; with bits, extended up to 2**bits, and down only as far as the
@@ -206,13 +181,10 @@ def ends(tuned: TunedRange, feature: Feature) -> Bounds:
     return math.ceil(tuned.low), math.floor(tuned.high)
 
 
-def _spelled(word: str) -> str:
-    return "".join(c if c.isascii() and c.isalnum() else "_" for c in word.upper())
-
-
 def _check(dispatcher: Dispatcher) -> None:
-    """Check what learning must have ensured; a UsageError here means a mistake there."""
-    program, count = dispatcher.program, len(dispatcher.program.portfolio)
+    """Check that the features have the names and types of the inputs that were learnt from: the
+    space may have changed since."""
+    program = dispatcher.program
     known = {feature.name for feature in dispatcher.features}
     used = {name for column in program.columns for name in column.features}
     used |= {tuned.feature for tuned in program.tuned}
@@ -221,31 +193,11 @@ def _check(dispatcher: Dispatcher) -> None:
             f"the dispatcher uses {', '.join(sorted(used - known))}, but the features are "
             f"{', '.join(sorted(known))}"
         )
-    if not 0 <= program.static < count or len(program.guards) != count:
-        raise UsageError(
-            f"there are {count} candidates, but the best single one has the index "
-            f"{program.static}, and {len(program.guards)} have guards"
-        )
-    if dispatcher.kernels and len(dispatcher.kernels) != count:
-        raise UsageError(f"{count} candidates have {len(dispatcher.kernels)} kernel files")
-    if not program.choice.trees:
-        raise UsageError("the dispatcher has no tree to choose by")
-    thresholds = (s.threshold for tree in program.choice.trees for s in tree.splits())
-    if not all(map(math.isfinite, thresholds)):
-        raise UsageError("a tree has a threshold that is not finite")
-    _check_untyped(dispatcher)
-
-
-def _check_untyped(dispatcher: Dispatcher) -> None:
-    """Check that words are only compared, and that numbers have ranges of numbers."""
-    for column in dispatcher.program.columns:
+    for column in program.columns:
         for name in column.features:
-            is_word = dispatcher.feature(name).type is Type.WORD
-            if is_word and column.kind is not ColumnKind.EQUALS:
-                raise UsageError(f"{name} is a word, but the dispatcher computes {column}")
             if column.kind is ColumnKind.TWOS and dispatcher.feature(name).type is not Type.WHOLE:
                 raise UsageError(f"{name} is no whole number, but the dispatcher computes {column}")
-    for tuned in dispatcher.program.tuned:
+    for tuned in program.tuned:
         feature = dispatcher.feature(tuned.feature)
         wanted = str if feature.type is Type.WORD else (int, float)
         fits = all(isinstance(word, wanted) for word in tuned.words)

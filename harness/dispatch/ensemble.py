@@ -14,9 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
 from harness.dispatch.forest import fit_forest
+from harness.dispatch.growing import Grown
 from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.nodes import Leaf, Node
 from harness.dispatch.program import Choice, EnsembleChoice, TreeChoice
 from harness.dispatch.training_set import TrainingSet, centred, informative_columns
 
@@ -107,16 +108,11 @@ def offset(model: HistGradientBoostingRegressor) -> float:
 
 def as_trees(model: HistGradientBoostingRegressor) -> tuple[Node, ...]:
     """Copy the trees of a fitted model; scikit-learn has no public way to read them."""
-    return tuple(_node(predictor.nodes, 0) for (predictor,) in model._predictors)
+    return tuple(_root(predictor.nodes) for (predictor,) in model._predictors)
 
 
-def _node(nodes: Any, index: int) -> Node:
-    node = nodes[index]
-    if node["is_leaf"]:
-        return Leaf(value=float(node["value"]), rows=int(node["count"]))
-    return Split(
-        int(node["feature_idx"]),
-        float(node["num_threshold"]),
-        _node(nodes, int(node["left"])),
-        _node(nodes, int(node["right"])),
-    )
+def _root(nodes: Any) -> Node:
+    low = np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.intp))
+    tree = Grown(low, nodes["right"], nodes["feature_idx"], nodes["num_threshold"])
+    values, counts = nodes["value"].tolist(), nodes["count"].tolist()
+    return tree.root(lambda node: Leaf(value=values[node], rows=counts[node]), len(nodes))

@@ -29,6 +29,18 @@ class Feature:
         """Its name in code."""
         return variable(self.name)
 
+    def c_word(self, dispatcher: str, word: str) -> str:
+        """Return the C constant of a word, in the header of the dispatcher of this name."""
+        spelled = [_spelled(other) for other in self.words]
+        own = _spelled(word)
+        # Words that are spelled alike, such as `a-b` and `a+b`, get their index.
+        index = f"_{self.words.index(word)}" if spelled.count(own) > 1 or not own else ""
+        return f"{dispatcher.upper()}_{self.name.upper()}_IS_{own}{index}"
+
+
+def _spelled(word: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in word.upper())
+
 
 def features_of(
     program: DispatchProgram, names: Sequence[str], inputs: Sequence[Mapping[str, Value]]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from harness.core.arrays import Array
 from harness.dispatch.growing import Grown, grow_forest
-from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.nodes import Leaf, Node
 from harness.dispatch.program import ForestChoice
 from harness.dispatch.training_set import TrainingSet, capped, filled
 
@@ -23,17 +23,10 @@ def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Fore
     """Fit trees whose costs are the members' capped log slowdowns."""
     logs = filled(capped(training.logs[:, members]))
     trees = grow_forest(training.ranks, logs, _TREES, _LEAST_IN_LEAF, _SHARE, seed)
-    roots = tuple(_node(grown, means / len(trees), 0) for grown, means in trees)
-    return ForestChoice(len(members), roots)
-
-
-def _node(tree: Grown, costs: Array, node: int) -> Node:
-    low, high = int(tree.low[node]), int(tree.high[node])
-    if low < 0:
-        return Leaf(costs=tuple(costs[node].tolist()))
-    return Split(
-        int(tree.column[node]),
-        float(tree.threshold[node]),
-        _node(tree, costs, low),
-        _node(tree, costs, high),
+    return ForestChoice(
+        len(members), tuple(_root(tree, costs / len(trees)) for tree, costs in trees)
     )
+
+
+def _root(tree: Grown, costs: Array) -> Node:
+    return tree.root(lambda node: Leaf(costs=tuple(costs[node].tolist())), len(costs))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -31,15 +32,6 @@ class Type(Enum):
     REAL = "double"
     TRUTH = "int"
     WORD = "enum"
-
-
-@dataclass(frozen=True)
-class FeatureVariable:
-    """A feature in generated code: its variable, and the C constants of its words."""
-
-    variable: str
-    type: Type
-    words: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -150,6 +142,14 @@ def real(made: Formula) -> str:
     return c_real(made.low) if made.low == made.high else f"(double){made.c}"
 
 
+def in_one_type(operands: Sequence[Formula]) -> tuple[Type, list[str], bool]:
+    """Return the type that numbers are computed in together, their C texts in it, and whether
+    Python may hold the result as a float."""
+    if all(operand.type is Type.WHOLE for operand in operands):
+        return Type.WHOLE, [o.c for o in operands], any(o.is_float for o in operands)
+    return Type.REAL, [real(operand) for operand in operands], True
+
+
 def negated(operand: Formula) -> Formula:
     """Negate a number."""
     bounds = (-operand.high, -operand.low)
@@ -160,7 +160,7 @@ def negated(operand: Formula) -> Formula:
 def divided(left: Formula, right: Formula) -> Formula:
     """Divide two numbers as reals."""
     _check_not_zero(right)
-    bounds = corners(lambda a, b: a / b, left, right)
+    bounds = corners(operator.truediv, left, right)
     c = f"({real(left)} / {real(right)})"
     return bounded(Type.REAL, c, f"({left.python} / {right.python})", bounds)
 

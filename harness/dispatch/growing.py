@@ -8,6 +8,7 @@ split: the first 2 n - 1 nodes are the tree of n leaves, so one tree gives every
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array, Indices
+from harness.dispatch.nodes import Leaf, Node, Split
 
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _NOWHERE = np.iinfo(np.intp).max
@@ -46,6 +48,14 @@ class Grown:
             levels.append(nodes)
         paths: Indices = np.stack(levels, axis=1)
         return paths
+
+    def root(self, leaf: Callable[[int], Leaf], count: int, node: int = 0) -> Node:
+        """Make the tree below a node from the first `count` nodes; `leaf` makes its leaves."""
+        low, high = int(self.low[node]), int(self.high[node])
+        if not 0 <= low < count:
+            return leaf(node)
+        sides = self.root(leaf, count, low), self.root(leaf, count, high)
+        return Split(int(self.column[node]), float(self.threshold[node]), *sides)
 
 
 def reached_at(paths: Indices, leaves: int) -> Indices:

@@ -19,11 +19,11 @@ from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
 from harness.dispatch.arithmetic import Arithmetic
+from harness.dispatch.features import Feature
 from harness.dispatch.formulas import (
     FALSE,
     TRUE,
     Bounds,
-    FeatureVariable,
     Formula,
     Type,
     Untranslatable,
@@ -31,9 +31,9 @@ from harness.dispatch.formulas import (
     conjunction,
     constant,
     disjunction,
+    in_one_type,
     is_number,
     negated,
-    real,
     truth,
 )
 
@@ -47,22 +47,22 @@ class Translator:
     """
 
     constants: Mapping[str, Value]
-    features: Mapping[str, FeatureVariable]
+    features: Mapping[str, Feature]
     box: Mapping[str, Bounds]
     prefix: str
 
     def condition(self, text: str) -> Formula:
         """Translate an expression to a condition; raises ExpressionError if it cannot be exact."""
-        return self._translated(text, lambda walk, node: walk.truth(node))
+        return self._translated(text, self._truth)
 
     def number(self, text: str) -> Formula:
         """Translate an expression to a number, WHOLE or REAL; raises ExpressionError if it cannot
         be exact."""
-        return self._translated(text, lambda walk, node: walk.number(node))
+        return self._translated(text, self._number)
 
-    def _translated(self, text: str, wanted: Callable[[_Walk, ast.expr], Formula]) -> Formula:
+    def _translated(self, text: str, wanted: Callable[[ast.expr], Formula]) -> Formula:
         parsed = Expression(text)
-        unknown = [n for n in parsed.names_in_order if not self._knows(n)]
+        unknown = [n for n in parsed.names_in_order if n not in {**self.features, **self.constants}]
         if unknown:
             known = ", ".join((*self.features, *self.constants))
             raise ExpressionError(
@@ -70,22 +70,11 @@ class Translator:
                 f"there are {known}"
             )
         try:
-            return wanted(_Walk(self), parsed.tree)
+            return wanted(parsed.tree)
         except Untranslatable as reason:
             raise ExpressionError(f"`{text}` cannot be written as exact code: {reason}") from None
 
-    def _knows(self, name: str) -> bool:
-        return name in self.features or name in self.constants
-
-
-class _Walk:
-    """Translates each kind of node of an expression's tree."""
-
-    def __init__(self, scope: Translator) -> None:
-        self._scope = scope
-        self._arithmetic = Arithmetic(scope.prefix)
-
-    def number(self, node: ast.expr) -> Formula:
+    def _number(self, node: ast.expr) -> Formula:
         """Translate a node to a number."""
         made = self._of(node)
         if isinstance(made, Formula):
@@ -95,7 +84,7 @@ class _Walk:
                 return made
         raise Untranslatable("a text can be compared, not calculated with")
 
-    def truth(self, node: ast.expr) -> Formula:
+    def _truth(self, node: ast.expr) -> Formula:
         """Translate a node to a condition."""
         made = self._of(node)
         if not isinstance(made, Formula):
@@ -124,32 +113,33 @@ class _Walk:
             return self._compared(node)
         assert isinstance(node, ast.Call)
         assert isinstance(node.func, ast.Name)
-        return self._arithmetic.called(node.func.id, [self.number(part) for part in node.args])
+        operands = [self._number(part) for part in node.args]
+        return Arithmetic(self.prefix).called(node.func.id, operands)
 
     def _varies(self, node: ast.expr) -> bool:
         names = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
-        return any(name in self._scope.features for name in names)
+        return any(name in self.features for name in names)
 
     def _evaluated(self, node: ast.expr) -> Value:
         try:
-            found: Value = language.evaluate(node, self._scope.constants)
+            found: Value = language.evaluate(node, self.constants)
         except ExpressionError as error:
             raise Untranslatable(str(error)) from None
         return found
 
     def _feature(self, name: str) -> Formula:
-        named = self._scope.features[name]
+        named = self.features[name]
         if named.type is Type.WORD:
             return Formula(Type.WORD, name, named.variable)
-        return bounded(named.type, named.variable, named.variable, self._scope.box[name])
+        return bounded(named.type, named.variable, named.variable, self.box[name])
 
     # ------------------------------------------------------------------------- arithmetic
 
     def _binary(self, node: ast.BinOp) -> Formula:
-        left = self.number(node.left)
+        left = self._number(node.left)
         if isinstance(node.op, ast.Pow):
-            return self._arithmetic.power(left, self._constant_whole(node.right))
-        return self._arithmetic.binary(type(node.op), left, self.number(node.right))
+            return Arithmetic(self.prefix).power(left, self._constant_whole(node.right))
+        return Arithmetic(self.prefix).binary(type(node.op), left, self._number(node.right))
 
     def _constant_whole(self, node: ast.expr) -> int:
         value = None if self._varies(node) else self._evaluated(node)
@@ -157,9 +147,9 @@ class _Walk:
 
     def _unary(self, node: ast.UnaryOp) -> Formula:
         if isinstance(node.op, ast.Not):
-            made = self.truth(node.operand)
+            made = self._truth(node.operand)
             return truth(f"!{made.c}", f"(not {made.python})")
-        operand = self.number(node.operand)
+        operand = self._number(node.operand)
         if isinstance(node.op, ast.UAdd):
             return operand
         return negated(operand)
@@ -167,22 +157,21 @@ class _Walk:
     # ------------------------------------------------------------------------- conditions
 
     def _joined(self, node: ast.BoolOp) -> Formula:
-        parts = [self.truth(part) for part in node.values]
+        parts = [self._truth(part) for part in node.values]
         is_and = isinstance(node.op, ast.And)
         return conjunction(parts) if is_and else disjunction(parts)
 
     def _chosen(self, node: ast.IfExp) -> Formula:
-        test = self.truth(node.test)
+        test = self._truth(node.test)
         if test.is_constant:
-            return self.number(node.body if test == TRUE else node.orelse)
-        body, other = self.number(node.body), self.number(node.orelse)
+            return self._number(node.body if test == TRUE else node.orelse)
+        body, other = self._number(node.body), self._number(node.orelse)
         bounds = (min(body.low, other.low), max(body.high, other.high))
         python = f"({body.python} if {test.python} else {other.python})"
-        if body.type is Type.WHOLE and other.type is Type.WHOLE:
-            c = f"(int64_t)({test.c} ? {body.c} : {other.c})"
-            return bounded(Type.WHOLE, c, python, bounds, body.is_float or other.is_float)
-        c = f"({test.c} ? {real(body)} : {real(other)})"
-        return bounded(Type.REAL, c, python, bounds)
+        type_, (c_body, c_other), is_float = in_one_type((body, other))
+        cast = "(int64_t)" if type_ is Type.WHOLE else ""
+        c = f"{cast}({test.c} ? {c_body} : {c_other})"
+        return bounded(type_, c, python, bounds, is_float)
 
     def _compared(self, node: ast.Compare) -> Formula:
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -207,11 +196,9 @@ class _Walk:
         one, other = self._of(left), self._of(right)
         if not is_number(one) or not is_number(other):
             return self._of_texts(sign, one, other)
-        first, second = self.number(left), self.number(right)
-        if first.type is Type.WHOLE and second.type is Type.WHOLE:
-            c = f"({first.c} {sign} {second.c})"
-        else:
-            c = f"({real(first)} {sign} {real(second)})"
+        first, second = self._number(left), self._number(right)
+        _, (c_first, c_second), _ = in_one_type((first, second))
+        c = f"({c_first} {sign} {c_second})"
         return truth(c, f"({first.python} {sign} {second.python})")
 
     def _of_texts(
@@ -227,8 +214,8 @@ class _Walk:
                     "two features that are words cannot be compared with each other"
                 )
             if isinstance(text, str):
-                named = self._scope.features[word.c]
-                c = f"({named.variable} {sign} {named.words[text]})"
+                named = self.features[word.c]
+                c = f"({named.variable} {sign} {named.c_word(self.prefix, text)})"
                 return truth(c, f"({word.python} {sign} {text!r})")
         return FALSE if sign == "==" else TRUE
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _FAILED_FACTOR = 2.0
+_BY_INPUT = ("time_s", "applies", "best_s", "groups", "tied")
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,11 @@ class Matrix:
 
     def __post_init__(self) -> None:
         shape = (len(self.features), len(self.candidates))
-        for name in ("time_s", "applies", "tied"):
+        for name in _BY_INPUT:
             found = getattr(self, name).shape
-            if found != shape:
-                raise ValueError(f"{name} must have the shape {shape}, but got {found}")
-        for name in ("best_s", "groups"):
-            found = getattr(self, name).shape
-            if found != shape[:1]:
-                raise ValueError(f"{name} must have the shape {shape[:1]}, but got {found}")
+            wanted = shape[:1] if name in ("best_s", "groups") else shape
+            if found != wanted:
+                raise ValueError(f"{name} must have the shape {wanted}, but got {found}")
         if not (np.isfinite(self.best_s) & (self.best_s > 0)).all():
             raise ValueError("best_s must be finite and above 0: leave out inputs that all fail on")
 
@@ -98,11 +96,7 @@ class Matrix:
         return replace(
             self,
             features=self.features.iloc[rows].reset_index(drop=True),
-            time_s=self.time_s[rows],
-            applies=self.applies[rows],
-            best_s=self.best_s[rows],
-            groups=self.groups[rows],
-            tied=self.tied[rows],
+            **{name: getattr(self, name)[rows] for name in _BY_INPUT},
         )
 
     def complete(self) -> Matrix:
@@ -155,14 +149,11 @@ def stacked(one: Matrix, other: Matrix) -> Matrix:
     one."""
     import pandas as pd  # here, since it takes half a second to load
 
+    rows: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in _BY_INPUT
+    }
     return replace(
-        one,
-        features=pd.concat([one.features, other.features], ignore_index=True),
-        time_s=np.concatenate([one.time_s, other.time_s]),
-        applies=np.concatenate([one.applies, other.applies]),
-        best_s=np.concatenate([one.best_s, other.best_s]),
-        groups=np.concatenate([one.groups, other.groups]),
-        tied=np.concatenate([one.tied, other.tied]),
+        one, features=pd.concat([one.features, other.features], ignore_index=True), **rows
     )
 
 

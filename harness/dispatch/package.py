@@ -107,18 +107,10 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     }
     if dispatcher.kernels:
         backend = dispatcher.provenance.environment.backend
-        files[f"{name}/_{backend}.py"] = _loader(backend)
+        loader = Path(loaders.__file__).with_name(f"{backend}.py")
+        files[f"{name}/_{backend}.py"] = loader.read_bytes()
         files |= {f"{name}/kernels/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     return files
-
-
-def _loader(backend: str) -> bytes:
-    path = Path(loaders.__file__).parent / f"{backend}.py"
-    if not path.is_file():
-        raise UsageError(
-            f"the backend {backend} has no loader; write the dispatcher without kernels"
-        )
-    return path.read_bytes()
 
 
 def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path]:

@@ -109,10 +109,9 @@ class DispatchProgram:
 
     `columns` are those that the trees of `choice` split on. `portfolio` holds the candidates, which
     `choice` sorts for an input in the `tuned` range; the first that applies is taken. `static` is
-    the index of the best single one, which is used
-    where a leaf has nothing better, and for inputs outside of the `tuned` range. `guards` has for
-    each candidate the constraints over features, as expressions of the spec, under which it
-    applies; parameters in them have the candidate's values.
+    the index of the best single one, which is used where a leaf has nothing better, and for inputs
+    outside of the `tuned` range. `guards` has for each candidate the constraints over features, as
+    expressions of the spec, under which it applies; parameters in them have the candidate's values.
     """
 
     columns: tuple[Column, ...]

@@ -66,10 +66,8 @@ class GAdapt:
     def fit(self, matrix: Matrix, seed: int) -> GAdaptSelector:
         """Learn from the best candidate of each input."""
         candidates = candidate_table(matrix)
-        logs = matrix.log_slowdown
-        best = np.where(np.isnan(logs), np.inf, logs).argmin(axis=1)
         legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
-        model = gadapt.fit(matrix.features, candidates.iloc[best], legal, seed)
+        model = gadapt.fit(matrix.features, candidates.iloc[matrix.best], legal, seed)
         return GAdaptSelector(model, candidates)
 
 

@@ -136,11 +136,12 @@ def study(
             f"there are {len(matrix.features)}"
         )
     wanted = _judgeable(matrix, wanted)
-    first, late = _first_and_late(wanted)
-    found = judge(matrix, first, seed, step)
-    if late and _is_ensemble_better(found):
-        found |= judge(matrix, late, seed, step)
-    names = [learner.name for learner in wanted if learner.name in found]
+    names = [learner.name for learner in wanted]
+    late = {_DISTILLED.name} if {_TREE.name, _ENSEMBLE.name} <= {*names} else set()
+    found = judge(matrix, [one for one in wanted if one.name not in late], seed, step)
+    if late and compare(found[_ENSEMBLE.name], found[_TREE.name]).ratio.value < 1:
+        found |= judge(matrix, [one for one in wanted if one.name in late], seed, step)
+    names = [name for name in names if name in found]
     return Study(matrix, {name: found[name] for name in (*names, ORACLE)}, seed)
 
 
@@ -155,18 +156,6 @@ def _judgeable(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
     index = matrix.default
     has_default = index is not None and bool(matrix.applies[:, index].any())
     return [learner for learner in wanted if has_default or not isinstance(learner, Default)]
-
-
-def _is_ensemble_better(found: Mapping[str, Judged]) -> bool:
-    return compare(found[_ENSEMBLE.name], found[_TREE.name]).ratio.value < 1
-
-
-def _first_and_late(wanted: Sequence[Learner]) -> tuple[list[Learner], list[Learner]]:
-    """Split the learners: those to judge at once, and those only if the ensemble beats the tree."""
-    names = {learner.name for learner in wanted}
-    waits = {_DISTILLED.name} if {_TREE.name, _ENSEMBLE.name} <= names else set()
-    first = [learner for learner in wanted if learner.name not in waits]
-    return first, [learner for learner in wanted if learner.name in waits]
 
 
 # ------------------------------------------------------------------------------ the sentence

@@ -11,7 +11,7 @@ import numpy as np
 from harness.core.arrays import Array, Indices
 from harness.dispatch.growing import Grown, Ranks, grow, passing, ranked, reached_at
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.nodes import Leaf, Node
 from harness.dispatch.orders import node_orders
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
 from harness.models.encoding.columns import (
@@ -149,9 +149,11 @@ class TrainingSet:
         if not self.values.shape[1]:
             return Leaf(order=tuple(range(len(self.members(shape.members)))), rows=len(self.values))
         tree, orders = self.grown(shape, seed)
-        needed = orders[:, :1] if self.matrix.applies.all() else orders
-        rows = passing(tree, tree.paths(self.values))
-        return _node(tree, needed.tolist(), rows.tolist(), 0, 2 * shape.leaves - 1)
+        needed = (orders[:, :1] if self.matrix.applies.all() else orders).tolist()
+        rows = passing(tree, tree.paths(self.values)).tolist()
+        return tree.root(
+            lambda node: Leaf(order=tuple(needed[node]), rows=rows[node]), 2 * shape.leaves - 1
+        )
 
     def least_costs(self, members: int, test: TrainingSet) -> float:
         """Sum the log slowdowns on other inputs if the best of this many members were known."""
@@ -173,16 +175,3 @@ class TrainingSet:
             chosen = first_applicable(wanted, test.matrix.applies)
             logs.append(test.logs[rows, np.where(chosen >= 0, chosen, static)])
         return np.stack(logs)
-
-
-def _node(tree: Grown, orders: list[list[int]], rows: list[int], node: int, count: int) -> Node:
-    """Make the tree below a node from the first `count` nodes; a split whose sides choose alike
-    becomes a leaf."""
-    low, high = int(tree.low[node]), int(tree.high[node])
-    if not 0 <= low < count:
-        return Leaf(order=tuple(orders[node]), rows=rows[node])
-    below = _node(tree, orders, rows, low, count)
-    above = _node(tree, orders, rows, high, count)
-    if isinstance(below, Leaf) and isinstance(above, Leaf) and below.order == above.order:
-        return Leaf(order=below.order, rows=rows[node])
-    return Split(int(tree.column[node]), float(tree.threshold[node]), below, above)
