@@ -50,42 +50,30 @@ _HELPERS = {
 def c_header(dispatcher: Dispatcher) -> str:
     """Write the header; `docs/dispatch.md` describes its contents."""
     writer = _CWriter(dispatcher)
-    program, environment = dispatcher.program, dispatcher.provenance.environment
     launches = [(index, list(writer.sizes(index))) for index in range(len(dispatcher.sizes))]
     guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g.c != "1"]
     exact = [*(c for _, c in guarded), *(line for _, lines in launches for line in lines)]
     tables, choice = writer.tables_and_choice()
     return rendered(
         "header.h.j2",
+        code=writer,
+        features=dispatcher.features,
+        program=dispatcher.program,
+        environment=dispatcher.provenance.environment,
         name=dispatcher.name,
         upper=dispatcher.name.upper(),
         comment="\n * ".join(wrapped(map(c_comment, comment_lines(dispatcher)))).replace(
             " * \n", " *\n"
         ),
         needs_sqrt=any("sqrt(" in text for text in exact),
-        words=list(writer.words()),
-        members=list(writer.members()),
-        count=len(program.portfolio),
-        static=program.static,
-        portfolio=list(writer.portfolio()),
-        backend=c_string(environment.backend),
-        device=c_string(environment.device),
-        platform=c_string(environment.platform),
         kernels=[
             f"{{{c_string(writer.file(k.name))}, {c_string(shlex.join(k.options))}}}"
             for k in dispatcher.kernels
         ],
         helpers=list(_helpers(dispatcher.name, exact)),
-        signature=writer.signature,
-        parameters=writer.signature,
-        arguments=writer.arguments,
-        voids=[f"(void){f.variable};" for f in dispatcher.features],
-        is_tuned=" && ".join(writer.tuned()) or "1",
-        is_exact=" && ".join(writer.box()) or "1",
         guarded=guarded,
         fallback=list(writer.first(dispatcher.fallback)),
         tables=tables,
-        columns=list(writer.columns()),
         choice=choice,
         launches=launches,
         dimensions=len(dispatcher.sizes[0][0]) if launches else 0,

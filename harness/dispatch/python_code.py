@@ -22,6 +22,9 @@ from harness.dispatch.rendering import (
 from harness.dispatch.spelling import bare, docstring, wrapped
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
+_ENVIRONMENT = ("backend", "device", "platform", "driver", "compiler")
+_PROVENANCE = ("databases", "inputs", "choice", "harness_version", "date")
+
 _RATIO = '''
 
 def _ratio(dividend, divisor):
@@ -46,38 +49,24 @@ def python_module(dispatcher: Dispatcher) -> str:
     texts = "\n".join([*choice, *columns, *helpers, *(g.python for g in dispatcher.guards)])
     return rendered(
         "module.py.j2",
+        code=writer,
+        program=program,
         comment="\n".join(wrapped(map(docstring, comment_lines(dispatcher)))),
         imports=writer.imports(texts),
         name=ascii(dispatcher.name),
-        portfolio=[ascii(dict(config)) for config in program.portfolio],
-        static=program.static,
         tuned=[f"{t.feature!a}: {_tuned_value(t)}" for t in program.tuned],
-        provenance=[
-            (ascii(key), ascii(value))
-            for key, value in (
-                ("backend", environment.backend),
-                ("device", environment.device),
-                ("platform", environment.platform),
-                ("driver", environment.driver),
-                ("compiler", environment.compiler),
-                ("kernel_sha256", provenance.program_sha256),
-                ("databases", provenance.databases),
-                ("inputs", provenance.inputs),
-                ("choice", provenance.choice),
-                ("harness_version", provenance.harness_version),
-                ("date", provenance.date),
-            )
-        ],
+        provenance={
+            **{name: getattr(environment, name) for name in _ENVIRONMENT},
+            "kernel_sha256": provenance.program_sha256,
+            **{name: getattr(provenance, name) for name in _PROVENANCE},
+        },
         functions=ascii(dispatcher.functions),
         kernels=[f"({k.name!a}, {k.options!a})" for k in dispatcher.kernels],
-        signature=writer.arguments,
-        arguments=writer.arguments,
         is_cached=not isinstance(program.choice, TreeChoice),
         reals=list(writer.conversions(Type.REAL)),
         numbers=list(writer.conversions(Type.WHOLE, Type.REAL)),
         columns=columns,
         choice=choice,
-        is_tuned=" and ".join(writer.tuned()) or "True",
         fallback=writer.first(dispatcher.fallback),
         guarded=[
             (index, guard.python)
@@ -85,7 +74,6 @@ def python_module(dispatcher: Dispatcher) -> str:
             if guard.python != "True"
         ],
         launches=list(writer.launches()),
-        is_exact=" and ".join(writer.box()) or "True",
         loader=f"_{environment.backend}",
         helpers=helpers,
     )

@@ -10,6 +10,7 @@ import jinja2
 from harness.core.records import shown
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.nodes import Node, Split
+from harness.dispatch.spelling import c_string
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
 MAX_NESTED = 40
@@ -24,6 +25,7 @@ _templates = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+_templates.filters |= {"ascii": ascii, "c_string": c_string}
 
 
 def rendered(template: str, **values: Any) -> str:
