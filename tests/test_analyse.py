@@ -64,7 +64,7 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
     assert lines[tree + 1].strip() == "BLOCK=16   (3 inputs)"
     assert lines[tree + 3].strip() == "BLOCK=64   (3 inputs)"
     assert any("G-ADAPT's model" in line for line in lines)
-    assert "Failed: 6 build_failed" in " ".join(lines)
+    assert "Failed: 6 build_failed" in " ".join(" ".join(lines).split())
 
 
 def test_few_inputs_are_reported_as_too_few(
