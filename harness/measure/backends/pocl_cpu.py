@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _REFUSED = b"generic\0"
-_RECORD_BYTES = 2048  # larger than PoCL's record of a device (struct _cl_device_id)
+_RECORD_BYTES = 1024  # PoCL's record of a device (struct _cl_device_id) is larger
 _POINTER_BYTES = 8
+_TRIES = 20
 # The levels of the x86-64 psABI, and a feature that each of them adds to the one before.
 _LEVELS = (("avx512vl", b"x86-64-v4"), ("avx2", b"x86-64-v3"), ("sse4_2", b"x86-64-v2"))
 
-_names: list[ctypes.Array[ctypes.c_char]] = []  # PoCL keeps pointers to them
+_names: dict[int, ctypes.Array[ctypes.c_char]] = {}  # by device; PoCL keeps pointers to them
 
 
 def name_processor(device_version: str, device_address: int) -> None:
@@ -30,14 +32,17 @@ def name_processor(device_version: str, device_address: int) -> None:
     """
     if not device_version.endswith("-generic") or platform.machine() != "x86_64":
         return
-    maps = Path("/proc/self/maps")
-    level = _level()
-    if level is None or not maps.exists():
+    maps, level = Path("/proc/self/maps"), _level()
+    if level is None or device_address in _names or not maps.exists():
         return
-    found = _name_pointers(device_address, _readable(maps.read_text(encoding="utf-8")))
-    if len(found) == 1:
-        _names.append(ctypes.create_string_buffer(level))
-        found[0].value = ctypes.addressof(_names[-1])
+    for _ in range(_TRIES):
+        # PoCL's threads are starting: a reading of the maps beside them may miss a range.
+        readable = _readable(maps.read_text(encoding="utf-8"))
+        pointer = next(_name_pointers(device_address, readable), None)
+        if pointer is not None:
+            _names[device_address] = ctypes.create_string_buffer(level)
+            pointer.value = ctypes.addressof(_names[device_address])
+            return
 
 
 def _level() -> bytes | None:
@@ -53,19 +58,16 @@ def _readable(maps: str) -> list[tuple[int, int]]:
     return [(int(low, 16), int(high, 16)) for low, high in ranges]
 
 
-def _name_pointers(address: int, readable: list[tuple[int, int]]) -> list[ctypes.c_uint64]:
-    """Return the pointers in PoCL's record of a device that lead to the refused name."""
+def _name_pointers(address: int, readable: Sequence[tuple[int, int]]) -> Iterator[ctypes.c_uint64]:
+    """Yield the pointers in PoCL's record of a device that lead to the refused name."""
 
     def can_read(start: int, size_bytes: int) -> bool:
         return any(low <= start and start + size_bytes <= high for low, high in readable)
 
-    found = []
     for field in range(address, address + _RECORD_BYTES, _POINTER_BYTES):
-        if not can_read(field, _POINTER_BYTES):
-            break
-        pointer = ctypes.c_uint64.from_address(field)
-        if can_read(pointer.value, len(_REFUSED)) and (
-            ctypes.string_at(pointer.value, len(_REFUSED)) == _REFUSED
-        ):
-            found.append(pointer)
-    return found
+        if can_read(field, _POINTER_BYTES):
+            pointer = ctypes.c_uint64.from_address(field)
+            if can_read(pointer.value, len(_REFUSED)) and (
+                ctypes.string_at(pointer.value, len(_REFUSED)) == _REFUSED
+            ):
+                yield pointer
