@@ -1,4 +1,4 @@
-"""One library, one door: who may import what, held by reading the imports."""
+"""One library, one door: who may import what; and how large a module may grow."""
 
 from __future__ import annotations
 
@@ -123,6 +123,25 @@ def test_a_room_loads_nothing_that_belongs_higher_and_no_gpu_stack(room: str) ->
 def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:
     heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy")
     assert _loaded_by(["harness.commands.check.command"], heavy) == []
+
+
+def test_functions_and_modules_stay_small() -> None:
+    for path in _modules():
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                assert length <= 60, f"{path}: {node.name} has {length} lines"
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    found: dict[str, set[Path]] = {}
+    for path in _modules():
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name.lstrip("_"), set()).add(path.parent)
+    # The two loaders of dispatched kernels, side by side in one folder, share the name `Kernel`.
+    assert [name for name, folders in found.items() if len(folders) > 1] == []
 
 
 def test_no_module_evaluates_or_unpickles() -> None:

@@ -33,7 +33,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="include campaigns that a later --fresh has replaced",
     )
-    trees = parser.add_argument_group("importance and trees (docs/analysis.md)")
+    _add_tree_options(parser.add_argument_group("importance and trees (docs/analysis.md)"))
+    return parser
+
+
+def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
     trees.add_argument(
         "--target",
         default=SLOWDOWN,
@@ -79,7 +83,6 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="grow one tree for all devices in the databases, with the platform as a parameter",
     )
-    return parser
 
 
 def _depth(text: str) -> int:
