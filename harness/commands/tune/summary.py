@@ -71,7 +71,7 @@ def print_choice_by_input(
         return
     stored, tuned = len(results.measured), len(campaign.spec.inputs)
     if stored > tuned:
-        print_line(console, f"For all {stored} inputs in the database, not only these {tuned}:")
+        print_line(console, f"For all {stored} inputs in the database ({tuned} tuned now):")
     with console.status("learning which configuration suits which input"):
         is_better = print_across(console, matrix_of(results), QUICK)
     if is_better and space is not None:
