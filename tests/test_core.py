@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,15 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
         write_file(path, "new", advice="make room")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_standard_output_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from harness.core.files import write_file\n"
+        "print('before', flush=True); write_file(Path('/dev/stdout'), 'text\\n')"
+    )
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert piped.stdout == b"before\ntext\n"
 
 
 def test_link_stays_a_link_and_a_device_is_written_to(tmp_path: Path) -> None:

@@ -43,20 +43,29 @@ def write_file(
     """Write a file whole or not at all: others see the old content or the new, even after a crash.
 
     The content goes into a temporary file in the same folder, which then takes the file's place.
-    A device or a pipe is written to directly. `parents` makes missing folders. Without `replace`,
+    A device, a pipe, or an open file such as /dev/stdout is written to directly; so is a file that
+    can be written in a folder that cannot. `parents` makes missing folders. Without `replace`,
     the file must be new. Raises UsageError with the path, the reason and the `advice`.
     """
     data = content.encode() if isinstance(content, str) else content
-    target = Path(os.path.realpath(path)) if replace else path  # a link stays a link
     try:
+        if replace and _is_written_directly(path):
+            path.write_bytes(data)
+            return
+        target = Path(os.path.realpath(path)) if replace else path  # a link stays a link
         if parents:
             target.parent.mkdir(parents=True, exist_ok=True)
-        if replace and target.exists() and not target.is_file():
-            target.write_bytes(data)
-        else:
-            _put(target, data, replace)
+        _put(target, data, replace)
     except OSError as error:
         raise unwritable(path, error, advice) from None
+
+
+def _is_written_directly(path: Path) -> bool:
+    """Say whether a path exists and cannot, or must not, be replaced by a new file."""
+    if not path.exists():
+        return False
+    is_open_file = path.absolute().parts[:2] in (("/", "dev"), ("/", "proc"))
+    return is_open_file or not path.is_file() or not os.access(path.resolve().parent, os.W_OK)
 
 
 def _put(target: Path, data: bytes, replace: bool) -> None:
@@ -119,7 +128,7 @@ def _put_folder(target: Path, files: Mapping[str, bytes], aside: Path, replace: 
         os.rename(new, target)
     except OSError:
         with contextlib.suppress(OSError):
-            os.rename(old, target)
+            os.rename(old, target) if replace else target.rmdir()
         raise
 
 

@@ -18,7 +18,7 @@ from harness.measure.device_worker import DeviceWorker
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.local import LocalMeasurer
-from harness.measure.plausibility import KernelTimes, why_unproved
+from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, why_unproved
 from harness.measure.processes import ProcessLost
 from harness.measure.verify import Tolerance
 from harness.space import Space
@@ -47,7 +47,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             compiler=backend.compiler,
             builds_disturb=self._facts.shares_cpu,
         )
-        self._times = KernelTimes()
+        self._times = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
 
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.core.records import Measurement
 from harness.measure import plausibility
-from harness.measure.plausibility import FLOOR_S, why_below, why_too_fast
+from harness.measure.plausibility import why_below, why_too_fast
 from harness.measure.programs.runner import ProgramResult
 from harness.measure.programs.sandbox import Bounds, CannotStart, run_command
 from harness.space_file import ProgramPlan
@@ -23,6 +23,8 @@ from harness.space_file import ProgramPlan
 _FLOOR_RUNS = 5
 _RESOLVED_S = 2e-3
 """Smaller differences between the times of processes may come from the machine."""
+
+_REGION_FLOOR_S = 1e-6  # no timed region of a program is shorter
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def why_implausible(
     if reason is None and plan.time is None:
         reason = why_below(time_s, floor_s, "a program that does nothing")
     elif reason is None:
-        reason = why_below(time_s, FLOOR_S, "anything that is worth timing")
+        reason = why_below(time_s, _REGION_FLOOR_S, "anything that is worth timing")
     if reason is None and result.has_other_shape and reference.has_same_shape:
         return "it does not write what the default writes, as if it had ended early"
     return reason
