@@ -9,7 +9,7 @@ read (harness.measure.compiler_warnings). It needs no GPU.
     python -m benchmarks.nvcc_flags [--arch sm_90] [--record FILE] [KERNEL ...]
 
 The record has a row for each kernel and setting: the outcome (ok, warned or refused), the first
-digits of the machine code's hash, and nvcc's message. `--told FILE` prints the findings of an
+digits of the machine code's hash, and nvcc's message. `--findings FILE` prints the findings of an
 existing record without compiling. The last line is one JSON object.
 """
 
@@ -293,8 +293,8 @@ def write(path: Path, rows: Iterable[FlagRow]) -> list[FlagRow]:
 
 def run(args: argparse.Namespace) -> int:
     """Compile, or read a record, and print the findings."""
-    if args.told:
-        rows = read(args.told)
+    if args.findings:
+        rows = read(args.findings)
     else:
         rows = write(args.record, compile_all(args.arch, args.kernels, args.pairs))
     found = findings(rows)
@@ -322,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"the record to write (default {RECORD.name})",
     )  # fmt: skip
     parser.add_argument(
-        "--told",
+        "--findings",
         type=Path,
         metavar="FILE",
         help="only print the findings of this record",

@@ -213,8 +213,8 @@ def _parsed(guard: str) -> Expression:
 
 def dispatcher_of(program: DispatchProgram, name: str, **others: Any) -> Dispatcher:
     """A dispatcher over FEATURES."""
-    told = {"title": "an example", "functions": ("f",), "provenance": PROVENANCE, **others}
-    return Dispatcher(name=name, features=FEATURES, program=program, **told)
+    printed = {"title": "an example", "functions": ("f",), "provenance": PROVENANCE, **others}
+    return Dispatcher(name=name, features=FEATURES, program=program, **printed)
 
 
 def mvmul_program(guards: tuple[tuple[str, ...], ...] = ((), (), ())) -> DispatchProgram:

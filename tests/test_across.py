@@ -31,7 +31,7 @@ def shapes(count: int, slow: float = 3.0) -> Matrix:
     return make_matrix(features, (DEFAULT, SMALL, LARGE), time_s, default=0)
 
 
-def told(matrix: Matrix) -> list[str]:
+def message(matrix: Matrix) -> list[str]:
     """What is printed."""
     console = Console(file=io.StringIO(), width=120)
     print_across(console, matrix, QUICK)
@@ -40,22 +40,22 @@ def told(matrix: Matrix) -> list[str]:
 
 
 def test_few_inputs_are_told_as_too_few() -> None:
-    assert told(shapes(3)) == [
+    assert message(shapes(3)) == [
         "Nothing is learnt across inputs: that needs 4 inputs with results, and there are 3. Add "
         "inputs to the space, or give the run more time."
     ]
-    assert told(shapes(0)) == [
+    assert message(shapes(0)) == [
         "No configuration worked on any input: there is nothing to choose from."
     ]
 
 
 def test_one_configuration_that_is_best_everywhere_is_told_as_that() -> None:
-    (line,) = told(shapes(8, slow=1.0))
+    (line,) = message(shapes(8, slow=1.0))
     assert line == "One configuration is the best on every input, or within noise of it: BLOCK=16"
 
 
 def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
-    lines = told(shapes(16))
+    lines = message(shapes(16))
     assert lines[0] == "Which configuration for which input:"
     assert [line.strip().split("   ")[0] for line in lines[2:5:2]] == ["BLOCK=16", "BLOCK=64"]
     rows = {line.split()[0]: line.split() for line in lines if " [" in line}
@@ -72,7 +72,7 @@ def test_one_leaf_is_told_as_no_choice_and_no_difference_as_none() -> None:
     """Which of the two is faster follows from nothing known of the inputs."""
     features = pd.DataFrame({"m": [7] * 16})
     time_s = np.array([[1.0, 2.0, 9.0]] * 12 + [[2.0, 1.0, 9.0]] * 4)
-    lines = told(make_matrix(features, (SMALL, LARGE, DEFAULT), time_s, default=2))
+    lines = message(make_matrix(features, (SMALL, LARGE, DEFAULT), time_s, default=2))
     assert lines[0].startswith(
         "No rule by input was found. The best single configuration: BLOCK=16"
     )
@@ -87,7 +87,7 @@ def test_default_without_a_time_on_every_input_has_no_row() -> None:
     matrix = shapes(8)
     time_s = matrix.time_s.copy()
     time_s[3, 0] = np.nan
-    lines = told(make_matrix(matrix.features, matrix.candidates, time_s, default=0))
+    lines = message(make_matrix(matrix.features, matrix.candidates, time_s, default=0))
     stripped = [line.strip() for line in lines]
     assert "The default has no row: it was not measured on every input." in stripped
     assert not any(line.startswith("default ") for line in stripped)
@@ -100,7 +100,7 @@ def test_default_that_does_not_apply_everywhere_is_told_as_that() -> None:
     known = make_matrix(
         matrix.features, matrix.candidates, matrix.time_s, applies=applies, default=0
     )
-    (line,) = (line for line in told(known) if line.startswith("The default"))
+    (line,) = (line for line in message(known) if line.startswith("The default"))
     assert line.strip().endswith(
         "2 of 8 inputs; there its row counts the best static configuration."
     )
@@ -124,7 +124,7 @@ def test_a_single_configuration_that_all_inputs_share_is_no_choice() -> None:
     time_s = np.where(np.eye(8, dtype=bool), 1.0, np.nan)
     time_s[:, 0] = 2.0
     configs = tuple(Config({"BLOCK": place}) for place in range(8))
-    (line,) = told(make_matrix(pd.DataFrame({"m": range(8)}), configs, time_s, default=0))
+    (line,) = message(make_matrix(pd.DataFrame({"m": range(8)}), configs, time_s, default=0))
     assert line.startswith(
         "Nothing is learnt across inputs: only one configuration was measured on all of them, "
         "default."
@@ -149,7 +149,7 @@ def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
     features = pd.DataFrame({"m": range(5)})
     time_s = np.where(np.eye(5, dtype=bool), 1.0, np.nan)
     configs = tuple(Config({"BLOCK": place}) for place in range(5))
-    (line,) = told(make_matrix(features, configs, time_s, default=0))
+    (line,) = message(make_matrix(features, configs, time_s, default=0))
     assert line.endswith("and there are 0. Let the run finish.")
 
 

@@ -11,7 +11,7 @@ DEFAULT = Config({"TILE": 0, "level": None, "ivopts": None, "fast_math": False})
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "printed"),
     [
         ({}, "default"),
         ({"level": 3}, "level=3"),
@@ -21,8 +21,8 @@ DEFAULT = Config({"TILE": 0, "level": None, "ivopts": None, "fast_math": False})
         ({"OWN": None}, "OWN=absent"),  # one without a default
     ],
 )
-def test_only_what_differs_is_told(settings: dict[str, Value], told: str) -> None:
-    assert difference(Config({**DEFAULT, **settings}), DEFAULT) == told
+def test_only_what_differs_is_told(settings: dict[str, Value], printed: str) -> None:
+    assert difference(Config({**DEFAULT, **settings}), DEFAULT) == printed
 
 
 @pytest.mark.parametrize("value", [False, 0.0, -0.0, "0"])
@@ -34,5 +34,5 @@ def test_values_of_another_type_differ(value: Value) -> None:
 def test_of_a_default_with_many_absent_flags_their_number_is_told() -> None:
     assert default_text(DEFAULT) == "TILE=0, level=absent, ivopts=absent, fast_math=false"
     flags: dict[str, Value] = dict.fromkeys("abcd")
-    told = default_text(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))
-    assert told == "N=0, O=0, P=0, Q=0, fast=false, 4 parameters absent"
+    printed = default_text(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))
+    assert printed == "N=0, O=0, P=0, Q=0, fast=false, 4 parameters absent"

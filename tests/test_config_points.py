@@ -115,8 +115,8 @@ def test_divisibility_is_left_out_where_it_says_nothing(
 
 def test_whole_numbers_of_a_file_that_has_no_others_are_whole() -> None:
     whole = all_points(parameter("A", "ordered", (16, 24, 32)))
-    told = all_points(parameter("A", "ordered", (16.0, 24.0, 32.0)))
-    assert told.tolist() == whole.tolist()
+    printed = all_points(parameter("A", "ordered", (16.0, 24.0, 32.0)))
+    assert printed.tolist() == whole.tolist()
     assert whole.shape == (3, 2)
 
 

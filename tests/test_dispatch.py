@@ -140,9 +140,9 @@ def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a
     assert "replaces" not in capsys.readouterr().out
     few = dataclasses.replace(spec, inputs=spec.inputs[:7])
     assert run(fill(tmp_path / "few.db", few), space, "--force") == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "This dispatcher was learnt from 7 inputs; the one that it replaces in " in told
-    assert "was learnt from 12." in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "This dispatcher was learnt from 7 inputs; the one that it replaces in " in printed
+    assert "was learnt from 12." in printed
     assert written(space).PROVENANCE["inputs"] == 7
 
 
@@ -153,16 +153,18 @@ def test_a_space_that_was_edited_since_has_the_last_word(
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
     assert run(database, space) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "have changed since it was last tuned: 1 measurement that they no longer allow" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        "have changed since it was last tuned: 1 measurement that they no longer allow" in printed
+    )
     module = written(space)
     assert module.select(n=4096) == {"BLOCK": 16}
     assert module.select(n=8192) == {"BLOCK": 64}
     space.write_text(text.replace("[16, 64]", "[16, 32]"))
     assert run(database, space, "--force") == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "Left out: 11 measurements with values that" in told
-    assert "no longer has: BLOCK=64." in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Left out: 11 measurements with values that" in printed
+    assert "no longer has: BLOCK=64." in printed
     assert "written with --force" in written(space).PROVENANCE["choice"]
 
 
@@ -196,9 +198,9 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     fill(database, load_spec(space), dataclasses.replace(DEVICE, driver="2.0"))
     assert run(database, space) == 0
     assert written(space).PROVENANCE["driver"] == "2.0"
-    told = capsys.readouterr().out.splitlines()[0]
-    assert told.startswith("Learnt from small on a device (a platform, driver 2.0), program ")
-    assert told.count("small on a device (a platform, driver 1.0), program ") == 2
+    printed = capsys.readouterr().out.splitlines()[0]
+    assert printed.startswith("Learnt from small on a device (a platform, driver 2.0), program ")
+    assert printed.count("small on a device (a platform, driver 1.0), program ") == 2
 
 
 def test_one_of_several_devices_is_chosen_by_its_name(
@@ -207,9 +209,9 @@ def test_one_of_several_devices_is_chosen_by_its_name(
     database = fill(tmp_path / "r.db", load_spec(space))
     fill(database, load_spec(space), dataclasses.replace(DEVICE, device="another"))
     assert run(database, space) == 2
-    told = capsys.readouterr().err
-    assert "device: another, a device" in told
-    assert told.endswith("choose one with --device NAME\n")
+    printed = capsys.readouterr().err
+    assert "device: another, a device" in printed
+    assert printed.endswith("choose one with --device NAME\n")
     assert run(database, space, "--device", "a device") == 0
     assert written(space).PROVENANCE["device"] == "a device"
     assert run(database, space, "--device", "none") == 2

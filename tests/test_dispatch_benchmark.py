@@ -101,11 +101,11 @@ def test_figures_are_over_cases(tmp_path: Path) -> None:
     (data,) = read_data_sets(written(tmp_path, layers(6)))
     matrix = data.matrix
     always_gemm = np.full(len(matrix.features), 1)
-    told = {
+    printed = {
         "best static": judged("best static", matrix, always_gemm),
         "tree": judged("tree", matrix, matrix.best),
     }
-    result = Result(data, told, {"tree": 1.5}, {}, {case: 2 for case, _ in data.parts})
+    result = Result(data, printed, {"tree": 1.5}, {}, {case: 2 for case, _ in data.parts})
     found = figures([result])
     assert found["cases"] == 2
     assert found["cases_beating_static_share"] == 1.0
@@ -124,9 +124,9 @@ def test_the_last_line_tells_that_choosing_wins(
 ) -> None:
     path = written(tmp_path, layers(42))
     assert main([str(path), "--only", "tree", "--jobs", "1"]) == 0
-    told = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert told["cases_clearly_beating_static_share"] == 1.0
-    assert told["dispatcher_geomean"] < 1.1 < 1.3 < told["static_geomean"]
+    printed = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert printed["cases_clearly_beating_static_share"] == 1.0
+    assert printed["dispatcher_geomean"] < 1.1 < 1.3 < printed["static_geomean"]
 
 
 def test_unknown_chooser_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,8 +158,8 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path
         choice=TreeChoice(Split(0, 0.5, Leaf(order=(0,)), Leaf(order=(1,)))),
         guards=((), ()),
     )
-    told = Environment("opencl", NASTY, NASTY, NASTY, NASTY)
-    provenance = type(PROVENANCE)(told, NASTY, (NASTY,), 1, NASTY, NASTY, (NASTY, "??/"))
+    printed = Environment("opencl", NASTY, NASTY, NASTY, NASTY)
+    provenance = type(PROVENANCE)(printed, NASTY, (NASTY,), 1, NASTY, NASTY, (NASTY, "??/"))
     feature = Feature("t", Type.WORD, (NASTY, "x"))
     dispatcher = Dispatcher("p", NASTY, ("f",), (feature,), program, provenance)
     module = python_of(python_module(dispatcher))

@@ -87,8 +87,8 @@ def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     rows += on_every_threshold(program, random)[:300]
     table = pd.DataFrame(rows)
     indices = chosen.indices(table, np.ones((len(rows), 3), dtype=bool))
-    told = [program.portfolio[order_of(program, row)[0]] for row in rows]
-    assert told == [matrix.candidates[index] for index in indices]
+    printed = [program.portfolio[order_of(program, row)[0]] for row in rows]
+    assert printed == [matrix.candidates[index] for index in indices]
 
 
 def test_an_ensemble_predicts_bit_for_bit_what_scikit_learn_predicts() -> None:

@@ -28,7 +28,7 @@ def table(time_s: list[list[float]], **known: object) -> Matrix:
     return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
 
 
-def told(logs: list[float], groups: list[int] | None = None) -> Judged:
+def printed(logs: list[float], groups: list[int] | None = None) -> Judged:
     numbers = np.array(groups if groups is not None else range(len(logs)))
     return Judged("it", np.array(logs), numbers, np.zeros(len(logs), dtype=bool))
 
@@ -117,12 +117,12 @@ def test_one_group_cannot_be_judged() -> None:
 
 def test_mean_is_geometric_and_its_interval_draws_groups() -> None:
     logs = [0.0, math.log(4.0)] * 50
-    alone = told(logs).mean
+    alone = printed(logs).mean
     assert alone.value == pytest.approx(2.0)
     assert 1.6 < alone.low < 1.9 < 2.1 < alone.high < 2.4
-    few = told(logs, [0, 1] * 50).mean  # two samples, however many inputs they have
+    few = printed(logs, [0, 1] * 50).mean  # two samples, however many inputs they have
     assert few.low == 1.0 < 100 < few.high, "no slowdown is below 1"
-    assert told(logs, [0] * 100).mean.high == math.inf
+    assert printed(logs, [0] * 100).mean.high == math.inf
 
 
 @pytest.mark.parametrize("groups", [4, 8, 16])
@@ -132,20 +132,20 @@ def test_no_gain_is_seldom_told_as_one(groups: int) -> None:
     alarms = 0
     for _ in range(400):
         noise = np.repeat(random.standard_normal(groups), 2) + random.standard_normal(2 * groups)
-        ratio = compare(told(noise.tolist(), inputs.tolist()), told([0.0] * len(noise))).ratio
+        ratio = compare(printed(noise.tolist(), inputs.tolist()), printed([0.0] * len(noise))).ratio
         alarms += ratio.high < 1
     assert alarms <= 0.05 * 400
 
 
 def test_percentile_is_that_of_the_inputs() -> None:
     logs = [math.log(1 + index / 100) for index in range(100)]
-    assert told(logs).percentile_99.value == pytest.approx(1.98)
+    assert printed(logs).percentile_99.value == pytest.approx(1.98)
 
 
 def test_better_is_what_the_whole_interval_tells() -> None:
-    slow = told([0.3, 0.2, 0.4, 0.3])
-    assert compare(told([0.0, 0.0, 0.1, 0.1]), slow).is_better
-    lucky = compare(told([0.5, 0.5, 0.5, -1.5]), slow)
+    slow = printed([0.3, 0.2, 0.4, 0.3])
+    assert compare(printed([0.0, 0.0, 0.1, 0.1]), slow).is_better
+    lucky = compare(printed([0.5, 0.5, 0.5, -1.5]), slow)
     assert lucky.ratio.value < 1.0
     assert not lucky.is_better
     assert (lucky.wins, lucky.losses) == (1, 3)

@@ -96,7 +96,7 @@ def test_absent_flag_equals_absent_and_has_no_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "printed"),
     [
         ("", "`` cannot be read: it is empty"),
         ("A <=", "write arithmetic and comparisons over names, such as LU <= BLOCK / 4"),
@@ -137,14 +137,14 @@ def test_absent_flag_equals_absent_and_has_no_order() -> None:
         ("A\0", "cannot be read"),
     ],
 )
-def test_what_the_language_lacks_is_refused(text: str, told: str) -> None:
+def test_what_the_language_lacks_is_refused(text: str, printed: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         Expression(text)
-    assert told in str(caught.value)
+    assert printed in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "printed"),
     [
         ("2 ** 1000", "an exponent must lie between -64 and 64"),
         ("((2 ** 64) ** 64) ** 64", "a number in it is too large"),
@@ -157,10 +157,10 @@ def test_what_the_language_lacks_is_refused(text: str, told: str) -> None:
         ("flag * A", "an absent flag can be compared, not calculated with"),
     ],
 )
-def test_what_cannot_be_computed_says_why(text: str, told: str) -> None:
+def test_what_cannot_be_computed_says_why(text: str, printed: str) -> None:
     with pytest.raises(ExpressionError, match="cannot be computed") as caught:
         value(text)
-    assert told in str(caught.value)
+    assert printed in str(caught.value)
 
 
 def test_error_names_the_values() -> None:
@@ -176,8 +176,8 @@ def test_names_are_those_that_need_values() -> None:
 
 def test_why_false_tells_the_values_in_the_order_of_the_text() -> None:
     expression = Expression("B * A <= 4 or on == false or flag > 1")
-    told = expression.why_false(VALUES)
-    assert told == (
+    printed = expression.why_false(VALUES)
+    assert printed == (
         "`B * A <= 4 or on == false or flag > 1` is false with B=5, A=12, on=true, flag=absent"
     )
     assert expression.why_false({**VALUES, "B": 0}) is None

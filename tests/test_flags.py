@@ -108,9 +108,9 @@ def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
     for written in catalogue.constraints:
         for left_out in written.expression.names:
             rest = sorted(written.expression.names - {left_out})
-            told = resolve(catalogue, rest, linked=True).constraints
+            printed = resolve(catalogue, rest, linked=True).constraints
             absent = {flag: catalogue.absent(flag) for flag in rest}
-            assert all(constraint.holds(absent) for constraint in told)
+            assert all(constraint.holds(absent) for constraint in printed)
 
 
 def test_every_flag_of_2015_is_mapped_or_gone() -> None:
@@ -152,7 +152,7 @@ def test_flag_of_the_space_itself_is_handed_on(small: Catalogue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selection", "told"),
+    ("selection", "printed"),
     [
         ("defaults", "`defaults` is neither a flag nor a set; did you mean `default`?"),
         ([{"default": {"values": [1]}}], "`default` is a set of flags; write it without values"),
@@ -163,11 +163,11 @@ def test_flag_of_the_space_itself_is_handed_on(small: Catalogue) -> None:
     ],
 )
 def test_selection_that_does_not_fit_says_why(
-    small: Catalogue, selection: str | list[str | Mapping[str, object]], told: str
+    small: Catalogue, selection: str | list[str | Mapping[str, object]], printed: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
         resolve(small, selection)
-    assert told in str(refused.value)
+    assert printed in str(refused.value)
 
 
 def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None:
@@ -206,11 +206,11 @@ def test_compiler_that_is_not_here_leaves_every_flag_and_says_so(small: Catalogu
 
 def test_each_compiler_is_asked_once(small: Catalogue) -> None:
     first, again, other = Pretended("one", ["--fast"]), Pretended("one"), Pretended("other")
-    told = [
+    printed = [
         resolve(small, "default", partial(answers, compiler)).notices
         for compiler in (first, again, other)
     ]
-    assert told[0] == told[1] != told[2]
+    assert printed[0] == printed[1] != printed[2]
     assert not again.asked
     assert len(other.asked) == len(first.asked) > 0
 
@@ -329,7 +329,7 @@ sets: {default: [a]}
     )
     with pytest.raises(SpecError) as faulty:
         load_catalogue(path)
-    told = str(faulty.value)
+    printed = str(faulty.value)
     for text in (
         ":4: flags.a: a boolean's `option` takes no value, but got '--a={value}'",
         ":5: flags.b: `option` must contain {value}, where the value goes, but got '--b'",
@@ -338,7 +338,7 @@ sets: {default: [a]}
         ":8: flags.e: `baselines` has 0, which is not one of its values",
         ":7: flags.d: the type must be one of boolean, onoff, enum, integer, but got `word`",
     ):
-        assert f"{path}{text}" in told
+        assert f"{path}{text}" in printed
 
 
 def test_what_a_catalogue_names_must_be_there(tmp_path: Path) -> None:
@@ -347,11 +347,11 @@ def test_what_a_catalogue_names_must_be_there(tmp_path: Path) -> None:
     text += "  - {holds: fast, found: refused, evidence: x}\n"
     with pytest.raises(SpecError) as faulty:
         load_catalogue(written(tmp_path, text))
-    told = str(faulty.value)
+    printed = str(faulty.value)
     for part in (
         ":10: sets.default.3: `unrol` is not a flag of this catalogue; did you mean `unroll`?",
         ":11: sets.exact: `exact` is a set that every catalogue has already",
         ":15: constraints.2.holds: `widht` is not a flag; did you mean `width`?",
         ":16: constraints.3.holds: `fast` forbids that every flag is absent",
     ):
-        assert part in told
+        assert part in printed

@@ -16,8 +16,8 @@ def _config(setting: str) -> dict[str, Value] | None:
     """The values of a row's flags; None where the catalogue leaves one of the values out."""
     config: dict[str, Value] = {name: CATALOGUE.absent(name) for name in CATALOGUE.flags}
     for part in setting.split():
-        name, _, told = part.partition("=")
-        there = [value for value in CATALOGUE.flags[name].values if str(value) == told]
+        name, _, printed = part.partition("=")
+        there = [value for value in CATALOGUE.flags[name].values if str(value) == printed]
         if not there:
             return None
         config[name] = there[0]

@@ -46,7 +46,7 @@ def matern(one: Array, other: Array, lengths: Array, variance: float) -> Array:
     return covariance
 
 
-def told(surrogate: Surrogate) -> tuple[Array, float, float]:
+def printed(surrogate: Surrogate) -> tuple[Array, float, float]:
     """Length scales by axis, variance and noise."""
     *lengths, variance, noise = np.exp(surrogate._logs)
     return np.array(lengths)[GROUPS], variance, noise
@@ -70,7 +70,7 @@ def test_evidence_is_the_density_of_the_outputs_under_the_prior_and_what_was_lea
     for given in (outputs, outputs[::-1].copy()):
         found = model()
         found.fit(POINTS, given)
-        lengths, variance, noise = told(found)
+        lengths, variance, noise = printed(found)
         covariance = matern(POINTS, POINTS, lengths, variance) + (noise + 1e-8) * np.eye(60)
         density = multivariate_normal(np.zeros(60), covariance).logpdf(given)
         off = norm.logpdf(found._logs, found._median, found._width).sum()
@@ -122,7 +122,7 @@ def test_features_are_expected_to_differ_in_length_as_they_are_told_to() -> None
 
 def test_predictions_are_those_of_the_textbook() -> None:
     found, unseen = fitted(), RNG.random((50, 4))
-    lengths, variance, noise = told(found)
+    lengths, variance, noise = printed(found)
     own = matern(POINTS, POINTS, lengths, variance) + noise * np.eye(len(POINTS))
     across = matern(unseen, POINTS, lengths, variance)
     mean, deviation = found.predict(unseen)
@@ -148,7 +148,7 @@ def test_far_from_everything_the_mean_and_the_spread_of_all_are_expected() -> No
     found = fitted()
     (mean,), (deviation,) = found.predict(np.full((1, 4), 100.0))
     assert mean == pytest.approx(0, abs=1e-3)
-    assert deviation == pytest.approx(told(found)[1] ** 0.5, rel=1e-3)
+    assert deviation == pytest.approx(printed(found)[1] ** 0.5, rel=1e-3)
 
 
 def test_points_without_axes_are_all_alike() -> None:

@@ -62,7 +62,7 @@ def test_a_constraint_is_read_as_an_expression() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operands", "told"),
+    ("operands", "printed"),
     [
         ("erange 64", "found 1 operand, expected lo,hi[,base], such as `#pragma erange 64,512,2`"),
         ("erange", "found nothing, expected lo,hi[,base]"),
@@ -89,10 +89,10 @@ def test_a_constraint_is_read_as_an_expression() -> None:
         ("constraint", "it is empty"),
     ],
 )
-def test_a_fault_says_what_was_found_and_expected(operands: str, told: str) -> None:
+def test_a_fault_says_what_was_found_and_expected(operands: str, printed: str) -> None:
     with pytest.raises(ValueError) as fault:  # noqa: PT011
         _read(operands)
-    assert told in str(fault.value)
+    assert printed in str(fault.value)
 
 
 @pytest.mark.parametrize(

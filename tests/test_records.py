@@ -24,7 +24,7 @@ CONFIG, GIVEN = Config({"BLOCK": 64, "FAST": True, "REGS": None}), Input({"m": 3
 
 
 def worst(**changes: object) -> WorstElement:
-    told = {
+    printed = {
         "argument": "y",
         "index": (1, 2),
         "found": 1.0,
@@ -33,7 +33,7 @@ def worst(**changes: object) -> WorstElement:
         "wrong_count": 3,
         "count": 1200,
     }
-    return WorstElement(**{**told, **changes})  # type: ignore[arg-type]
+    return WorstElement(**{**printed, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASHED, Outcome.BUILD_FAILED])
@@ -128,8 +128,8 @@ def test_worst_element_tells_where_what_and_how_many() -> None:
 
 
 def test_worst_element_tells_large_integers_apart() -> None:
-    told = str(worst(found=2**53 + 1, expected=2**53))
-    assert "9007199254740993, expected 9007199254740992" in told
+    printed = str(worst(found=2**53 + 1, expected=2**53))
+    assert "9007199254740993, expected 9007199254740992" in printed
 
 
 def test_environments_that_differ_in_a_field_have_other_fingerprints() -> None:

@@ -28,7 +28,7 @@ Told = Mapping[str, tuple[Sequence[Value], Value, str | None]]
 """Of each parameter its values, its default and its `when`."""
 
 
-def space(told: Told, *constraints: str, **values: Value) -> Space:
+def space(printed: Told, *constraints: str, **values: Value) -> Space:
     parameters = [
         Parameter(
             name,
@@ -38,21 +38,21 @@ def space(told: Told, *constraints: str, **values: Value) -> Space:
             default,
             when=None if when is None else Expression(when),
         )
-        for name, (listed, default, when) in told.items()
+        for name, (listed, default, when) in printed.items()
     ]
     return ConstrainedSpace(parameters, [Expression(text) for text in constraints], values)
 
 
 def tiled(**values: Value) -> Space:
     """Three implementations; each has parameters of its own, one of them parameters in turn."""
-    told: Told = {
+    printed: Told = {
         "IMPL": (("direct", "tiled", "packed"), "direct", None),
         "TILE": ((1, 2, 4, 8), 2, "IMPL == 'tiled'"),
         "PAD": ((0, 1, 2), 0, "TILE > 2"),
         "WORD": ((None, 8, 16), None, "IMPL == 'packed' and m > 4"),
         "BLOCK": ((16, 32, 64), 32, None),
     }
-    return space(told, "TILE * BLOCK <= 256", **{"m": 64, **values})
+    return space(printed, "TILE * BLOCK <= 256", **{"m": 64, **values})
 
 
 def points(checked: Space) -> list[Config]:
@@ -62,8 +62,8 @@ def points(checked: Space) -> list[Config]:
 
 def legal(checked: Space) -> set[Config]:
     """What the constraints allow of what is told in the one way, by looking at all points."""
-    told = {checked.canonical(config) for config in points(checked)}
-    return {config for config in told if checked.is_legal(config)}
+    printed = {checked.canonical(config) for config in points(checked)}
+    return {config for config in printed if checked.is_legal(config)}
 
 
 # ---------------------------------------------------------------------------- counting
@@ -78,21 +78,21 @@ def test_configurations_that_differ_in_what_does_not_matter_are_one() -> None:
 
 
 def test_the_one_that_counts_has_the_default() -> None:
-    told = tiled().canonical(
+    printed = tiled().canonical(
         Config({"IMPL": "packed", "TILE": 8, "PAD": 2, "WORD": 16, "BLOCK": 16})
     )
-    assert told == Config({"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 16, "BLOCK": 16})
-    assert tiled().canonical(told) == told
+    assert printed == Config({"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 16, "BLOCK": 16})
+    assert tiled().canonical(printed) == printed
 
 
 def test_conditions_are_resolved_in_order_whatever_the_order_of_the_parameters() -> None:
     # With TILE back at its default of 4, PAD matters; were PAD looked at first, it would not.
-    told: Told = {
+    printed: Told = {
         "PAD": ((0, 1), 0, "TILE > 2"),
         "TILE": ((1, 4), 4, "IMPL == 'tiled'"),
         "IMPL": (("direct", "tiled"), "direct", None),
     }
-    checked = space(told)
+    checked = space(printed)
     config = Config({"PAD": 1, "TILE": 1, "IMPL": "direct"})
     assert checked.canonical(config) == Config({"PAD": 1, "TILE": 4, "IMPL": "direct"})
     assert checked.count == 2 + 3
@@ -132,13 +132,13 @@ def test_what_does_not_matter_but_differs_is_told_with_what_decides() -> None:
 
 
 def test_a_constraint_sees_the_default_of_what_does_not_matter() -> None:
-    told: Told = {"A": ((1, 2), 1, None), "B": ((1, 9), 1, "A == 2")}
-    assert set(space(told, "A + B < 4")) == {Config({"A": 1, "B": 1}), Config({"A": 2, "B": 1})}
+    printed: Told = {"A": ((1, 2), 1, None), "B": ((1, 9), 1, "A == 2")}
+    assert set(space(printed, "A + B < 4")) == {Config({"A": 1, "B": 1}), Config({"A": 2, "B": 1})}
 
 
 def test_a_condition_on_a_device_waits_for_it() -> None:
-    told: Told = {"A": ((1, 2), 1, "max_group_size > 512")}
-    parameters = space(told).parameters
+    printed: Told = {"A": ((1, 2), 1, "max_group_size > 512")}
+    parameters = space(printed).parameters
     assert ConstrainedSpace(parameters).count == 2
     assert ConstrainedSpace(parameters, limits=DEVICE).count == 1
 
@@ -191,15 +191,15 @@ def conditional_spaces(draw: st.DrawFn) -> Space:
     """Up to four parameters, each of which may depend on those before it in some order."""
     domains: tuple[Sequence[Value], ...] = ((1, 2, 3), (False, True), ("x", "y"), (None, 1, 4))
     order = draw(st.permutations("ABCD"))
-    told: dict[str, tuple[Sequence[Value], Value, str | None]] = {}
+    printed: dict[str, tuple[Sequence[Value], Value, str | None]] = {}
     for place, name in enumerate(order):
         listed = draw(st.sampled_from(domains))
         condition = draw(st.sampled_from(CONDITIONS)) if place else None
         before = st.sampled_from(order[: max(place, 1)])
         when = condition and condition.format(a=draw(before), b=draw(before))
-        told[name] = (listed, draw(st.sampled_from(listed)), when)
+        printed[name] = (listed, draw(st.sampled_from(listed)), when)
     texts = draw(st.lists(st.sampled_from(["A == 1 or B != 1", "C != D", "A != 2"]), max_size=2))
-    return space({name: told[name] for name in "ABCD"}, *texts, m=draw(st.integers(0, 2)))
+    return space({name: printed[name] for name in "ABCD"}, *texts, m=draw(st.integers(0, 2)))
 
 
 @settings(max_examples=100, deadline=None)
@@ -210,10 +210,10 @@ def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
     if computable:
         assert set(checked) == expected
     for start in random.Random(seed).sample(points(checked), 5):
-        told = checked.canonical(start)
-        assert checked.canonical(told) == told
+        printed = checked.canonical(start)
+        assert checked.canonical(printed) == printed
         rows = checked.neighbour_points(checked.encode_all([start])[0]).tolist()
-        assert {checked.decode(row) for row in rows} == steps(checked, told)
+        assert {checked.decode(row) for row in rows} == steps(checked, printed)
         if computable and expected:
             assert checked.nearest_legal(start, random.Random(0)) in expected
 
@@ -221,17 +221,17 @@ def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
 def test_the_nearest_legal_of_what_differs_in_nothing_that_matters_is_the_one() -> None:
     checked = tiled()
     for config in points(checked):
-        told = checked.canonical(config)
-        if checked.is_legal(told):
-            assert checked.nearest_legal(config, random.Random(0)) == told
+        printed = checked.canonical(config)
+        if checked.is_legal(printed):
+            assert checked.nearest_legal(config, random.Random(0)) == printed
 
 
 def test_another_implementation_can_mend_what_is_illegal() -> None:
-    told: Told = {
+    printed: Told = {
         "IMPL": (("direct", "tiled"), "direct", None),
         "TILE": ((1, 4), 1, "IMPL == 'tiled'"),
     }
-    checked = space(told, "IMPL == 'direct' and TILE == 1")
+    checked = space(printed, "IMPL == 'direct' and TILE == 1")
     config = Config({"IMPL": "tiled", "TILE": 4})
     assert checked.nearest_legal(config, random.Random(0)) == checked.default
 
@@ -268,11 +268,11 @@ def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) ->
 def test_check_lists_every_condition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = FILE.replace("TILE == 4}", "TILE * 64 <= max_local_bytes}")
     assert check([str(write_space(tmp_path, text)), "--no-compile"]) == 0
-    told = capsys.readouterr().out
-    assert "\n  TILE matters when BLOCK > 16 and n > 100; else it has its default\n" in told
+    printed = capsys.readouterr().out
+    assert "\n  TILE matters when BLOCK > 16 and n > 100; else it has its default\n" in printed
     assert (
         "use_fast_math matters when TILE * 64 <= max_local_bytes; else it has its default; "
-        "checked with a device or --arch, for max_local_bytes" in told
+        "checked with a device or --arch, for max_local_bytes" in printed
     )
 
 

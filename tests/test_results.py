@@ -354,9 +354,9 @@ def test_second_writer_is_told_who_writes_until_that_is_killed(place: Path) -> N
         with pytest.raises(DatabaseBusy) as busy, writing(str(place)):
             pass
         assert len(read_back(place)) == 1  # readers are not kept out
-    told = str(busy.value)
-    assert f"process {process.pid} on {socket.gethostname()} since 20" in told
-    assert f"python -m harness.merge {place} OTHER.db" in told
+    printed = str(busy.value)
+    assert f"process {process.pid} on {socket.gethostname()} since 20" in printed
+    assert f"python -m harness.merge {place} OTHER.db" in printed
     with opened(place) as store:
         assert len(store.known(make_plan())) == 1
 
@@ -493,14 +493,16 @@ NO_DATABASES: list[tuple[Callable[[Path], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "told"), NO_DATABASES, ids=[told for _, told in NO_DATABASES])
+@pytest.mark.parametrize(
+    ("make", "printed"), NO_DATABASES, ids=[printed for _, printed in NO_DATABASES]
+)
 def test_unreadable_database_is_one_clear_error(
-    place: Path, make: Callable[[Path], object], told: str
+    place: Path, make: Callable[[Path], object], printed: str
 ) -> None:
     make(place)
     with pytest.raises(ResultsError) as error:
         read_back(place)
-    assert told in str(error.value)
+    assert printed in str(error.value)
     assert str(place) in str(error.value)
 
 

@@ -381,8 +381,8 @@ def defaults() -> Mapping[str, object]:
 def test_page_tells_the_true_defaults(key: str, default: object) -> None:
     row = re.search(rf"^\| `{key}` \| (.*?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert row is not None
-    told = row.group(1)
-    assert told == (f"{default:g}" if isinstance(default, (int, float)) else default or told)
+    printed = row.group(1)
+    assert printed == (f"{default:g}" if isinstance(default, (int, float)) else default or printed)
 
 
 def test_host_module_of_the_page_is_accepted(folder: Path) -> None:

@@ -204,8 +204,8 @@ def test_text_has_counts_and_means_with_the_most_important_split_first() -> None
 
 
 def test_shares_have_three_digits_and_no_exponent() -> None:
-    told = {0.93: "93%", 1.0: "100%", 9.1e-6: "0.00091%", 1.234e-10: "0.0000000123%", 0.0: "0%"}
-    assert [percent(share) for share in told] == list(told.values())
+    printed = {0.93: "93%", 1.0: "100%", 9.1e-6: "0.00091%", 1.234e-10: "0.0000000123%", 0.0: "0%"}
+    assert [percent(share) for share in printed] == list(printed.values())
 
 
 @pytest.mark.parametrize(

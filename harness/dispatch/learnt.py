@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class LearntSelector:
     """A choice among the candidates of a matrix.
 
-    `portfolio` has the indices of the candidates that `choice` tells apart, the best single one
+    `portfolio` has the indices of the candidates that `choice` distinguishes, the best single one
     first; outside of the tuned range the first of them that applies is taken.
     """
 

@@ -90,7 +90,7 @@ def fit(
     columns: Array, values: Array, threshold: float, fewest_to_split: int = 2, seed: int = 0
 ) -> Regression:
     """Grow a tree. A split must remove the share `threshold` of the root's SSE; `columns` has the
-    shape (rows, columns), of numbers that float32 tells apart."""
+    shape (rows, columns), of numbers that are distinct in float32."""
     from sklearn.tree import DecisionTreeRegressor  # here: it takes a second to load
 
     mean, deviation = float(values.mean()), float(values.std())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -84,9 +85,9 @@ class _Flag(StrictModel):
         return self
 
     @property
+    @abstractmethod
     def values(self) -> Sequence[Value]:
         """The values of the flag, without its absence."""
-        raise NotImplementedError
 
     def keeps_values(self, value: Value) -> bool:
         """Whether results are bit for bit the same with this value as without the flag."""
