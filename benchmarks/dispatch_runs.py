@@ -16,7 +16,6 @@ from sklearn.tree import DecisionTreeClassifier
 from benchmarks.dispatch_data import DataSet, read_data_sets
 from harness.core.arrays import Flags, Indices
 from harness.dispatch.baselines import Nearest, Static
-from harness.dispatch.distill import DistilledLearner
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Learner, Selector
 from harness.dispatch.learnt import LearntSelector, leaf_count
@@ -85,7 +84,6 @@ def learners(words: Sequence[str]) -> dict[str, Learner]:
     others: tuple[Learner, ...] = (Static(), Nearest(), GAdapt(), Starchart())
     ours: tuple[Learner, ...] = (
         TreeLearner(MOST_LEAVES),
-        DistilledLearner(MOST_LEAVES),
         EnsembleLearner(),
     )
     by_case = [ByCase(learner, tuple(words)) for learner in others]
@@ -93,7 +91,7 @@ def learners(words: Sequence[str]) -> dict[str, Learner]:
 
 
 STATIC = Static().name
-OURS = (TreeLearner().name, DistilledLearner().name, EnsembleLearner().name)
+OURS = (TreeLearner().name, EnsembleLearner().name)
 """The dispatchers, cheapest to run first."""
 
 

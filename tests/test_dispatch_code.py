@@ -7,7 +7,7 @@ import dataclasses
 import random
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +21,12 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Environment, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.distill import DistilledLearner
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
 from harness.dispatch.guards import Translator
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.python_code import python_module
 from harness.dispatch.rendering import column_names, real_names
@@ -111,7 +110,6 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
     few = planted(inputs[:40])
     learnt = {
         "tree": TreeLearner().fit(few, seed=0),
-        "distilled": DistilledLearner().fit(few, seed=0),
         "forest": EnsembleLearner().fit(few, seed=0),
         "boosted": EnsembleLearner().fit(planted(inputs[:120]), seed=0),
     }
@@ -127,23 +125,6 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
             assert select_index(**values) == wanted
             found = getattr(library, f"select_{name}")(*c_arguments(dispatcher, values))
             assert found == wanted, (name, values)
-
-
-def test_leaves_of_a_distilled_tree_count_measured_inputs_alone() -> None:
-    rng = random.Random(3)
-    sizes = [int(2 ** rng.uniform(1, 12)) for _ in range(60)]
-    pairs = zip(sizes[::2], sizes[1::2], strict=True)
-    matrix = planted([{"m": m, "n": n, "t": "float"} for m, n in pairs])
-    choice = DistilledLearner().fit(matrix, seed=0).choice
-    assert isinstance(choice, TreeChoice)
-    assert sum(leaf.rows for leaf in leaves_of(choice.root)) == 30
-
-
-def leaves_of(node: Node) -> Iterator[Leaf]:
-    if isinstance(node, Leaf):
-        yield node
-    else:
-        yield from (*leaves_of(node.low), *leaves_of(node.high))
 
 
 # --------------------------------------------------------------------------- texts from elsewhere

@@ -12,7 +12,6 @@ from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
 from harness.core.records import Config, Value
-from harness.dispatch.distill import DistilledLearner
 from harness.dispatch.ensemble import EnsembleLearner, fit_boosted, fit_models
 from harness.dispatch.learnt import LearntSelector, expected_costs
 from harness.dispatch.matrix import Matrix, make_matrix
@@ -54,7 +53,6 @@ def learnt(name: str) -> tuple[Matrix, LearntSelector]:
         "tree": TreeLearner(),
         "ensemble": EnsembleLearner(),
         "forest": EnsembleLearner(),
-        "distilled": DistilledLearner(),
     }[name]
     return matrix, learner.fit(matrix, seed=0)
 
@@ -77,7 +75,7 @@ def on_every_threshold(program: DispatchProgram, random: np.random.Generator) ->
     return rows
 
 
-@pytest.mark.parametrize("name", ["tree", "distilled", "ensemble", "forest"])
+@pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])
 def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     matrix, chosen = learnt(name)
     program = chosen.program(matrix.candidates)
@@ -133,7 +131,7 @@ def test_few_inputs_make_a_forest() -> None:
     assert isinstance(learnt("ensemble")[1].choice, EnsembleChoice)
 
 
-@pytest.mark.parametrize("name", ["tree", "ensemble", "forest", "distilled"])
+@pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])
 def test_what_does_not_apply_is_never_chosen(name: str) -> None:
     _, chosen = learnt(name)
     fresh = planted(500, seed=4)
@@ -142,9 +140,7 @@ def test_what_does_not_apply_is_never_chosen(name: str) -> None:
     assert (indices == 2).any()
 
 
-@pytest.mark.parametrize(
-    ("name", "most"), [("tree", 1.05), ("ensemble", 1.05), ("forest", 1.1), ("distilled", 1.05)]
-)
+@pytest.mark.parametrize(("name", "most"), [("tree", 1.05), ("ensemble", 1.05), ("forest", 1.1)])
 def test_unseen_inputs_come_near_the_oracle(name: str, most: float) -> None:
     _, chosen = learnt(name)
     fresh = planted(500, seed=5)

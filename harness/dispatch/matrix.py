@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -141,19 +141,6 @@ def make_matrix(
         default,
         frozenset(choices),
         note,
-    )
-
-
-def stacked(one: Matrix, other: Matrix) -> Matrix:
-    """Join the inputs of two matrices with the same candidates; groups with the same number are
-    one."""
-    import pandas as pd  # here, since it takes half a second to load
-
-    rows: dict[str, Any] = {
-        name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in _BY_INPUT
-    }
-    return replace(
-        one, features=pd.concat([one.features, other.features], ignore_index=True), **rows
     )
 
 

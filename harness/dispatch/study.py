@@ -7,25 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.dispatch.baselines import Default, Nearest, Static
-from harness.dispatch.distill import DistilledLearner
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Learner
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import ORACLE, Judged, PairedComparison, compare, judge
+from harness.dispatch.verdict import Judged, PairedComparison, compare, judge
 from harness.models.folds import FEWEST_INPUTS, fold_count
 from harness.stats import Estimate
 
 STATIC = Static()
-_TREE, _DISTILLED, _ENSEMBLE = TreeLearner(), DistilledLearner(), EnsembleLearner()
-DISPATCHERS: Mapping[str, TreeLearner | DistilledLearner | EnsembleLearner] = {
-    learner.name: learner for learner in (_TREE, _DISTILLED, _ENSEMBLE)
+DISPATCHERS: Mapping[str, TreeLearner | EnsembleLearner] = {
+    learner.name: learner for learner in (TreeLearner(), EnsembleLearner())
 }
 """The dispatchers, cheapest to run first."""
-
-_SPOKEN = {"tree": "plain tree", "distilled": "distilled tree"}
 
 
 def learners(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Learner]:
@@ -102,7 +98,7 @@ def to_ship(judged: Mapping[str, Judged], dispatchers: Sequence[str]) -> str:
     static configuration, or of all if none is, the first that no other is significantly better
     than.
 
-    Each is tested by itself, without correction: one of three that are no better passes for better
+    Each is tested by itself, without correction: where three were no better, one passed for better
     in some 6 of 100 databases (simulated).
     """
     static = judged[STATIC.name]
@@ -124,29 +120,18 @@ def study(
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
 ) -> Study:
-    """Judge the learners; raises ValueError if there are too few inputs to hold some out.
-
-    Where a tree and an ensemble are judged, the distilled tree is judged only if the ensemble is
-    better than the tree.
-    """
+    """Judge the learners; raises ValueError if there are too few inputs to hold some out."""
     matrix = matrix.judgeable()
     if len(matrix.features) < FEWEST_INPUTS:
         raise ValueError(
             f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, and "
             f"there are {len(matrix.features)}"
         )
-    wanted = _judgeable(matrix, wanted)
-    names = [learner.name for learner in wanted]
-    late = {_DISTILLED.name} if {_TREE.name, _ENSEMBLE.name} <= {*names} else set()
-    found = judge(matrix, [one for one in wanted if one.name not in late], seed, step)
-    if late and compare(found[_ENSEMBLE.name], found[_TREE.name]).ratio.value < 1:
-        found |= judge(matrix, [one for one in wanted if one.name in late], seed, step)
-    names = [name for name in names if name in found]
-    return Study(matrix, {name: found[name] for name in (*names, ORACLE)}, seed)
+    return Study(matrix, judge(matrix, _judgeable(matrix, wanted), seed, step), seed)
 
 
 def fits(matrix: Matrix, wanted: Sequence[Learner]) -> int:
-    """Return the most calls of `step` that `study` makes."""
+    """Return how often `study` calls `step`."""
     matrix = matrix.judgeable()
     return len(_judgeable(matrix, wanted)) * fold_count(matrix.groups)
 
@@ -194,15 +179,14 @@ def _worth(study: Study, name: str) -> str:
 def _beside(study: Study, other: str, name: str) -> str:
     """Compare another dispatcher with this one."""
     found = compare(study.judged[name], study.judged[other])
-    spoken, than = (_SPOKEN.get(one, one) for one in (other, name))
-    subject = f"{'An' if spoken[0] in 'aeiou' else 'A'} {spoken}"
+    subject = f"{'An' if other[0] in 'aeiou' else 'A'} {other}"
     if not found.wins + found.losses:
-        return f"{subject} takes the same time as the {than}."
+        return f"{subject} takes the same time as the {name}."
     figures = _ratio_text(found.ratio)
     if not found.ratio.excludes(1):
-        return f"{subject} is no faster than the {than} ({figures}, within noise)."
+        return f"{subject} is no faster than the {name} ({figures}, within noise)."
     relation = "faster" if found.ratio.low > 1 else "slower"
-    return f"{subject} is {relation} than the {than} ({figures})."
+    return f"{subject} is {relation} than the {name} ({figures})."
 
 
 def _ratio_text(ratio: Estimate) -> str:

@@ -80,12 +80,10 @@ def filled(logs: Array) -> Array:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Inputs with the values of their columns, shape (inputs, columns); `order` is the order of the
-    best static choice if it is known already."""
+    """Inputs with the values of their columns, shape (inputs, columns)."""
 
     matrix: Matrix
     values: Array
-    order: tuple[int, ...] = ()
 
     def part(self, rows: Indices) -> TrainingSet:
         """Keep some of the inputs, by their indices."""
@@ -94,7 +92,7 @@ class TrainingSet:
     @cached_property
     def static(self) -> tuple[int, ...]:
         """All candidates in the order of the best static choice."""
-        return self.order or static_order(self.matrix)
+        return static_order(self.matrix)
 
     @property
     def known(self) -> tuple[int, ...]:

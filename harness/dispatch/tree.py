@@ -5,7 +5,7 @@ Grouped cross-validation chooses its candidates, its leaves, and the inputs of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,16 +17,12 @@ from harness.dispatch.program import TreeChoice
 from harness.dispatch.training_set import Shape, TrainingSet, informative_columns
 from harness.models.folds import fold_count, grouped_folds
 
-MOST_COLUMNS = 48
+_MOST_COLUMNS = 48
 _MANY = 4000  # inputs; from here on few folds suffice, and leaves of two inputs are not tried
 _FEW_FOLDS = 3
 _VERY_MANY = 20_000  # inputs; from here on one fold suffices
 _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
-_AUGMENTED_FOLDS = 3  # each fits an ensemble of its own
-
-Augment = Callable[[TrainingSet], TrainingSet]
-"""Adds inputs to a training set."""
 
 
 @dataclass(frozen=True)
@@ -38,31 +34,23 @@ class TreeLearner:
 
     def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
         """Grow the tree for all inputs of a matrix."""
-        columns, values = informative_columns(matrix, MOST_COLUMNS, seed)
+        columns, values = informative_columns(matrix, _MOST_COLUMNS, seed)
         training = TrainingSet(matrix, values)
-        shape = choose_shape(training, self.most_leaves, seed)
+        shape = _choose_shape(training, self.most_leaves, seed)
         choice = TreeChoice(training.root(shape, seed))
         return make_selector(training, columns, training.members(shape.members), choice)
 
 
-def choose_shape(
-    training: TrainingSet, most_leaves: int, seed: int, augment: Augment | None = None
-) -> Shape:
+def _choose_shape(training: TrainingSet, most_leaves: int, seed: int) -> Shape:
     """Choose the smallest shape whose cost on held-out inputs is within one standard error of the
-    least (Breiman et al., Classification and Regression Trees, 1984).
-
-    `augment` may add inputs to each fold's training set; the held-out inputs stay as measured.
-    """
+    least (Breiman et al., Classification and Regression Trees, 1984)."""
     groups = training.matrix.groups
-    count = fold_count(groups) if augment is None else _AUGMENTED_FOLDS
-    folds = grouped_folds(groups, count, seed)
+    folds = grouped_folds(groups, fold_count(groups), seed)
     if not folds or not training.values.shape[1]:
         return Shape(1, 1, 1)
     if len(training.values) >= _MANY:
-        folds = folds[: _FEW_FOLDS if augment is None and len(training.values) < _VERY_MANY else 1]
+        folds = folds[: _FEW_FOLDS if len(training.values) < _VERY_MANY else 1]
     pairs = [(training.part(fold.fit), training.part(fold.test)) for fold in folds]
-    if augment is not None:
-        pairs = [(augment(fit), test) for fit, test in pairs]
     costs_of = dict(_tried(pairs, len(training.portfolio), most_leaves, seed))
     best = min(costs_of, key=lambda shape: (float(costs_of[shape].mean()), shape.leaves))
     tested = np.concatenate([groups[fold.test] for fold in folds])

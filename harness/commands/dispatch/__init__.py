@@ -33,11 +33,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--choice",
-        choices=("auto", "tree", "distilled", "ensemble"),
+        choices=("auto", "tree", "ensemble"),
         default="auto",
-        help="one tree, one distilled from an ensemble, or the ensemble; auto takes the first of "
-        "these that is significantly faster than one configuration for all, unless another is "
-        "significantly faster still",
+        help="one tree, or an ensemble of trees; auto takes the first of these that is "
+        "significantly faster than one configuration for all, unless the other is significantly "
+        "faster still",
     )
     parser.add_argument(
         "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
