@@ -7,6 +7,8 @@ import dataclasses
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -203,6 +205,41 @@ def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
     assert run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS).status == 0
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "one").read_text()), 0)
+
+
+HIDE = "import os; os.setsid(); os.fork() and os._exit(0); os.setsid(); "
+CHAIN = (
+    HIDE
+    + """
+while True:
+    os.fork() and os._exit(0)
+    open('one', 'w').write(str(os.getpid()))
+"""
+)
+SLEEP = HIDE + "open('one', 'w').write(str(os.getpid())); os.execve('/bin/sleep', ['x', '60'], {})"
+
+
+@pytest.mark.parametrize("hidden", [SLEEP, CHAIN])
+def test_what_hides_in_a_new_session_without_an_environment_is_killed(
+    tmp_path: Path, hidden: str
+) -> None:
+    words = ["sh", "-c", 'env -i "$0" -S -c "$1" & while ! [ -s one ]; do :; done']
+    ended = run_command([*words, sys.executable, hidden], tmp_path, tmp_path, BOUNDS)
+    assert (ended.status, ended.unended) == (0, 0)
+    last = (tmp_path / "one").read_text()
+    assert not Path(f"/proc/{last}").exists()
+    time.sleep(0.02)
+    assert (tmp_path / "one").read_text() == last, "the chain goes on"
+
+
+def test_children_of_this_process_in_its_own_session_are_spared(tmp_path: Path) -> None:
+    ours = subprocess.Popen(["sleep", "60"])
+    hers = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    with ours, hers:
+        assert run_command(["true"], tmp_path, tmp_path, BOUNDS).left == 0
+        assert (ours.poll(), hers.poll()) == (None, None)
+        ours.kill()
+        hers.kill()
 
 
 def test_process_that_is_terminated_takes_its_command_along(tmp_path: Path) -> None:
@@ -403,6 +440,20 @@ def test_each_failure_is_its_outcome(
     found = measure(mode)
     assert found.outcome is outcome
     assert message in found.message
+
+
+def test_work_that_is_left_to_another_process_is_lost_and_explained(
+    measure: Callable[..., Measurement],
+) -> None:
+    away = "early) setsid sh -c 'sleep 30; echo sum 3' & echo took 1000 us;;"
+    found = measure("early", script=SCRIPT.replace("early) ;;", away))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "`took`, expected `sum`" in found.message
+    assert "1 of its processes still ran when it ended, and harness killed them" in found.message
+    beside = away.replace("echo took", "echo sum 3; echo took")
+    found = measure("early", script=SCRIPT.replace("early) ;;", beside))
+    assert found.outcome is Outcome.OK, found.message
+    assert found.observed["left_running"] == 1
 
 
 def test_time_that_is_missing_is_a_failed_launch(measure: Callable[..., Measurement]) -> None:

@@ -146,11 +146,15 @@ class ProgramRunner:
     def finish(self) -> None:
         """Keep what was observed of the samples: every run was verified."""
         self._observed = {"cpu_s": statistics.median(r.cpu_s for r in self._results)}
+        left = max(r.left for r in self._results)
+        if left:
+            self._observed["left_running"] = left
         if self._plan.time is not None:
             self._observed["process_s"] = statistics.median(r.wall_s for r in self._results)
 
     def observed(self) -> dict[str, float]:
-        """Return the processor time, and that of the process where the program measures itself."""
+        """Return the processor time, that of the process where the program measures itself, and
+        how many processes it left running where it did."""
         return self._observed
 
     def run_once(self, output: Path | None = None) -> tuple[float, CommandResult]:
@@ -180,7 +184,8 @@ class ProgramRunner:
             except CheckTimeout as error:
                 raise RunFailed(Outcome.TIMEOUT, str(error)) from None
             except WrongOutput as error:
-                raise RunFailed(Outcome.WRONG_RESULT, str(error), error.worst) from None
+                message = f"{error}{_left_running(result)}"
+                raise RunFailed(Outcome.WRONG_RESULT, message, error.worst) from None
 
     def _run_command(self, written: Written) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
@@ -196,6 +201,11 @@ class ProgramRunner:
             )
         except CannotStart as error:
             raise LaunchFailed(str(error)) from None
+        if result.unended:
+            raise LaunchFailed(
+                f"the program left processes running, of which {result.unended} cannot be killed; "
+                "kill them before you tune on"
+            )
         if result.status is None:
             is_own = limits.deadline_s is not None and limits.deadline_s <= left_s
             what = (
@@ -247,3 +257,10 @@ def _last_words(written: Written) -> str:
     """Return the end of the program's standard error, for a message."""
     text = " ".join(written.text(STDERR)[-300:].split())
     return f", with stderr: {text}" if text else ""
+
+
+def _left_running(result: CommandResult) -> str:
+    """Return what explains a missing or short output, for a message."""
+    if not result.left:
+        return ""
+    return f"; {result.left} of its processes still ran when it ended, and harness killed them"
