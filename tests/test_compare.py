@@ -381,7 +381,7 @@ def test_exported_results_are_compared_on_an_assumed_noise(
     text = " ".join(capsys.readouterr().out.split())
     assert "Noise between runs is assumed to be 1.040x" in text
     assert data["upper_limit"] > 1.1
-    assert "find smaller ones, tune both sides again with --fresh and more --repeats" in text
+    assert "find smaller ones, measure both sides again together with --rerun, or tune both" in text
     missed = f"slowdowns of up to {data['upper_limit']:.3f}x could have been missed"
     assert f"::notice title=no performance regression found%2C {missed}::8 within noise" in text
 

@@ -79,13 +79,17 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class Rules:
-    """The options of a comparison; see harness.compare.statistics."""
+    """The options of a comparison; see harness.compare.statistics.
+
+    In a rerun both sides were measured together on several occasions (harness.compare.rerun).
+    """
 
     level: float
     threshold: float
     run_noise: float
     subjects: tuple[str, ...] = ("best", "default")
     across_environments: bool = False
+    is_rerun: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,15 +152,19 @@ def compare(
 
 @dataclass(frozen=True)
 class _Draft:
-    """A row before its test, with the variance of its input; None where nothing is tested."""
+    """A row before its test, with the variance of its input; None where nothing is tested.
+
+    `differences` are those of the occasions of a rerun.
+    """
 
     row: ComparedRow
     variance: OccasionVariance | None = None
+    differences: tuple[float, ...] = ()
 
 
 def _assumed_noise(drafts: Sequence[_Draft], rules: Rules) -> Iterator[str]:
     """Say that noise between runs is assumed, where no variance is known."""
-    variances = [draft.variance for draft in drafts if draft.variance]
+    variances = [d.variance for d in drafts if d.variance and not d.differences]
     if variances and not any(variance.freedom for variance in variances):
         yield (
             "No configuration was measured on two occasions. Noise between runs is assumed to be "
@@ -240,7 +248,16 @@ def _of_input(
         notes = tuple(_notes_on(subject, old, new)) if is_tested else notes
         found = dataclasses.replace(row, subject=subject, base=base, candidate=candidate)
         found = dataclasses.replace(found, verdict=verdict, notes=(*both, *notes))
-        yield _Draft(found, variance if is_tested else None)
+        if is_tested:
+            yield _Draft(found, variance, _occasion_differences(subject, old, new))
+        else:
+            yield _Draft(found)
+
+
+def _occasion_differences(subject: str, old: InputResults, new: InputResults) -> tuple[float, ...]:
+    """Return the differences of mean logarithms in a rerun's occasions; empty without a rerun."""
+    both = zip(old.rerun.get(subject, ()), new.rerun.get(subject, ()), strict=True)
+    return tuple(candidate - base for base, candidate in both)
 
 
 def _is_default_best(old: InputResults, new: InputResults) -> bool:
@@ -287,7 +304,12 @@ def _untested(
 def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
     """Test the drafts that have samples on both sides, and yield all rows."""
     pairs = [
-        Pair(_samples(draft.row.base), _samples(draft.row.candidate), draft.variance)
+        Pair(
+            _samples(draft.row.base),
+            _samples(draft.row.candidate),
+            draft.variance,
+            draft.differences,
+        )
         for draft in drafts
         if draft.variance is not None
     ]

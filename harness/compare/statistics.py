@@ -16,6 +16,9 @@ they are not, d0 is small and each input relies on its own occasions. The varian
 is twice that. It is at least the variance that the samples' own spread gives (Welch); then the
 smaller of the two degrees of freedom applies.
 
+A rerun (harness.compare.rerun) measures both sides together on several occasions. There the test
+is Student's t on the differences between the sides, one per occasion.
+
 A coarse clock hides differences below its tick, however many samples there are. Where the samples
 of a side scatter by less than half a tick, its mean may be off by half a tick; where they scatter
 by more, the error averages out. So each such side widens the threshold by half a tick.
@@ -54,6 +57,9 @@ from harness.stats.timing import log_difference, mean_log, variance
 
 LEVEL = 0.05
 THRESHOLD = 0.01
+OCCASIONS, FEWEST_OCCASIONS, MOST_OCCASIONS = 10, 3, 1000
+"""Of a rerun: the default, and the bounds."""
+
 RUN_NOISE = 0.005
 """The noise that is assumed where nothing was measured twice; locked clocks stay below it."""
 
@@ -71,11 +77,16 @@ class OccasionVariance:
 
 @dataclass(frozen=True)
 class Pair:
-    """The samples of one occasion each, in seconds, and the variance of their input's occasions."""
+    """The samples of one occasion each, in seconds, and the variance of their input's occasions.
+
+    Where both sides were measured together on several occasions, the samples are those of all
+    occasions, and `differences` has the difference of the mean logarithms in each of them.
+    """
 
     base_s: Sequence[float]
     candidate_s: Sequence[float]
     occasions: OccasionVariance = OccasionVariance()
+    differences: Sequence[float] = ()
 
 
 class ChangeVerdict(str, Enum):
@@ -162,7 +173,7 @@ def judge(
     Pairs of the same input have the same variance, which counts once. `run_noise` is the standard
     deviation of an occasion, as a fraction of the time, where no variance is known.
     """
-    prior = fit_prior(dict.fromkeys(pair.occasions for pair in pairs))
+    prior = fit_prior(dict.fromkeys(pair.occasions for pair in pairs if not pair.differences))
     margin = math.log1p(threshold)
     tests = [_test(pair, prior, margin, run_noise) for pair in pairs]
     p_values = np.array([test.p_value for test in tests])
@@ -187,9 +198,12 @@ class _Test:
 
 
 def _test(pair: Pair, prior: OccasionVariance, margin: float, run_noise: float) -> _Test:
-    difference = mean_log(pair.candidate_s) - mean_log(pair.base_s)
-    variance, freedom = _joint_variance(pair, prior, run_noise)
-    blur, error = _blur(pair), math.sqrt(variance)
+    if pair.differences:
+        difference, squared, freedom = _of_differences(pair.differences)
+    else:
+        difference = mean_log(pair.candidate_s) - mean_log(pair.base_s)
+        squared, freedom = _joint_variance(pair, prior, run_noise)
+    blur, error = _blur(pair), math.sqrt(squared)
     beyond = abs(difference) - margin - blur
     if not error:
         return _Test(difference, blur, 0.0, freedom, 0.0 if beyond > 0 else 1.0)
@@ -197,6 +211,12 @@ def _test(pair: Pair, prior: OccasionVariance, margin: float, run_noise: float) 
 
     p_value = min(1.0, 2 * float(stdtr(freedom, -beyond / error)))
     return _Test(difference, blur, error, freedom, p_value)
+
+
+def _of_differences(differences: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean difference of a rerun's occasions, its variance and degrees of freedom."""
+    count = len(differences)
+    return statistics.fmean(differences), variance(differences) / count, count - 1
 
 
 def _blur(pair: Pair) -> float:

@@ -20,9 +20,10 @@ LARGE = 1.1
 """The missed slowdown above which the advice is to measure more."""
 
 _ADVICE = (
-    "to find smaller ones, tune both sides again with --fresh and more --repeats, and close other "
-    "programs"
+    "to find smaller ones, measure both sides again together with --rerun, or tune both with "
+    "--fresh and more --repeats, and close other programs"
 )
+_RERUN_ADVICE = "to find smaller ones, use more --occasions, and close other programs"
 _ROUND = 1000  # from this ratio on, decimals mean nothing
 _MOST_LISTED = 4  # inputs that are not compared
 _STYLES = {"slower": "bold red", "works no more": "bold red", "faster": "bold green"}
@@ -122,7 +123,7 @@ def _missed(comparison: Comparison) -> Iterator[str]:
         return
     yield f"{missed(limit)} ({row.kernel}, {row.problem}, {row.subject})"
     if limit > LARGE:
-        yield _ADVICE
+        yield _RERUN_ADVICE if comparison.rules.is_rerun else _ADVICE
 
 
 def missed(limit: float) -> str:

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.commands.run import run_command
-from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD
+from harness.compare.statistics import (
+    FEWEST_OCCASIONS,
+    LEVEL,
+    MOST_OCCASIONS,
+    OCCASIONS,
+    RUN_NOISE,
+    THRESHOLD,
+)
+from harness.measure.backends.choose import BACKENDS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         help="compare even where device, driver or compiler differ",
     )
     _add_test_options(parser.add_argument_group("test"))
+    _add_rerun_options(parser.add_argument_group("rerun: measure both sides again, side by side"))
     outputs = parser.add_argument_group("output, besides the text")
     outputs.add_argument("--json", type=Path, metavar="FILE", help="everything, for scripts")
     outputs.add_argument("--junit", type=Path, metavar="FILE", help="JUnit XML, for CI's pages")
@@ -82,6 +91,51 @@ def _add_test_options(group: argparse._ArgumentGroup) -> None:
         help="noise between runs as a fraction of the time, where nothing was measured twice "
         f"(default {RUN_NOISE})",
     )
+
+
+def _add_rerun_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--rerun",
+        type=Path,
+        nargs="*",
+        metavar="SPACE",
+        help="tune nothing; measure the best and the default of BASE and CANDIDATE now, in turns, "
+        "and compare these measurements. SPACE: the space files of CANDIDATE's sources (default: "
+        "those of --spec, else spaces/NAME.yaml of each kernel)",
+    )
+    group.add_argument(
+        "--base-space",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="SPACE",
+        help="a space file of BASE's sources, where they differ from CANDIDATE's; may be given "
+        "several times",
+    )
+    group.add_argument(
+        "--rerun-database",
+        default="results/rerun.db",
+        metavar="DATABASE",
+        help="where the new measurements are stored (default results/rerun.db)",
+    )
+    group.add_argument(
+        "--occasions",
+        type=_occasions,
+        default=OCCASIONS,
+        metavar="N",
+        help=f"how often both sides are loaded and measured, in random order (default {OCCASIONS})",
+    )
+    group.add_argument(
+        "--backend", choices=BACKENDS, default="auto", help="where kernels run (default auto)"
+    )
+
+
+def _occasions(text: str) -> int:
+    if not text.isdigit() or not FEWEST_OCCASIONS <= int(text) <= MOST_OCCASIONS:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number from {FEWEST_OCCASIONS} to {MOST_OCCASIONS}, but got {text!r}"
+        )
+    return int(text)
 
 
 def _threshold(text: str) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.commands.compare.rerun import RerunOptions, Sides, rerun
 from harness.commands.run import EXIT_ERROR
 from harness.compare import reports
 from harness.compare.comparison import Comparison, Rules, compare
@@ -62,32 +64,66 @@ class _Outputs:
 
 def run(args: argparse.Namespace) -> int:
     subjects = ("best", "default") if args.of == "both" else (args.of,)
-    rules = Rules(args.level, args.threshold, args.run_noise, subjects, args.across_environments)
+    rules = Rules(
+        args.level,
+        args.threshold,
+        args.run_noise,
+        subjects,
+        args.across_environments,
+        is_rerun=args.rerun is not None,
+    )
     outputs = _Outputs(args.json, args.junit, args.github)
-    return _compare(args.base, args.candidate, args.space, args.spec, rules, outputs)
+    compared = _Compared(args.base, args.candidate, args.space, args.spec, _rerun_options(args))
+    return _compare(compared, rules, outputs)
 
 
-def _compare(
-    base: str,
-    candidate: str,
-    kernel: str | None,
-    space_files: Sequence[Path],
-    rules: Rules,
-    outputs: _Outputs,
-) -> int:
+@dataclass(frozen=True)
+class _Compared:
+    """What is compared: two databases or exports, all of their kernels or one."""
+
+    base: str
+    candidate: str
+    kernel: str | None
+    space_files: Sequence[Path]
+    rerun: RerunOptions | None
+
+    def read(self) -> Sides:
+        """Read both sides, or measure them again."""
+        if self.rerun is not None:
+            return rerun(self.base, self.candidate, self.kernel, self.rerun)
+        specs = [load_spec(path) for path in self.space_files]
+        programs = {s.name: s.program_sha256 for s in specs if self.kernel in (None, s.name)}
+        old = read_kernel_results(self.base, self.kernel)
+        return Sides(old, read_kernel_results(self.candidate, self.kernel, programs), specs)
+
+
+def _rerun_options(args: argparse.Namespace) -> RerunOptions | None:
+    """Return the options of a rerun; None without --rerun.
+
+    Raises UsageError for options that need --rerun.
+    """
+    if args.rerun is None:
+        if args.base_space:
+            raise UsageError("--base-space goes with --rerun, which builds the sources of BASE")
+        return None
+    return RerunOptions(
+        args.rerun or args.spec, args.base_space, args.rerun_database, args.backend, args.occasions
+    )
+
+
+def _compare(compared: _Compared, rules: Rules, outputs: _Outputs) -> int:
     """Compare two databases or exports, and write the result to all outputs."""
     outputs.check()
     try:
-        specs = [load_spec(path) for path in space_files]
-        programs = {s.name: s.program_sha256 for s in specs if kernel in (None, s.name)}
-        old = read_kernel_results(base, kernel)
-        comparison = compare(old, read_kernel_results(candidate, kernel, programs), rules)
+        sides = compared.read()
+        comparison = compare(sides.base, sides.candidate, rules)
     except HarnessError as error:
         outputs.write_error(str(error))
         raise
+    comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *sides.notes))
     make_console().print(comparison_table(comparison))
     status = REGRESSION if comparison.regressions else 0
-    outputs.write(comparison, status, _files(specs, comparison))
+    outputs.write(comparison, status, _files(sides.specs, comparison))
     return status
 
 

@@ -1,0 +1,79 @@
+"""The rerun of a comparison: open what measures both sides, and measure them side by side."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.compare.reading import KernelResults
+from harness.compare.rerun import RerunSide, rerun_kernel, rerun_notes
+from harness.compare.rerun_plan import PlannedSide, check_rerun_database, plan_rerun
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
+from harness.measure.choose import fitted_to, open_measurer
+from harness.results import Store, without_password, writing
+from harness.space_file import Spec
+
+
+@dataclass(frozen=True)
+class RerunOptions:
+    """What is measured again, and where its results go."""
+
+    spaces: Sequence[Path]
+    base_spaces: Sequence[Path]
+    database: str
+    backend: str
+    occasions: int
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The results of both sides, the spaces of CANDIDATE's kernels, and what to note."""
+
+    base: Sequence[KernelResults]
+    candidate: Sequence[KernelResults]
+    specs: Sequence[Spec]
+    notes: Sequence[str] = ()
+
+
+def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) -> Sides:
+    """Measure the best and the default of both databases now; store what was measured."""
+    check_rerun_database(options.database, (base, candidate))
+    planned = plan_rerun(base, candidate, options.spaces, options.base_spaces, kernel)
+    results: list[tuple[KernelResults, KernelResults]] = []
+    notes: list[str] = []
+    console = make_console(stderr=True)
+    with writing(options.database) as engine, ProgressDisplay(console) as display:
+        store = Store(engine)
+        for pair in planned:
+            with _opened(pair, options.backend) as (old, new):
+                inputs = len(old.results.inputs)
+                display.begin_stage(f"{new.results.kernel}: both sides, interleaved", inputs)
+                found = rerun_kernel(old, new, store, options.occasions, display.step)
+                notes += rerun_notes((old, new), options.occasions)
+            results.append(found)
+        store.sessions.remove()
+    stored = f"the measurements of this comparison are in {without_password(options.database)}"
+    return Sides(
+        [old for old, _ in results],
+        [new for _, new in results],
+        [side.spec for _, side in planned],
+        [*notes, stored],
+    )
+
+
+@contextlib.contextmanager
+def _opened(
+    pair: tuple[PlannedSide, PlannedSide], backend: str
+) -> Iterator[tuple[RerunSide, RerunSide]]:
+    """Open a measurer for each side: each has processes of its own."""
+    with contextlib.ExitStack() as stack:
+        sides = []
+        for planned in pair:
+            measurer, _ = open_measurer(planned.spec, backend)
+            stack.callback(measurer.close)
+            results, spec = planned.of(measurer.environment), fitted_to(planned.spec, measurer)
+            sides.append(RerunSide(planned.name, planned.database, results, spec, measurer))
+        yield sides[0], sides[1]

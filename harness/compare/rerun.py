@@ -1,0 +1,225 @@
+"""Measure the best and the default of two databases again, now, side by side: nothing is tuned.
+
+Two databases that were taken at different times differ by the noise of the machine between these
+times. A rerun measures both sides within the same minutes, in occasions. An occasion measures each
+side once, for a few rounds, in random order; each side loads its code and allocates its data anew.
+So the offset of a load or of an allocation differs from occasion to occasion, like all other noise,
+and what slows the machine down for longer than an occasion slows both sides. The differences
+between the sides, one per occasion, are what harness.compare.statistics judges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness.compare.reading import InputResults, KernelResults
+from harness.compare.statistics import OCCASIONS
+from harness.core.errors import HostModuleError, UsageError
+from harness.core.machine import notes
+from harness.core.records import Config, Input, Measurement, StopReason, Timing
+from harness.measure.measurer import Measurer
+from harness.results import FINAL, RunPlan, Store
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec
+from harness.stats.timing import mean_log
+
+TECHNIQUE = "rerun"
+"""The technique of a rerun's runs in its database."""
+
+_LEAST_ROUNDS = 2  # of an occasion
+
+
+@dataclass(frozen=True)
+class RerunSide:
+    """BASE or CANDIDATE: what was the best, the sources that it was measured with, and where it is
+    measured now."""
+
+    name: str
+    database: str
+    results: KernelResults
+    spec: Spec
+    measurer: Measurer
+
+    def rounds(self, occasions: int) -> int:
+        """Return the rounds of an occasion: twice the space's repeats, over all occasions."""
+        return max(_LEAST_ROUNDS, math.ceil(2 * self.spec.measure.repeats / occasions))
+
+    def space(self, problem: Input) -> ConstrainedSpace:
+        """Return the legal configurations of an input."""
+        limits, compiler = self.measurer.limits, self.measurer.compiler
+        return ConstrainedSpace.of(self.spec, problem, limits, compiler)
+
+    def configs(self, problem: Input) -> list[Config]:
+        """Return the configurations that worked: the best, and the default.
+
+        Raises UsageError where one is illegal in the space.
+        """
+        measured = self.results.inputs[problem].measured.values()
+        configs = list(dict.fromkeys(m.config for m in measured if m.timing))
+        space = self.space(problem)
+        for config in configs:
+            if reason := space.why_illegal(config):
+                raise UsageError(
+                    f"{self.spec.path}: ({config}) of {self.name} is illegal on ({problem}): "
+                    f"{reason}; tune {self.database} again, or name the space that it was tuned "
+                    "with"
+                )
+        return configs
+
+
+@dataclass
+class _InputRerun:
+    """What one side measured on one input, occasion by occasion."""
+
+    side: RerunSide
+    problem: Input
+    run_id: int
+    configs: list[Config]
+    found: dict[Config, list[Measurement]] = field(default_factory=dict)
+
+    def measure(self, rounds: int, shuffle: Callable[[list[Config]], None]) -> list[Measurement]:
+        """Measure an occasion; what fails is not measured again."""
+        configs = [config for config in self.configs if not self._has_failed(config)]
+        if not configs:
+            return []
+        shuffle(configs)
+        space = self.side.space(self.problem)
+        measured = self.side.measurer.measure_interleaved(space, self.problem, configs, rounds)
+        for one in measured:
+            self.found.setdefault(one.config, []).append(one)
+        return measured
+
+    def _has_failed(self, config: Config) -> bool:
+        return any(m.timing is None for m in self.found.get(config, ()))
+
+    def results(self) -> InputResults:
+        """Return the input's results with the new measurements in place of the old ones."""
+        old = self.side.results.inputs[self.problem]
+        joined = {config: _joined(found) for config, found in self.found.items()}
+        measured = {subject: joined.get(m.config, m) for subject, m in old.measured.items()}
+        occasions = {
+            subject: tuple(mean_log(m.timing.samples_s) for m in self.found[new.config] if m.timing)
+            for subject, new in measured.items()
+            if new.timing and new.config in self.found
+        }
+        return InputResults(measured, True, (), old.tried, rerun=occasions)
+
+
+def _joined(found: Sequence[Measurement]) -> Measurement:
+    """Join the measurements of all occasions: the first failure, or all samples."""
+    failed = next((m for m in found if m.timing is None), None)
+    if failed is not None:
+        return failed
+    samples_s = tuple(sample for m in found if m.timing for sample in m.timing.samples_s)
+    return dataclasses.replace(found[-1], timing=Timing(samples_s, StopReason.INTERLEAVED))
+
+
+def rerun_kernel(
+    base: RerunSide,
+    candidate: RerunSide,
+    store: Store,
+    occasions: int = OCCASIONS,
+    step: Callable[[str], None] = lambda text: None,
+    seed: int = 0,
+) -> tuple[KernelResults, KernelResults]:
+    """Measure both sides on every input that works on both, and store all that was measured.
+
+    Return the results of both sides, where these inputs have the new measurements. An input whose
+    data CANDIDATE cannot make is `broken` there. `step` is called after each input with its text.
+    Raises UsageError where a configuration is illegal in its space, HostModuleError where BASE
+    cannot make the data of an input.
+    """
+    sides, rng = (base, candidate), random.Random(seed)
+    wanted = [{problem: side.configs(problem) for problem in _common(*sides)} for side in sides]
+    runs = [_begin(store, side, list(of), sides) for side, of in zip(sides, wanted, strict=True)]
+    inputs: list[dict[Input, InputResults]] = [{}, {}]
+    broken: dict[Input, str] = {}
+    for problem in wanted[0]:
+        both = [
+            _InputRerun(side, problem, run[problem], of[problem])
+            for side, run, of in zip(sides, runs, wanted, strict=True)
+        ]
+        failed = _measure(both, store, occasions, rng)
+        broken |= {problem: failed} if failed else {}
+        for one, found in zip(both, inputs, strict=True):
+            found[problem] = one.results()
+            store.end_run(one.run_id, "complete")
+        step(str(problem))
+    new = [_with(side, found) for side, found in zip(sides, inputs, strict=True)]
+    return new[0], dataclasses.replace(new[1], broken={**new[1].broken, **broken})
+
+
+def _common(base: RerunSide, candidate: RerunSide) -> list[Input]:
+    """Return the inputs that both sides hold, and that did not fail in CANDIDATE's last command."""
+    broken = {**base.results.broken, **candidate.results.broken}
+    both = (problem for problem in base.results.inputs if problem in candidate.results.inputs)
+    return [problem for problem in both if problem not in broken]
+
+
+def _with(side: RerunSide, inputs: dict[Input, InputResults]) -> KernelResults:
+    """Put new results of inputs in place of the old ones."""
+    environment, every = side.measurer.environment, {**side.results.inputs, **inputs}
+    return dataclasses.replace(side.results, environment=environment, inputs=every)
+
+
+def _measure(both: Sequence[_InputRerun], store: Store, occasions: int, rng: random.Random) -> str:
+    """Measure all occasions of an input, and store each; return why CANDIDATE's data cannot be
+    made, empty if it can. Raises HostModuleError where BASE's cannot."""
+    for _ in range(occasions):
+        group = uuid.uuid4().hex
+        for one in rng.sample(both, len(both)):
+            try:
+                found = one.measure(one.side.rounds(occasions), rng.shuffle)
+            except HostModuleError as error:
+                if one is both[0]:
+                    raise
+                return str(error)
+            plan = _plan(one.side, one.problem, 0)
+            store.add_measurements(one.run_id, plan, FINAL, found, group=group)
+            store.commit()
+    return ""
+
+
+def _begin(
+    store: Store, side: RerunSide, problems: Sequence[Input], sides: Sequence[RerunSide]
+) -> dict[Input, int]:
+    """Begin the runs of a side, as a campaign of its own; return the id of each input's run."""
+    number = store.choose_campaign(side.spec, side.measurer.environment, fresh=True)
+    compared = {f"rerun_{other.name.lower()}": other.database for other in sides}
+    noted = {**notes(), "rerun_side": side.name, **compared}
+    runs = {
+        problem: store.begin_run(_plan(side, problem, number), noted).id for problem in problems
+    }
+    store.commit()
+    return runs
+
+
+def _plan(side: RerunSide, problem: Input, campaign: int) -> RunPlan:
+    return RunPlan(
+        spec=side.spec,
+        environment=side.measurer.environment,
+        problem=problem,
+        technique=TECHNIQUE,
+        seed=0,
+        test_limit=0,
+        parallelism=1,
+        label=f"{TECHNIQUE} of {side.name}",
+        campaign=campaign,
+    )
+
+
+def rerun_notes(sides: Sequence[RerunSide], occasions: int) -> Iterator[str]:
+    """Say how a kernel was measured, and which side was tuned elsewhere."""
+    last = sides[-1]
+    yield (
+        f"{last.results.kernel}: both sides were measured now, in {occasions} occasions of "
+        f"{last.rounds(occasions)} rounds, in random order"
+    )
+    for side in sides:
+        if side.results.environment != side.measurer.environment:
+            yield f"{side.results.kernel}: {side.name} was tuned on {side.results.environment}"
