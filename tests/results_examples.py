@@ -28,7 +28,8 @@ SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
 WITHOUT_SHARING = (
     "DROP TABLE commands; ALTER TABLE measurements DROP COLUMN host_read; "
-    "ALTER TABLE measurements DROP COLUMN shared_with; UPDATE schema_version SET version = 2"
+    "ALTER TABLE measurements DROP COLUMN shared_with; "
+    "ALTER TABLE measurements DROP COLUMN occasions; UPDATE schema_version SET version = 2"
 )
 """SQL that turns a present database into one of schema version 2."""
 
@@ -150,8 +151,8 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
         connection.exec_driver_sql(
             "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
             f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
-            "message, worst_element, warmup_s, wall_s, measured_at, turn, host_read, shared_with "
-            f"FROM measurements, configurations WHERE measurements.id = {pattern} "
+            "message, worst_element, warmup_s, wall_s, measured_at, turn, host_read, shared_with, "
+            f"occasions FROM measurements, configurations WHERE measurements.id = {pattern} "
             "AND configurations.id != configuration_id"
         )
         ids = connection.exec_driver_sql(

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.records import Input, Measurement, Outcome, Timing, WorstElement
+from harness.core.records import Input, Measurement, Outcome, StopReason, Timing, WorstElement
 from harness.results import (
     FINAL,
     CampaignKey,
@@ -136,6 +136,29 @@ def test_what_was_shared_and_what_the_host_module_asked_for_are_read_back(place:
     assert [row.measurement for row in read_back(place)] == [asked, shared]
     sql = "SELECT digest FROM measurements JOIN configurations ON digest = shared_with"
     assert query(place, sql) == [(origin,)]
+
+
+def in_occasions() -> Measurement:
+    """A measurement on two occasions."""
+    timing = Timing((1e-3, 2e-3, 3e-3), StopReason.INTERLEAVED, (2, 1))
+    return dataclasses.replace(make_ok(2), timing=timing)
+
+
+def test_occasions_are_read_back(place: Path) -> None:
+    write(place, make_ok(1), in_occasions())
+    assert [row.measurement for row in read_back(place)] == [make_ok(1), in_occasions()]
+    assert query(place, "SELECT occasions FROM measurements") == [(None,), ("[2, 1]",)]
+
+
+def test_database_of_the_fifth_version_is_read_and_brought_up_to_date(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(
+        place,
+        "ALTER TABLE measurements DROP COLUMN occasions; UPDATE schema_version SET version = 5",
+    )
+    assert [row.measurement for row in read_back(place)] == [make_ok(1)]
+    write(place, in_occasions(), plan=make_plan(technique="B"))
+    assert [row.measurement for row in read_back(place)] == [make_ok(1), in_occasions()]
 
 
 def test_database_of_the_second_version_is_read_and_brought_up_to_date(place: Path) -> None:

@@ -6,6 +6,7 @@ Times are seconds, sizes are bytes.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import statistics
@@ -184,10 +185,16 @@ class StopReason(str, Enum):
 
 @dataclass(frozen=True)
 class Timing:
-    """Raw samples in seconds, each one timed run of the kernel; the rest is derived."""
+    """Raw samples in seconds, each one timed run of the kernel; the rest is derived.
+
+    Samples of one occasion follow one load of the code and one allocation of the data.
+    `occasions` has the number of samples of each occasion, in order; it is empty where the samples
+    were not split into occasions.
+    """
 
     samples_s: tuple[float, ...]
     stopped: StopReason = StopReason.REPEATS
+    occasions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.samples_s:
@@ -195,6 +202,18 @@ class Timing:
         for sample in self.samples_s:
             if not (math.isfinite(sample) and sample > 0):
                 raise ValueError(f"samples must be finite and above 0 s, but got {sample!r}")
+        if self.occasions and (min(self.occasions) < 1 or sum(self.occasions) != self.count):
+            raise ValueError(
+                f"occasions must hold {self.count} samples in all, but got {self.occasions}"
+            )
+
+    @property
+    def by_occasion(self) -> tuple[tuple[float, ...], ...]:
+        """The samples of each occasion; all samples are one occasion where none are known."""
+        sizes = self.occasions or (self.count,)
+        ends = itertools.accumulate(sizes)
+        pairs = zip(sizes, ends, strict=True)
+        return tuple(self.samples_s[end - size : end] for size, end in pairs)
 
     @cached_property
     def median_s(self) -> float:

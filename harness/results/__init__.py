@@ -7,6 +7,7 @@ from harness.results.merge import Added, merge_database
 from harness.results.notes import ABLATION, EXHAUSTED, LIMITS
 from harness.results.read import (
     CANDIDATE,
+    CHOICE,
     FINAL,
     SEARCHED,
     CampaignKey,
@@ -24,6 +25,7 @@ from harness.results.url import sqlite_path, without_password
 __all__ = [
     "ABLATION",
     "CANDIDATE",
+    "CHOICE",
     "EXHAUSTED",
     "FINAL",
     "LEFT_OUT",

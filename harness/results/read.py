@@ -29,10 +29,11 @@ from harness.results.notes import ABLATION
 SEARCHED = ("search", "cross")
 """The stages of the search, and of measuring configurations across inputs: each once."""
 
-CANDIDATE, FINAL = "candidate", "final"
-"""The stages of a dispatcher's candidates and of finalists; both are interleaved."""
+CANDIDATE, CHOICE, FINAL = "candidate", "choice", "final"
+"""The interleaved stages: a dispatcher's candidates; an input's finalists, to choose the winner;
+and the winner beside the default, to judge it."""
 
-STAGES = (*SEARCHED, CANDIDATE, FINAL, ABLATION)
+STAGES = (*SEARCHED, CANDIDATE, CHOICE, FINAL, ABLATION)
 
 
 @dataclass(frozen=True)
@@ -323,10 +324,19 @@ def names_read(row: Mapping[Any, Any]) -> tuple[str, ...] | None:
 def timing_of(row: Mapping[Any, Any], samples_s: Sequence[float]) -> Timing | None:
     """Return the timing of a row of measurements; raises ValueError where its outcome has none."""
     if Outcome(row["outcome"]) is Outcome.OK:
-        return Timing(tuple(samples_s), StopReason(row["stopped"]))
+        return Timing(tuple(samples_s), StopReason(row["stopped"]), _occasions(row))
     if samples_s:
         raise ValueError(f"it has samples although its outcome is {row['outcome']}")
     return None
+
+
+def _occasions(row: Mapping[Any, Any]) -> tuple[int, ...]:
+    sizes = row["occasions"]
+    if sizes is None:
+        return ()
+    if not (isinstance(sizes, list) and all(type(size) is int for size in sizes)):
+        raise ValueError(f"occasions is {sizes!r}")
+    return tuple(sizes)
 
 
 def _build(row: Mapping[Any, Any]) -> Build | None:

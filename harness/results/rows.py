@@ -30,6 +30,7 @@ def measurement_row(m: Measurement) -> Row:
         "wall_s": m.wall_s,
         "host_read": None if m.host_read is None else list(m.host_read),
         "shared_with": m.shared_with,
+        "occasions": list(timing.occasions) if timing and timing.occasions else None,
     }
 
 

@@ -12,6 +12,8 @@ History of the schema, newest last:
     4   commands: a new table
     5   the stage `candidate` of measurements: no table changed, but older versions of harness
         refuse a stage that they do not know
+    6   measurements.occasions: a new column, null in older rows, which count as one occasion;
+        the stage `choice` of measurements
 
 Reading never changes a database: what an older one lacks is read as empty. Writing adds the
 missing tables and columns and sets the present version.
@@ -33,12 +35,16 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 5
+VERSION = 6
 
 TABLES_SINCE = {"observations": 2, "commands": 4}
 """The version that added a table; the others are of version 1."""
 
-COLUMNS_SINCE = {("measurements", "host_read"): 3, ("measurements", "shared_with"): 3}
+COLUMNS_SINCE = {
+    ("measurements", "host_read"): 3,
+    ("measurements", "shared_with"): 3,
+    ("measurements", "occasions"): 6,
+}
 """The version that added a column to an older table; all of these may be null."""
 
 metadata = MetaData()
@@ -195,6 +201,9 @@ measurements = Table(
     # The digest of the configuration that was measured instead of this one, since both have the
     # same machine code and launch; null where this one was measured.
     Column("shared_with", String(64)),
+    # The number of samples of each occasion, in order (see harness.core.records.Timing); null where
+    # the samples were not split into occasions.
+    Column("occasions", JSON(none_as_null=True)),
     Index("ix_measurements_run", "run_id"),
     Index("ix_measurements_input", "input_id", "configuration_id"),
 )

@@ -61,4 +61,6 @@ def _scaled(measurement: Measurement, factors: Array) -> Measurement:
     if timing is None:
         return measurement
     samples_s = tuple((np.array(timing.samples_s) * factors).tolist())
-    return dataclasses.replace(measurement, timing=Timing(samples_s, timing.stopped))
+    return dataclasses.replace(
+        measurement, timing=Timing(samples_s, timing.stopped, timing.occasions)
+    )
