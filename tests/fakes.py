@@ -84,6 +84,7 @@ class FakeDevice:
         self.clock_s = 0.0
         self.launched: list[dict[str, Any]] = []
         self.bound: dict[str, Any] = {}
+        self.unloads = 0
         self._times_s = itertools.chain(times_s, itertools.repeat(1e-3))
         self._kernels = kernels
 
@@ -118,6 +119,10 @@ class FakeDevice:
             raise LaunchFailed("the binary cannot be loaded: it is not of this device")
         lines = binary.data.decode().splitlines()
         return [line.split()[1] for line in lines if line.startswith("kernel ")]
+
+    def unload(self) -> None:
+        """Note that what was loaded is forgotten."""
+        self.unloads += 1
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run Python functions as kernels; return the sum of their times."""

@@ -103,7 +103,9 @@ class FormulaMeasurer(ReplayMeasurer):
         self.asked.append((problem, config))
         return recorded(self._times, problem, config)
 
-    def measure_interleaved(self, space: Any, problem: Input, configs: Any, rounds: int) -> Any:
+    def measure_interleaved(
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
+    ) -> Any:
         """Return the same again, or one sample per round."""
         found = [recorded(self._times, problem, config) for config in configs]
         return [_interleaved(m, rounds) if self._interleaves else m for m in found]

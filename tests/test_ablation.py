@@ -48,7 +48,7 @@ class OpenCl(FormulaMeasurer):
         self._failures = failures or {}
 
     def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
     ) -> list[Measurement]:
         self.turns.append(tuple(configs))
         found = super().measure_interleaved(space, problem, configs, rounds)

@@ -90,7 +90,9 @@ class Drifting(FormulaMeasurer):
         samples_s = tuple(slow * sample for sample in found.timing.samples_s)
         return dataclasses.replace(found, timing=Timing(samples_s))
 
-    def measure_interleaved(self, space: Any, problem: Input, configs: Any, rounds: int) -> Any:
+    def measure_interleaved(
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
+    ) -> Any:
         self.turns.append((problem, tuple(configs)))
         drift = [self._random.uniform(1, 2) for _ in range(rounds)]
         found = super().measure_interleaved(space, problem, configs, rounds)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -192,15 +193,39 @@ def jobs(count: int) -> list[KernelJob]:
     return [job(config=Config({"A": number})) for number in range(count)]
 
 
-def test_interleaved_configurations_run_backwards_every_second_round() -> None:
-    # Verified launches, three rounds, verified launches; each takes as many seconds.
-    device = device_with(times_s=tuple(float(n) for n in range(1, 100)))
+def counting_device() -> FakeDevice:
+    """A device whose n-th launch takes n seconds."""
+    return device_with(times_s=tuple(float(n) for n in range(1, 1000)))
+
+
+def samples_of(found: Sequence[Measurement]) -> list[tuple[float, ...]]:
+    return [m.timing.samples_s for m in found if m.timing]
+
+
+def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
+    # Verified launches, three rounds, verified launches.
+    device = counting_device()
     found = measure_interleaved(device, CASE, jobs(2), rounds=3)
-    samples = [m.timing.samples_s for m in found if m.timing]
-    assert samples == [(3.0, 6.0, 7.0), (4.0, 5.0, 8.0)]
+    assert [sorted(each) for each in zip(*samples_of(found), strict=True)] == [
+        [3.0, 4.0],
+        [5.0, 6.0],
+        [7.0, 8.0],
+    ]
     assert [m.warmup_s for m in found] == [(1.0,), (2.0,)]
     assert len(device.launched) == 2 * (1 + 3 + 1)
     assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+
+
+def test_order_in_a_round_is_random_and_repeats_with_its_seed() -> None:
+    rounds = {
+        seed: samples_of(measure_interleaved(counting_device(), CASE, jobs(2), 100, seed))
+        for seed in (1, 2)
+    }
+    again = samples_of(measure_interleaved(counting_device(), CASE, jobs(2), 100, 1))
+    assert rounds[1] == again != rounds[2]
+    first = [one < other for one, other in zip(*rounds[1], strict=True)]
+    assert 30 < sum(first) < 70
+    assert 30 < sum(one != other for one, other in pairwise(first)) < 70, "it does not alternate"
 
 
 def test_configuration_that_fails_drops_out_and_the_others_go_on() -> None:

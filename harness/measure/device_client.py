@@ -9,7 +9,7 @@ from typing import TypeVar
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed
 from harness.core.records import Input
 from harness.measure.backends.choose import Backend
-from harness.measure.device_worker import DeviceFacts, DeviceWorker, Reply
+from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
 from harness.measure.processes import Processes, ProcessLost
 from harness.space_file import Spec
 
@@ -48,13 +48,13 @@ class DeviceClient:
             self._prepare(problem)
         return self._names[problem]
 
-    def _prepare(self, problem: Input) -> None:
+    def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Make the data of an input in the process."""
         if problem in self._too_large:
             raise LaunchFailed(self._too_large[problem])
         try:
             self._names[problem] = self._processes.run(
-                DeviceWorker.prepare, problem, timeout_s=_PREPARE_TIMEOUT_S
+                DeviceWorker.prepare, problem, seed, timeout_s=_PREPARE_TIMEOUT_S
             )
         except LaunchFailed as error:
             message = f"the data of ({problem}): {error}"
@@ -75,23 +75,25 @@ class DeviceClient:
         method: Callable[..., Reply[T]],
         *args: object,
         timeout_s: float,
+        seed: int = SEARCH_SEED,
     ) -> T:
-        """Call a method of DeviceWorker while the process holds the data of an input.
+        """Call a method of DeviceWorker while the process holds the data of an input and a seed.
 
         Raises ProcessLost, or LaunchFailed where the data does not fit on the device any more.
         """
         was_used = self._used
         try:
-            return self._run_once(problem, method, args, timeout_s)
+            return self._run_once(problem, seed, method, args, timeout_s)
         except ProcessLost as lost:
             if lost.hung or not was_used:
                 raise
         # An earlier configuration may have spoilt the process: try again in a new one.
-        return self._run_once(problem, method, args, timeout_s)
+        return self._run_once(problem, seed, method, args, timeout_s)
 
     def _run_once(
         self,
         problem: Input,
+        seed: int,
         method: Callable[..., Reply[T]],
         args: tuple[object, ...],
         timeout_s: float,
@@ -99,7 +101,7 @@ class DeviceClient:
         self._used = False
         reply = self._processes.run(method, *args, timeout_s=timeout_s)
         if reply.result is None:  # a new process, or one with another input's data
-            self._prepare(problem)
+            self._prepare(problem, seed)
             reply = self._processes.run(method, *args, timeout_s=timeout_s)
         if reply.result is None:  # the prepared process died, and a new one answered
             raise ProcessLost("ended while it was idle", idle=True)

@@ -14,8 +14,11 @@ from harness.measure.backends.base import Device
 from harness.measure.backends.choose import Backend
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
+from harness.measure.occasions import Block
 
-_MEASURED_SEED = 0
+SEARCH_SEED = 0
+"""The seed of the data on which a search measures."""
+
 _PROOF_SEED = 1
 """A time that is implausibly short is proved on other data."""
 
@@ -46,9 +49,10 @@ class Reply(Generic[T]):
 
 @dataclass
 class _HeldData:
-    """The data of an input on the device; `fresh` until a kernel has run on it."""
+    """The data of an input and a seed on the device; `fresh` until a kernel has run on it."""
 
     problem: Input
+    seed: int
     data: KernelData
     fresh: bool = True
 
@@ -78,18 +82,18 @@ class DeviceWorker:
             arch=compiler.arch,
         )
 
-    def prepare(self, problem: Input) -> tuple[str, ...]:
+    def prepare(self, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
         """Make the data of an input and copy it to the device; return the arguments' names.
 
         Raises HostModuleError, or LaunchFailed where the data does not fit on the device.
         """
-        self._held = _HeldData(problem, self._bind(problem, _MEASURED_SEED))
+        self._held = _HeldData(problem, seed, self._bind(problem, seed))
         return tuple(self._held.data.arguments)
 
     def run(self, job: KernelJob) -> Reply[Measurement]:
         """Measure one configuration."""
-        held = self._held
-        if held is None or held.problem != job.input:
+        held = self._holds(job.input, SEARCH_SEED)
+        if held is None:
             return Reply(None)
         measured = measure_kernel(self._device, held.data, job)
         if measured.outcome is Outcome.WRONG_RESULT and not held.fresh:
@@ -100,13 +104,15 @@ class DeviceWorker:
         held.fresh = False
         return Reply(measured, self._device.healthy)
 
-    def run_interleaved(self, jobs: Sequence[KernelJob], rounds: int) -> Reply[list[Measurement]]:
+    def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Reply[list[Measurement]]:
         """Measure several configurations of one input, one sample of each per round."""
-        held = self._held
-        if held is None or held.problem != jobs[0].input:
+        held = self._holds(jobs[0].input, block.seed)
+        if held is None:
             return Reply(None)
+        if block.is_reloaded:
+            self._device.unload()
         renewed = held.fresh or self._renew(held)
-        measured = measure_interleaved(self._device, held.data, jobs, rounds)
+        measured = measure_interleaved(self._device, held.data, jobs, block.rounds, block.order)
         held.fresh = False
         return Reply(measured, renewed and self._device.healthy)
 
@@ -117,6 +123,11 @@ class DeviceWorker:
         """
         data = self._bind(job.input, _PROOF_SEED)
         return Reply(measure_kernel(self._device, data, job), self._device.healthy)
+
+    def _holds(self, problem: Input, seed: int) -> _HeldData | None:
+        """Return the data on the device if it is of this input and seed."""
+        held = self._held
+        return held if held and (held.problem, held.seed) == (problem, seed) else None
 
     def _bind(self, problem: Input, seed: int) -> KernelData:
         self._held = None  # frees the memory of the input before

@@ -74,11 +74,11 @@ def measure_kernel(device: Device, data: KernelData, job: KernelJob) -> Measurem
 
 
 def measure_interleaved(
-    device: Device, data: KernelData, jobs: Sequence[KernelJob], rounds: int
+    device: Device, data: KernelData, jobs: Sequence[KernelJob], rounds: int, order: int = 0
 ) -> list[Measurement]:
-    """Measure several configurations, one sample of each per round."""
+    """Measure several configurations, one sample of each per round; `order` seeds their order."""
     runners = [KernelRunner(device, data, job, interleaved=True) for job in jobs]
-    return trial.measure_interleaved(runners, rounds)
+    return trial.measure_interleaved(runners, rounds, order)
 
 
 @dataclass

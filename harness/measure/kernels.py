@@ -7,6 +7,7 @@ until nothing compiles: it would be measured together with the compiler.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.program import Launch, Program
@@ -18,6 +19,7 @@ from harness.measure.device_worker import DeviceWorker
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.local import LocalMeasurer
+from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, why_unproved
 from harness.measure.processes import ProcessLost
 from harness.measure.verify import Tolerance
@@ -140,34 +142,34 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return self._plausible(space, job, measured)
 
     def _measured_interleaved(
-        self, space: Space, jobs: Sequence[KernelJob], rounds: int
+        self, space: Space, jobs: Sequence[KernelJob], block: Block
     ) -> list[Measurement]:
-        measured = self._interleaved(jobs, rounds)
+        measured = self._interleaved(jobs, block)
         self._times.note(measured)
         pairs = zip(jobs, measured, strict=True)
         return [self._plausible(space, job, each) for job, each in pairs]
 
-    def _interleaved(self, jobs: Sequence[KernelJob], rounds: int) -> list[Measurement]:
+    def _interleaved(self, jobs: Sequence[KernelJob], block: Block) -> list[Measurement]:
         """Measure interleaved; after a lost process, each alone and the survivors once more."""
-        measured, complete = self._together(jobs, rounds)
+        measured, complete = self._together(jobs, block)
         if complete or len(jobs) == 1:
             return measured
         # Alone, each shows whether it was the one that took the process down.
-        alone = [self._together([job], rounds)[0][0] for job in jobs]
+        alone = [self._together([job], block)[0][0] for job in jobs]
         survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
         if len(survivors) < 2:
             return alone
-        again = iter(self._together(survivors, rounds)[0])
+        again = iter(self._together(survivors, block)[0])
         return [next(again) if m.outcome is Outcome.OK else m for m in alone]
 
-    def _together(self, jobs: Sequence[KernelJob], rounds: int) -> tuple[list[Measurement], bool]:
+    def _together(self, jobs: Sequence[KernelJob], block: Block) -> tuple[list[Measurement], bool]:
         """Return the measurements and True; or, of a lost process, the failure of all and False."""
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` launches and its verification.
-        timeout_s = measure.timeout_s * len(jobs) * (1 + rounds / measure.repeats)
-        problem, method = jobs[0].input, DeviceWorker.run_interleaved
+        timeout_s = measure.timeout_s * len(jobs) * (1 + block.rounds / measure.repeats)
+        run = partial(self._device.run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
-            return self._device.run(problem, method, jobs, rounds, timeout_s=timeout_s), True
+            return run(timeout_s=timeout_s, seed=block.seed), True
         except (ProcessLost, LaunchFailed) as error:
             return [_failed(job, error, timeout_s) for job in jobs], False
 

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from harness.core.errors import BuildFailed, ExpressionError
@@ -18,6 +19,7 @@ from harness.core.program import Binary
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.measure.build_queue import B, BuildQueue
 from harness.measure.deduplicate import EqualCode
+from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
 from harness.measure.plausibility import PROOF_RUNS, Proofs
 from harness.measure.trial import Job
 from harness.space import Space
@@ -78,12 +80,18 @@ class LocalMeasurer(ABC, Generic[B, J]):
         return measured
 
     def measure_interleaved(
-        self, space: Space, problem: Input, configs: Sequence[Config], rounds: int
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
     ) -> list[Measurement]:
         """Measure several configurations, one sample of each per round; each of them is run."""
         prepared = [self._job(space, problem, config, None) for config in configs]
         jobs = [job for job in prepared if not isinstance(job, Measurement)]
-        measured = iter(self._measured_interleaved(space, jobs, rounds) if jobs else ())
+        measure = partial(self._measured_interleaved, space)
+        measured = iter(over_occasions(jobs, split_rounds(rounds, seeds), measure))
         return [job if isinstance(job, Measurement) else next(measured) for job in prepared]
 
     def close(self) -> None:
@@ -112,9 +120,9 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @abstractmethod
     def _measured_interleaved(
-        self, space: Space, jobs: Sequence[J], rounds: int
+        self, space: Space, jobs: Sequence[J], block: Block
     ) -> list[Measurement]:
-        """Run several jobs interleaved; prove their times where they are implausible."""
+        """Run several jobs interleaved on one occasion; prove times that are implausible."""
 
     @abstractmethod
     def _run_proof(self, space: Space, job: J, measured: Measurement) -> str | None:

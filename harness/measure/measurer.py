@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
+from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
 
 
@@ -40,9 +41,19 @@ class Measurer(Protocol):
         """Measure one legal configuration on one input, unless an equal one was measured."""
 
     def measure_interleaved(
-        self, space: Space, problem: Input, configs: Sequence[Config], rounds: int
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
     ) -> list[Measurement]:
-        """Measure several, one sample of each per round; each of them is launched."""
+        """Measure several, one sample of each per round; each of them is launched.
+
+        The rounds are split into one occasion for each of the `seeds`, which are those of the
+        input's data. Where there are several, every occasion begins with new loads of the code and
+        new allocations. See harness.measure.occasions.
+        """
 
     def close(self) -> None:
         """End the worker processes."""

@@ -8,6 +8,7 @@ never an exception.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -98,16 +99,20 @@ def measure(runner: Runner) -> Measurement:
     return trial.succeeded(reason)
 
 
-def measure_interleaved(runners: Sequence[Runner], rounds: int) -> list[Measurement]:
+def measure_interleaved(
+    runners: Sequence[Runner], rounds: int, order: int = 0
+) -> list[Measurement]:
     """Take one sample of each configuration per round, so that drift affects all alike.
 
-    A configuration that fails drops out with its outcome; the others go on.
+    The order in each round is random, with the seed `order`: no configuration always follows the
+    same other one, or meets the same phase of a disturbance. A configuration that fails drops out
+    with its outcome; the others go on.
     """
     trials = [_Trial(runner) for runner in runners]
     _each(trials, _Trial.prepare)
-    for round_ in range(rounds):
-        # Every second round runs backwards: no configuration always follows the same other one.
-        _each(trials if round_ % 2 == 0 else trials[::-1], _Trial.sample)
+    rng = random.Random(order)
+    for _ in range(rounds):
+        _each(rng.sample(trials, len(trials)), _Trial.sample)
     _each(trials, lambda trial: trial.runner.finish())
     return [trial.failure or trial.succeeded(StopReason.INTERLEAVED) for trial in trials]
 

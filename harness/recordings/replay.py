@@ -66,7 +66,12 @@ class ReplayMeasurer:
         return Measurement(config, problem, Outcome.LAUNCH_FAILED, message=message)
 
     def measure_interleaved(
-        self, space: Space, problem: Input, configs: Sequence[Config], rounds: int
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = (),
     ) -> list[Measurement]:
         """Return the recorded measurements: there are no others."""
         return [self.measure(space, problem, config, None) for config in configs]

@@ -64,6 +64,9 @@ class Device(Protocol):
     def load(self, binary: Binary) -> object:
         """Make a binary ready to launch; the result is only good for `launch`."""
 
+    def unload(self) -> None:
+        """Forget what was loaded: the next load of a binary begins anew."""
+
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds."""
 

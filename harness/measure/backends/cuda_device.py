@@ -102,6 +102,9 @@ class CudaDevice(DriverDevice):
         with self._errors("loading the binary"):
             return _LoadedModule(self._driver.module_from_buffer(binary.data))
 
+    def unload(self) -> None:
+        """Do nothing: every load is a new one."""
+
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.
 

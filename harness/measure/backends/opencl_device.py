@@ -128,6 +128,10 @@ class OpenClDevice(DriverDevice):
         except (BuildFailed, ValueError, self._cl.Error) as error:
             raise LaunchFailed(f"the binary cannot be loaded: {error}") from None
 
+    def unload(self) -> None:
+        """Forget the programs that were loaded last."""
+        self._program.cache_clear()
+
     def _make_program(self, content: bytes) -> _LoadedProgram:
         cl = self._cl
         kind, data = content[:1], content[1:]

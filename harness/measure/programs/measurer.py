@@ -14,6 +14,7 @@ from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
 from harness.measure.local import LocalMeasurer
+from harness.measure.occasions import Block
 from harness.measure.processes import Processes, ProcessLost
 from harness.measure.programs import proof
 from harness.measure.programs.building import CommandBackend, CommandBuild
@@ -195,13 +196,13 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         return self._plausible(space, job, self._run(job))
 
     def _measured_interleaved(
-        self, space: Space, jobs: Sequence[ProgramJob], rounds: int
+        self, space: Space, jobs: Sequence[ProgramJob], block: Block
     ) -> list[Measurement]:
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` runs.
-        timeout_s = measure.timeout_s * (1 + rounds / measure.repeats)
+        timeout_s = measure.timeout_s * (1 + block.rounds / measure.repeats)
         jobs = [dataclasses.replace(job, timeout_s=timeout_s) for job in jobs]
-        results = self._run_interleaved(jobs, rounds)
+        results = self._run_interleaved(jobs, block)
         pairs = zip(jobs, results, strict=True)
         return [self._plausible(space, job, result) for job, result in pairs]
 
@@ -211,11 +212,11 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         except ProcessLost as lost:
             return _lost(job, lost)
 
-    def _run_interleaved(self, jobs: Sequence[ProgramJob], rounds: int) -> list[ProgramResult]:
+    def _run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[ProgramResult]:
         timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
             return self._processes.run(
-                ProgramWorker.run_interleaved, jobs, rounds, timeout_s=timeout_s
+                ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s
             )
         except ProcessLost as lost:
             return [_lost(job, lost) for job in jobs]

@@ -68,15 +68,15 @@ def measure_program(plan: ProgramPlan, job: ProgramJob) -> ProgramResult:
 
 
 def measure_interleaved(
-    plan: ProgramPlan, jobs: Sequence[ProgramJob], rounds: int
+    plan: ProgramPlan, jobs: Sequence[ProgramJob], rounds: int, order: int = 0
 ) -> list[ProgramResult]:
     """Measure several configurations, one sample of each per round; each has its own deadline.
 
-    Raises HostModuleError.
+    `order` seeds their order in each round. Raises HostModuleError.
     """
     with ExitStack() as stack:
         runners = [stack.enter_context(opened(plan, job)) for job in jobs]
-        measured = trial.measure_interleaved(runners, rounds)
+        measured = trial.measure_interleaved(runners, rounds, order)
         return [
             ProgramResult(each, runner.has_other_shape)
             for each, runner in zip(measured, runners, strict=True)

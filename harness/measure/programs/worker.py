@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.records import Environment
 from harness.measure.build_queue import BuildWorker
+from harness.measure.occasions import Block
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.outputs import Expected, WrongOutput
 from harness.measure.programs.proof import Reference, launch_floor_s
@@ -58,9 +59,9 @@ class ProgramWorker:
 
         return measure_program(self._plan, job)
 
-    def run_interleaved(self, jobs: Sequence[ProgramJob], rounds: int) -> list[ProgramResult]:
+    def run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[ProgramResult]:
         """Measure several configurations, one sample of each per round; raises HostModuleError."""
-        return measure_interleaved(self._plan, jobs, rounds)
+        return measure_interleaved(self._plan, jobs, block.rounds, block.order)
 
     def take_reference(self, job: ProgramJob, kept: Path) -> Reference:
         """Run the default configuration twice; other outputs are compared with the first.

@@ -1,0 +1,108 @@
+"""Interleaved rounds, split into occasions: loads of the code and allocations of the data.
+
+Where the code and the data lie in memory may make a configuration faster or slower from its load
+to its end. Samples of one load all have this offset, however many they are, so they cannot show
+whether a difference would be there after another load. Samples of several occasions can.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from harness.core.records import Measurement, Outcome, StopReason, Timing
+from harness.measure.trial import Job
+
+J = TypeVar("J", bound=Job)
+
+ONE_OCCASION = (0,)
+"""The seeds of rounds that are not split: one occasion, with the data of the search."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rounds of one occasion.
+
+    `seed` is that of the input's data, and `order` that of the order inside rounds. A block that
+    `is_reloaded` begins with new loads and new allocations, even if they are still there.
+    """
+
+    rounds: int
+    seed: int = 0
+    order: int = 0
+    is_reloaded: bool = False
+
+
+def split_rounds(rounds: int, seeds: Sequence[int]) -> list[Block]:
+    """Split rounds into one block for each seed, as evenly as possible; each has a round or more.
+
+    The blocks are reloaded where there are several.
+    """
+    count = len(seeds)
+    sizes = [max(1, rounds // count + (number < rounds % count)) for number in range(count)]
+    return [
+        Block(size, seed, number, is_reloaded=count > 1)
+        for number, (size, seed) in enumerate(zip(sizes, seeds, strict=True))
+    ]
+
+
+def over_occasions(
+    jobs: Sequence[J],
+    blocks: Sequence[Block],
+    measure: Callable[[Sequence[J], Block], Sequence[Measurement]],
+) -> list[Measurement]:
+    """Measure jobs on one occasion after the other; one that fails drops out.
+
+    `measure` returns the measurement of each job in a block. Returns those of all blocks together.
+    """
+    found: list[list[Measurement]] = [[] for _ in jobs]
+    for block in blocks:
+        left = [number for number, parts in enumerate(found) if _works(parts)]
+        if not left:
+            break
+        measured = measure([jobs[number] for number in left], block)
+        for number, part in zip(left, measured, strict=True):
+            found[number].append(part)
+    return [join(parts) for parts in found]
+
+
+def _works(parts: Sequence[Measurement]) -> bool:
+    return all(part.outcome is Outcome.OK for part in parts)
+
+
+def join(parts: Sequence[Measurement]) -> Measurement:
+    """Join the measurements of one configuration on successive occasions into one.
+
+    A failure on any occasion is its outcome. Observations are medians over the occasions.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    last = parts[-1]
+    timings = [part.timing for part in parts if part.timing]
+    reads = [part.host_read for part in parts if part.host_read is not None]
+    return dataclasses.replace(
+        last,
+        timing=_joined_timing(timings) if last.timing else None,
+        warmup_s=tuple(time_s for part in parts for time_s in part.warmup_s),
+        wall_s=sum(part.wall_s for part in parts),
+        message=next((part.message for part in reversed(parts) if part.message), ""),
+        observed=_medians([part.observed for part in parts]),
+        host_read=tuple(sorted({name for names in reads for name in names})) if reads else None,
+    )
+
+
+def _joined_timing(timings: Sequence[Timing]) -> Timing:
+    samples_s = tuple(sample for timing in timings for sample in timing.samples_s)
+    return Timing(samples_s, StopReason.INTERLEAVED, tuple(timing.count for timing in timings))
+
+
+def _medians(observed: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for one in observed for name in one)
+    return {name: statistics.median(_known(observed, name)) for name in names}
+
+
+def _known(observed: Sequence[Mapping[str, float]], name: str) -> Iterator[float]:
+    return (one[name] for one in observed if name in one)
