@@ -60,6 +60,7 @@ def test_rounds_are_split_as_evenly_as_possible() -> None:
 
 def test_rounds_of_one_occasion_need_no_new_load() -> None:
     assert split_rounds(7, (0,)) == [Block(7)]
+    assert split_rounds(7, (1,)) == [Block(7, 1, is_reloaded=True)]
 
 
 def test_measurements_of_occasions_are_one_measurement() -> None:

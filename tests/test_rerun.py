@@ -24,6 +24,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
+from harness.measure.occasions import split_rounds
 from harness.results.view import read_results
 from harness.space import Space
 from tests.replays import make_spec
@@ -66,8 +67,14 @@ class Side:
         self._machine, self._slower, self._fails = machine, slower, fails
 
     def measure_interleaved(
-        self, space: Space, problem: Input, configs: Sequence[Config], rounds: int
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int],
     ) -> list[Measurement]:
+        assert split_rounds(rounds, seeds)[0].is_reloaded
         self.asked.append((problem, list(configs)))
         if self._fails == "host":
             raise HostModuleError("kernel.py: no data")

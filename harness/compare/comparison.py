@@ -21,6 +21,7 @@ from harness.compare.statistics import (
 )
 from harness.core.errors import UsageError
 from harness.core.records import Environment, Input, Measurement, Outcome
+from harness.stats.timing import mean_log
 
 
 class Ending(str, Enum):
@@ -248,16 +249,18 @@ def _of_input(
         notes = tuple(_notes_on(subject, old, new)) if is_tested else notes
         found = dataclasses.replace(row, subject=subject, base=base, candidate=candidate)
         found = dataclasses.replace(found, verdict=verdict, notes=(*both, *notes))
-        if is_tested:
-            yield _Draft(found, variance, _occasion_differences(subject, old, new))
+        if base and candidate and is_tested:
+            is_rerun = old.is_rerun and new.is_rerun
+            differences = _occasion_differences(base, candidate) if is_rerun else ()
+            yield _Draft(found, variance, differences)
         else:
             yield _Draft(found)
 
 
-def _occasion_differences(subject: str, old: InputResults, new: InputResults) -> tuple[float, ...]:
-    """Return the differences of mean logarithms in a rerun's occasions; empty without a rerun."""
-    both = zip(old.rerun.get(subject, ()), new.rerun.get(subject, ()), strict=True)
-    return tuple(candidate - base for base, candidate in both)
+def _occasion_differences(base: Measurement, candidate: Measurement) -> tuple[float, ...]:
+    """Return the differences of mean logarithms in the occasions of a rerun."""
+    sides = (m.timing.by_occasion if m.timing else () for m in (base, candidate))
+    return tuple(mean_log(new) - mean_log(old) for old, new in zip(*sides, strict=True))
 
 
 def _is_default_best(old: InputResults, new: InputResults) -> bool:

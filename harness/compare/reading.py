@@ -46,9 +46,8 @@ class InputResults:
     measured again and interleaved, or else from the search. Either may have failed; the best has
     failed where nothing works. `uuids` identify these measurements in every copy; exports have
     none. `groups` has the occasions of each configuration that was measured several times and not
-    selected for its time. `tried` are the configurations that have a measurement. `rerun` has,
-    where both sides were measured again together (harness.compare.rerun), the mean logarithm of
-    each occasion; the n-th occasions of both sides belong together.
+    selected for its time. `tried` are the configurations that have a measurement. After a
+    rerun (harness.compare.rerun) the n-th occasions of both sides belong together.
     """
 
     measured: Mapping[str, Measurement]
@@ -56,7 +55,7 @@ class InputResults:
     groups: Sequence[Occasions]
     tried: frozenset[Config]
     uuids: Mapping[str, str] = field(default_factory=dict)
-    rerun: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    is_rerun: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,18 @@ from harness.compare.reading import InputResults, KernelResults
 from harness.compare.statistics import OCCASIONS
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.machine import notes
-from harness.core.records import Config, Input, Measurement, StopReason, Timing
+from harness.core.records import Config, Input, Measurement
 from harness.measure.measurer import Measurer
+from harness.measure.occasions import join
 from harness.results import FINAL, RunPlan, Store
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
-from harness.stats.timing import mean_log
 
 TECHNIQUE = "rerun"
 """The technique of a rerun's runs in its database."""
 
 _LEAST_ROUNDS = 2  # of an occasion
+_RELOADED = (1,)  # one occasion, with data of another seed than the search's: it is loaded anew
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,9 @@ class _InputRerun:
             return []
         shuffle(configs)
         space = self.side.space(self.problem)
-        measured = self.side.measurer.measure_interleaved(space, self.problem, configs, rounds)
+        measured = self.side.measurer.measure_interleaved(
+            space, self.problem, configs, rounds, _RELOADED
+        )
         for one in measured:
             self.found.setdefault(one.config, []).append(one)
         return measured
@@ -100,23 +103,9 @@ class _InputRerun:
     def results(self) -> InputResults:
         """Return the input's results with the new measurements in place of the old ones."""
         old = self.side.results.inputs[self.problem]
-        joined = {config: _joined(found) for config, found in self.found.items()}
+        joined = {config: join(found) for config, found in self.found.items()}
         measured = {subject: joined.get(m.config, m) for subject, m in old.measured.items()}
-        occasions = {
-            subject: tuple(mean_log(m.timing.samples_s) for m in self.found[new.config] if m.timing)
-            for subject, new in measured.items()
-            if new.timing and new.config in self.found
-        }
-        return InputResults(measured, True, (), old.tried, rerun=occasions)
-
-
-def _joined(found: Sequence[Measurement]) -> Measurement:
-    """Join the measurements of all occasions: the first failure, or all samples."""
-    failed = next((m for m in found if m.timing is None), None)
-    if failed is not None:
-        return failed
-    samples_s = tuple(sample for m in found if m.timing for sample in m.timing.samples_s)
-    return dataclasses.replace(found[-1], timing=Timing(samples_s, StopReason.INTERLEAVED))
+        return InputResults(measured, True, (), old.tried, is_rerun=True)
 
 
 def rerun_kernel(

@@ -51,8 +51,8 @@ class Measurer(Protocol):
         """Measure several, one sample of each per round; each of them is launched.
 
         The rounds are split into one occasion for each of the `seeds`, which are those of the
-        input's data. Where there are several, every occasion begins with new loads of the code and
-        new allocations. See harness.measure.occasions.
+        input's data. Every occasion begins with new loads of the code and new allocations, unless
+        the only seed is 0. See harness.measure.occasions.
         """
 
     def close(self) -> None:

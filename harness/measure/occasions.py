@@ -39,12 +39,12 @@ class Block:
 def split_rounds(rounds: int, seeds: Sequence[int]) -> list[Block]:
     """Split rounds into one block for each seed, as evenly as possible; each has a round or more.
 
-    The blocks are reloaded where there are several.
+    The blocks are reloaded, unless the one block is on the data of the search.
     """
     count = len(seeds)
     sizes = [max(1, rounds // count + (number < rounds % count)) for number in range(count)]
     return [
-        Block(size, seed, number, is_reloaded=count > 1)
+        Block(size, seed, number, is_reloaded=tuple(seeds) != ONE_OCCASION)
         for number, (size, seed) in enumerate(zip(sizes, seeds, strict=True))
     ]
 
