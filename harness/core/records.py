@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cached_property
 
@@ -326,11 +326,15 @@ class Environment:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the fields that must agree."""
-        parts = (self.backend, self.device, self.platform, self.driver, self.compiler)
+        parts = [getattr(self, name) for name in ENVIRONMENT_FIELDS]
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.device} ({self.platform}, driver {self.driver})"
+
+
+ENVIRONMENT_FIELDS = tuple(field.name for field in fields(Environment) if field.compare)
+"""The fields of an environment that must agree."""
 
 
 Interleaved = list[Measurement]

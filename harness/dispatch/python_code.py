@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
+from harness.core.records import ENVIRONMENT_FIELDS
 from harness.core.text import counted
 from harness.dispatch import python_tables
 from harness.dispatch.dispatcher import Dispatcher
@@ -22,7 +23,6 @@ from harness.dispatch.rendering import (
 from harness.dispatch.spelling import bare, docstring, wrapped
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
-_ENVIRONMENT = ("backend", "device", "platform", "driver", "compiler")
 _PROVENANCE = ("databases", "inputs", "choice", "harness_version", "date")
 
 _RATIO = '''
@@ -56,7 +56,7 @@ def python_module(dispatcher: Dispatcher) -> str:
         name=ascii(dispatcher.name),
         tuned=[f"{t.feature!a}: {_tuned_value(t)}" for t in program.tuned],
         provenance={
-            **{name: getattr(environment, name) for name in _ENVIRONMENT},
+            **{name: getattr(environment, name) for name in ENVIRONMENT_FIELDS},
             "kernel_sha256": provenance.program_sha256,
             **{name: getattr(provenance, name) for name in _PROVENANCE},
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, null, select
@@ -191,17 +191,7 @@ def _row(
         raise ValueError(f"measurement {row_id}: {error}") from None
 
 
-BUILD_COLUMNS = (
-    "key",
-    "options",
-    "compiler",
-    "compile_s",
-    "binary_sha256",
-    "registers",
-    "shared_bytes",
-    "spill_bytes",
-    "log",
-)
+BUILD_COLUMNS = tuple(field.name for field in fields(Build) if field.name != "cached")
 
 _COLUMNS = (
     schema.measurements.c.id.label("measurement_id"),

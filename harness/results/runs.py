@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from harness.core.records import Config, Environment, Input, Value
+from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Value
 from harness.results import schema
 from harness.results.notes import BASELINES, last_moment, read_notes
 from harness.results.read import (
@@ -82,13 +82,12 @@ def campaigns(connection: Connection) -> list[StoredCampaign]:
 
 
 def _campaign(key: CampaignKey, row: Mapping[Any, Any]) -> StoredCampaign:
-    fields = ("backend", "device", "platform", "driver", "compiler")
     parameters, notes = row["parameters"], read_notes(row["notes"])
     return StoredCampaign(
         key,
         row["name"],
         row["title"],
-        Environment(**{name: row[name] for name in fields}),
+        Environment(**{name: row[name] for name in ENVIRONMENT_FIELDS}),
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
         tuple(row["constraints"]),

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import JSON, Column, Float, Integer, String, Table
 
 from harness.core.records import (
+    ENVIRONMENT_FIELDS,
     Config,
     Environment,
     Input,
@@ -29,7 +30,6 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _UUID = re.compile(r"[0-9a-f]{32}")
 _ROUNDING = 1e-9
 
-_ENVIRONMENT = ("backend", "device", "platform", "driver", "compiler")
 
 Row = Mapping[str, Any]
 
@@ -93,7 +93,7 @@ def check_timing(row: Row, samples_s: Sequence[float]) -> None:
 
 
 def _check_environment(row: Row) -> None:
-    environment = Environment(*(row[name] for name in _ENVIRONMENT))
+    environment = Environment(*(row[name] for name in ENVIRONMENT_FIELDS))
     _same("fingerprint", row["fingerprint"], environment.fingerprint)
 
 
