@@ -15,9 +15,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.dispatch_data import DataSet, read_data_sets
 from harness.core.arrays import Flags, Indices
-from harness.dispatch.baselines import Nearest, Static
 from harness.dispatch.ensemble import EnsembleLearner
-from harness.dispatch.learners import Learner, Selector
+from harness.dispatch.learners import Learner, Nearest, Selector, Static
 from harness.dispatch.learnt import LearntSelector, leaf_count
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart

@@ -15,7 +15,7 @@ from benchmarks.dispatch_runs import OURS, STATIC
 from harness.core.arrays import Array
 from harness.dispatch.study import to_ship
 from harness.dispatch.verdict import Judged, compare
-from harness.display.tables import make_table
+from harness.display.text import make_table
 from harness.stats import Estimate
 
 LEGEND = (

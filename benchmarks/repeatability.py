@@ -32,7 +32,7 @@ from rich.table import Table
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement
-from harness.display.tables import make_table
+from harness.display.text import make_table
 from harness.results.view import Results, read_results, the_one
 from harness.stats.timing import mean_log
 

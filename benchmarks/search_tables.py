@@ -20,7 +20,7 @@ from benchmarks.search_figures import (
     within,
 )
 from harness.display.formats import make_console
-from harness.display.tables import make_table
+from harness.display.text import make_table
 from harness.stats import Estimate
 
 Found = Mapping[str, Mapping[str, Searches]]

@@ -51,8 +51,7 @@ from harness.results.view import Results, read_results
 from harness.stencil.definition import load_definition, program_names
 from harness.stencil.explore import explore
 from harness.stencil.features import features
-from harness.stencil.model import GROUP
-from harness.stencil.predicted import training_table
+from harness.stencil.predicted import GROUP, training_table
 
 _POINTS_TO_TIME = 50
 

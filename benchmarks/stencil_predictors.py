@@ -1,6 +1,6 @@
 """Predictors of a stencil's throughput, and their evaluation on programs that they do not know.
 
-The tables are those of harness.stencil.model.
+The tables are those of harness.stencil.predicted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from harness.stencil.features import FEATURES
-from harness.stencil.model import GROUP, Array, forest, throughput
+from harness.stencil.predicted import GROUP, Array, forest, throughput
 
 Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
 """(table of other programs, points of one program) -> a score for each point, larger is faster."""

@@ -15,7 +15,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
-from harness.space.program import make_program
+from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
 from tests.planted import FAULTS, GIVEN, space_of

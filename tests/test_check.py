@@ -29,7 +29,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.backends.opencl import find_device
 from harness.space import ConstrainedSpace
-from harness.space.program import make_program
+from harness.space.launches import make_program
 from harness.space_file import load_spec
 
 try:

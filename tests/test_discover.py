@@ -25,7 +25,7 @@ from harness.measure.kernel_data import make_kernel_data
 from harness.source.kernel_source import Source
 from harness.source.pragmas import EXAMPLES
 from harness.space import ConstrainedSpace
-from harness.space.program import make_program
+from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
 
 ROOT = Path(__file__).parent.parent

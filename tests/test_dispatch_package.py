@@ -18,8 +18,13 @@ from harness.core.errors import UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Environment
 from harness.dispatch.dispatcher import Provenance
-from harness.dispatch.kernel_files import cuda_kernels, opencl_kernels
-from harness.dispatch.package import MANIFEST, write_dispatcher, write_files
+from harness.dispatch.package import (
+    MANIFEST,
+    cuda_kernels,
+    opencl_kernels,
+    write_dispatcher,
+    write_files,
+)
 from harness.measure.backends.opencl import find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.space_file import Spec, load_spec

@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.arrays import Array
 from harness.core.records import Config
-from harness.dispatch.baselines import Fixed, Static
+from harness.dispatch.learners import Fixed, Static
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
 from harness.dispatch.verdict import Judged, compare, held_out, judge, judged

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
-from harness.display.baselines import baselines_rows
 from harness.display.formats import (
     format_outcomes,
     format_ratio,
@@ -23,7 +22,7 @@ from harness.display.formats import (
     format_timing,
     make_console,
 )
-from harness.display.inputs import InputsTable, print_inputs
+from harness.display.inputs import InputsTable, baselines_rows, print_inputs
 from harness.display.progress import ProgressDisplay
 from harness.results import RunPlan
 from harness.search import Progress

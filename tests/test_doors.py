@@ -22,7 +22,7 @@ DOORS = {
     "pydantic_core": ("harness/space_file/",),
     "pyopencl": ("harness/measure/backends/opencl.py", "harness/dispatch/loaders/opencl.py"),
     "pycuda": ("harness/measure/backends/cuda.py", "harness/dispatch/loaders/cuda.py"),
-    "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/model.py"),
+    "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/predicted.py"),
     "jinja2": ("harness/dispatch/rendering.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
     "pebble": ("harness/measure/processes.py",),

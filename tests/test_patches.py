@@ -30,7 +30,7 @@ opentuner: Any = importlib.import_module("opentuner")
 m = opentuner.search.manipulator
 technique = opentuner.search.technique
 DurableRun: Any = importlib.import_module("harness.search.durable_run").DurableRun
-Request: Any = importlib.import_module("harness.search.request").Request
+Request: Any = importlib.import_module("harness.search.rows").Request
 Result = opentuner.resultsdb.models.Result
 
 Config = dict[str, Any]

@@ -14,7 +14,7 @@ from harness.commands.run import EXIT_INTERRUPTED
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.measure.backends.choose import Backend
-from harness.stencil import model
+from harness.stencil import predicted
 
 COMMAND = ["--programs", "gradient", "srad1", "--sizes", "32", "--count", "6", "--repeats", "1"]
 
@@ -24,7 +24,7 @@ def test_a_campaign_is_measured_judged_and_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(stencil, "_POINTS_TO_TIME", 2)
-    monkeypatch.setattr(model, "_TREES", 10)
+    monkeypatch.setattr(predicted, "_TREES", 10)
     command = [*COMMAND, "--finalists", "2", "--output", str(tmp_path)]
     assert stencil.main(command) == 0
     lines = capsys.readouterr().out.splitlines()

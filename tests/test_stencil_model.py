@@ -25,8 +25,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.results import Store, writing
 from harness.stencil.features import FEATURES
-from harness.stencil.model import table_of, throughput
-from harness.stencil.predicted import predicted_order, read_predictor
+from harness.stencil.predicted import predicted_order, read_predictor, table_of, throughput
 
 
 def made(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:

@@ -27,7 +27,7 @@ from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.kernels import KernelMeasurer
 from harness.results import campaigns, read_measurements, reading
 from harness.space import ConstrainedSpace, Space
-from harness.space.program import make_program
+from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
 
 try:

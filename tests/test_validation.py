@@ -16,8 +16,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
-from harness.models.encoding.pairs import PairEncoder
-from harness.models.prediction import prediction_errors
+from harness.models.prediction import PairEncoder, prediction_errors
 from harness.models.starchart.regression import summarize
 from harness.space_file import Parameter
 from harness.tuning.sampling import UniformSampling

@@ -6,6 +6,7 @@ They predict better than one tree, and cost some microseconds and some hundred k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,16 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
-from harness.dispatch.forest import fit_forest
-from harness.dispatch.growing import Grown
+from harness.dispatch.growing import Grown, grow_forest
 from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf, Node
-from harness.dispatch.program import Choice, EnsembleChoice, TreeChoice
-from harness.dispatch.training_set import TrainingSet, centred, informative_columns
+from harness.dispatch.program import Choice, EnsembleChoice, ForestChoice, TreeChoice
+from harness.dispatch.training_set import TrainingSet, capped, centred, filled, informative_columns
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
+
 
 _MOST_COLUMNS = 64
 TREES = 200  # of all candidates together: choosing takes 5 us
@@ -35,6 +36,9 @@ _LEAST_IN_LEAF = 20
 _SHARE = 0.3  # of the columns, among which each split is chosen: faster to fit, and no worse
 _FEW = 10 * _LEAST_IN_LEAF  # inputs; below, leaves are smaller
 _VERY_FEW = 100  # inputs; below, a forest predicts better
+_FOREST_TREES = 64  # with 30 candidates and 100 inputs, choosing takes 5 us
+_LEAST_IN_FOREST_LEAF = 3
+_FOREST_SHARE = 0.5  # of the columns, among which each split is chosen
 
 
 @dataclass(frozen=True)
@@ -116,3 +120,22 @@ def _root(nodes: Any) -> Node:
     tree = Grown(low, nodes["right"], nodes["feature_idx"], nodes["num_threshold"])
     values, counts = nodes["value"].tolist(), nodes["count"].tolist()
     return tree.root(lambda node: Leaf(value=values[node], rows=counts[node]), len(nodes))
+
+
+def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> ForestChoice:
+    """Fit a random forest whose costs are the members' capped log slowdowns.
+
+    All candidates share the trees, so that what the inputs of a leaf have in common does not affect
+    the choice among them (Breiman, Random forests, Machine Learning, 2001).
+    """
+    logs = filled(capped(training.logs[:, members]))
+    trees = grow_forest(
+        training.ranks, logs, _FOREST_TREES, _LEAST_IN_FOREST_LEAF, _FOREST_SHARE, seed
+    )
+    return ForestChoice(
+        len(members), tuple(_forest_root(tree, costs / len(trees)) for tree, costs in trees)
+    )
+
+
+def _forest_root(tree: Grown, costs: Array) -> Node:
+    return tree.root(lambda node: Leaf(costs=tuple(costs[node].tolist())), len(costs))

@@ -14,11 +14,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.files import write_folder
+from harness.core.program import Binary, Program
 from harness.core.records import Environment
 from harness.dispatch import loaders
 from harness.dispatch.c_code import c_header
@@ -29,6 +30,9 @@ from harness.dispatch.nodes import Leaf
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.python_code import python_module
 from harness.models.encoding.columns import tuned_range
+from harness.source.inlining import inlined
+from harness.space import ConstrainedSpace
+from harness.space.launches import make_program
 from harness.space_file import Spec
 
 MANIFEST = "dispatch.json"
@@ -48,7 +52,7 @@ def write_dispatcher(
 ) -> list[Path]:
     """Write the dispatcher of a space into a folder, and return the files.
 
-    `kernels` are those of the candidates (see `harness.dispatch.kernel_files`); without them only
+    `kernels` are those of the candidates (see `harness.dispatch.package`); without them only
     the choice is written. `limits` are the device's numbers that launch sizes may name
     (`DeviceLimits.names()`). A dispatcher's folder is replaced.
 
@@ -179,3 +183,33 @@ def _written(out: Path) -> Mapping[str, object]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def opencl_kernels(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
+    """Make the source of each candidate, with its parameters and all included files, and its build
+    options; raises BuildFailed where a source has changed since the spec was read."""
+    return tuple(
+        KernelFile(f"{index}.cl", inlined(built).encode(), built.options)
+        for index, built in enumerate(_programs(spec, program, "opencl", "opencl"))
+    )
+
+
+def cuda_kernels(
+    spec: Spec, program: DispatchProgram, build: Callable[[Program], Binary]
+) -> tuple[KernelFile, ...]:
+    """Make the cubin of each candidate; `build` compiles one, such as `Nvcc(arch).compile`.
+
+    Raises what `build` does.
+    """
+    return tuple(
+        KernelFile(f"{index}.cubin", build(built).data, built.options)
+        for index, built in enumerate(_programs(spec, program, "cuda", "nvcc"))
+    )
+
+
+def _programs(
+    spec: Spec, program: DispatchProgram, language: str, compiler: str
+) -> Iterator[Program]:
+    space = ConstrainedSpace(spec.tuned_for(compiler))
+    for config in program.portfolio:
+        yield make_program(spec, space, config, language)

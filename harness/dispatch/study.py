@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.dispatch.baselines import Default, Nearest, Static
 from harness.dispatch.ensemble import EnsembleLearner
-from harness.dispatch.learners import Learner
+from harness.dispatch.learners import Default, Learner, Nearest, Static
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart

@@ -12,8 +12,7 @@ from harness.core.arrays import Array, Indices
 from harness.dispatch.growing import Grown, Ranks, grow, passing, ranked, reached_at
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf, Node
-from harness.dispatch.orders import node_orders
-from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
+from harness.dispatch.portfolio import first_applicable, greedy_portfolio, node_orders, static_order
 from harness.models.encoding.columns import (
     Column,
     ColumnKind,

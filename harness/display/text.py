@@ -1,10 +1,12 @@
-"""Print lines of text."""
+"""Print lines and make tables of plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 
@@ -17,3 +19,24 @@ def print_lines(console: Console, lines: Iterable[str]) -> None:
     """Print each text on its own line."""
     for line in lines:
         print_line(console, line)
+
+
+def make_table(
+    head: Sequence[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    title: str | None = None,
+    left: Collection[int] = (0,),
+    wrap: Collection[int] = (),
+) -> Table:
+    """Make a table whose cells are no markup. Columns are aligned right and do not wrap, except
+    those whose indices are in `left` and `wrap`."""
+    text = None if title is None else Text(title)
+    table = Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, name in enumerate(head):
+        table.add_column(
+            Text(name), justify="left" if index in left else "right", no_wrap=index not in wrap
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

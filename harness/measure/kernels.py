@@ -24,7 +24,7 @@ from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, why_
 from harness.measure.processes import ProcessLost
 from harness.measure.verify import Tolerance
 from harness.space import Space
-from harness.space.program import make_program
+from harness.space.launches import make_program
 from harness.space_file import Spec
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from array import array
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 
@@ -24,10 +25,8 @@ from harness.recordings.files import (
     read_bounded,
     recording_name,
 )
-from harness.recordings.mapping import read_mapping
-from harness.recordings.mapping_draft import draft_mapping
+from harness.recordings.mapping import draft_mapping, read_mapping
 from harness.recordings.recording import Recording
-from harness.recordings.unread_columns import UnreadColumns
 from harness.space_file import Spec
 
 KIND = "CSV"
@@ -211,3 +210,46 @@ def _seconds(columns: Columns, name: str, text: str) -> float | None:
     hint = ", unless times.least and times.most of the mapping exclude it"
     needed = f"a time above 0{hint if columns.is_mapped else ''}"
     raise ValueError(f"{name} is {printable(text)!r}; it must be {needed}")
+
+
+class UnreadColumns:
+    """The unread columns of a file, with the cells of each measurement's first row there.
+
+    Rows with equal features and parameters are samples of one measurement. If they differ in an
+    unread column, such as a layout or a second device, they are different measurements, and joining
+    their samples silently would be wrong.
+
+    Only the hash of a cell is kept: a million rows with a date each have a million distinct cells.
+    """
+
+    def __init__(self, header: Sequence[str], named: Sequence[str]) -> None:
+        self._columns = [
+            (name, index) for index, name in enumerate(header) if name not in set(named)
+        ]
+        self._first = array("q")
+        self.differ: dict[str, int] = {}
+        """The columns in which repeats differ, each with the first line that does."""
+
+    def note(self, ordinal: int, line: int, row: Sequence[str]) -> None:
+        """Compare a row of the `ordinal`-th measurement with that measurement's first row."""
+        width = len(self._columns)
+        if not width:
+            return
+        cells = array("q", [hash(row[index].strip()) for _, index in self._columns])
+        first = self._first[ordinal * width : (ordinal + 1) * width]
+        if not first:
+            self._first.extend(cells)
+        elif first != cells:
+            for (name, _), one, other in zip(self._columns, first, cells, strict=True):
+                if one != other:
+                    self.differ.setdefault(name, line)
+
+    @property
+    def line(self) -> int:
+        """The first line that differs in any column."""
+        return min(self.differ.values())
+
+    @property
+    def shown(self) -> str:
+        """The columns that differ, for a message."""
+        return ", ".join(map(printable, self.differ))

@@ -15,13 +15,14 @@ from harness.analysis.inputs import InputReport
 from harness.core.records import Config
 from harness.dispatch.study import sentence
 from harness.dispatch.text import shown_tree, tree_lines, verdict_lines
-from harness.display.baselines import baselines_rows, refused_lines
 from harness.display.formats import format_share
 from harness.display.inputs import (
+    baselines_rows,
     best_configuration,
     best_time,
     default_time,
     format_speedup,
+    refused_lines,
     times_note,
 )
 from harness.models.starchart import describe, importance

@@ -21,8 +21,7 @@ from opentuner.search.driver import SearchDriver
 
 from harness.core.records import Config
 from harness.search.manipulator import Cfg
-from harness.search.request import Request
-from harness.search.rows import TestRows
+from harness.search.rows import Request, TestRows
 from harness.search.techniques import SelfContained
 
 _IDLE_GENERATIONS = 3

@@ -216,7 +216,7 @@ def make_plain_requests() -> None:
     (search/technique.py:103)."""
     from opentuner.search import technique
 
-    from harness.search.request import Request
+    from harness.search.rows import Request
 
     technique.DesiredResult = Request
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from opentuner.resultsdb.models import Configuration, DesiredResult, Result
@@ -93,3 +95,19 @@ class TestRows:
         key = ("program_id", "hash")
         ids = insert_keyed(self._session.connection(), Configuration.__table__, rows, key)
         self._configuration_ids |= zip((row["hash"] for row in rows), ids, strict=True)
+
+
+@dataclass(eq=False)
+class Request:
+    """OpenTuner's DesiredResult without SQLAlchemy, whose cost for each is that of a proposal.
+    `harness.search.rows` writes its row."""
+
+    configuration: Any
+    requestor: str
+    generation: int
+    request_date: datetime
+    tuning_run: None = None
+    limit: float | None = None
+    start_date: datetime | None = None
+    result: Any = None
+    id: int | None = None

@@ -1,4 +1,5 @@
-"""The launch sizes of configurations, and the constraints of a device on them."""
+"""What a configuration is launched with: its program, its launch sizes, and the constraints of a
+device on them."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.program import Launch
-from harness.core.records import DeviceLimits, Value
-from harness.space_file import LaunchPlan
+from harness.core.program import Launch, Program
+from harness.core.records import Config, DeviceLimits, Value
+from harness.space.protocol import Space
+from harness.space_file import LaunchPlan, Spec
 
 
 def launch_constraints(plan: LaunchPlan | None, limits: DeviceLimits | None) -> list[Expression]:
@@ -48,3 +50,17 @@ def _whole(expression: Expression, values: Mapping[str, Value]) -> int:
             f"the launch size `{expression.text}` must be a whole number from 1, but is {size}"
         )
     return int(size)
+
+
+def make_program(spec: Spec, space: Space, config: Config, language: str) -> Program:
+    """Return the program of a configuration in one of the spec's languages."""
+    source = spec.sources[language]
+    macros = {p.name: config[p.name] for p in space.parameters if p.role != "flag"}
+    # Flags are sorted for the build cache; the words of one flag stay in order.
+    flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
+    return Program(
+        text=source.with_macros(macros),
+        options=tuple(word for flag in flags for word in flag),
+        include_dirs=source.include_dirs,
+        includes=tuple(source.includes.values()),
+    )

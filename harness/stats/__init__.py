@@ -1,5 +1,33 @@
 """Statistics of samples: estimates, intervals, tests."""
 
-from harness.stats.estimate import Estimate
+from __future__ import annotations
 
-__all__ = ["Estimate"]
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its confidence interval; the function that makes it states the level."""
+
+    value: float
+    low: float
+    high: float
+
+    def excludes(self, number: float) -> bool:
+        """Say whether the number lies outside the interval."""
+        return not self.low <= number <= self.high
+
+    def text(self, spec: str, unit: str = "") -> str:
+        """Render as `1.12x [1.09, 1.15]`; `spec` formats each number, `unit` follows the value."""
+        return f"{self.value:{spec}}{unit} [{self.low:{spec}}, {self.high:{spec}}]"
+
+    @classmethod
+    def from_log(cls, mean: float, half_width: float) -> Estimate:
+        """Make a ratio from an estimate mean +- half_width of its logarithm."""
+        return cls(_exp(mean), _exp(mean - half_width), _exp(mean + half_width))
+
+
+def _exp(exponent: float) -> float:
+    """Raise e to this power; infinity where the result is too large for a float."""
+    return math.exp(exponent) if exponent < 709 else math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.core.arrays import Array, Rows
-from harness.stats.estimate import Estimate
+from harness.stats import Estimate
 
 _MIN_ODDS_RATIO = 3.0
 _MIN_EXPLAINED = 3  # failures

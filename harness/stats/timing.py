@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.records import StopReason, Timing
-from harness.stats.estimate import Estimate
+from harness.stats import Estimate
 
 _GIVE_UP_SAMPLES = 3
 _LOOK_EVERY = 50

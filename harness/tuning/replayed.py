@@ -13,7 +13,7 @@ from rich.text import Text
 from harness.analysis.inputs import fastest
 from harness.core.records import Input, Measurement, shown
 from harness.display.formats import format_time
-from harness.display.tables import make_table
+from harness.display.text import make_table
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace

@@ -7,7 +7,7 @@ import random
 from functools import cached_property
 
 from harness.core.records import Config, Input, Measurement
-from harness.models.encoding.pairs import PairEncoder
+from harness.models.prediction import PairEncoder
 from harness.search import InputSearch, Progress, search_input
 from harness.tuning.state import State
 from harness.tuning.validation import Goal, SampleRole, Validation, validate

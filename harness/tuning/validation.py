@@ -18,8 +18,7 @@ from typing import Protocol
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.models.encoding.pairs import PairEncoder
-from harness.models.prediction import prediction_errors
+from harness.models.prediction import PairEncoder, prediction_errors
 from harness.models.starchart.regression import ErrorSummary
 from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
 

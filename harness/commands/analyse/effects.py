@@ -17,8 +17,7 @@ from harness.analysis.effects.text import (
     failures_rows,
     pairs_lines,
 )
-from harness.display.tables import make_table
-from harness.display.text import print_line, print_lines
+from harness.display.text import make_table, print_line, print_lines
 from harness.results.view import Results
 
 

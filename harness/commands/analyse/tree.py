@@ -21,8 +21,7 @@ from harness.core.errors import UsageError
 from harness.core.text import counted
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.published import gadapt_judgement
-from harness.display.tables import make_table
-from harness.display.text import print_line, print_lines
+from harness.display.text import make_table, print_line, print_lines
 from harness.models.starchart import (
     Accuracy,
     Tree,

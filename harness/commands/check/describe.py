@@ -14,8 +14,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted
 from harness.display.formats import format_time
-from harness.display.tables import make_table
-from harness.display.text import print_line, print_lines
+from harness.display.text import make_table, print_line, print_lines
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec
 

@@ -16,7 +16,7 @@ from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.build_queue import BuildQueue
 from harness.measure.occupancy import Occupancy, occupancy
 from harness.space import ConstrainedSpace
-from harness.space.program import make_program
+from harness.space.launches import make_program
 from harness.space_file import Spec
 
 

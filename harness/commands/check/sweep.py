@@ -20,8 +20,7 @@ from harness.commands.check.inspection import Compiled, Inspection
 from harness.core.text import counted
 from harness.display.formats import format_time, make_console
 from harness.display.progress import ProgressDisplay
-from harness.display.tables import make_table
-from harness.display.text import print_line
+from harness.display.text import make_table, print_line
 
 _SHOWN_REASONS = 10
 

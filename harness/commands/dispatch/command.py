@@ -16,12 +16,13 @@ from harness.core.text import counted
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.kernel_files import cuda_kernels, opencl_kernels
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.package import (
     check_candidates,
     check_folder,
+    cuda_kernels,
     earlier_inputs,
+    opencl_kernels,
     write_dispatcher,
 )
 from harness.dispatch.program import DispatchProgram

@@ -4,5 +4,4 @@ parts     what the encoders are made of: one-hot words, logarithms of sizes, pow
 columns   derived numbers of an input that trees split on; generated code computes them too
 inputs    inputs as points on comparable scales, and which inputs are most alike
 configs   configurations as points of [0, 1]^axes, for Gaussian processes and forests
-pairs     a configuration on an input, for one regression tree
 """

@@ -7,6 +7,7 @@ item with an `option` is a flag of the space's own, which is handed on as it is.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -25,7 +26,6 @@ from harness.space_file.flags.catalogue import (
     why_not_narrower,
 )
 from harness.space_file.flags.model import Flag, Integer, Narrowing, OnOff, Setting, Switch
-from harness.space_file.flags.settled import SettledExpression
 
 Selection = str | Sequence[str | Mapping[str, Any]]
 Declaration = Mapping[str, Any]
@@ -224,3 +224,30 @@ def _says_something(catalogue: Catalogue, constraint: FlagConstraint, names: Seq
         domain = (catalogue.absent(name), *catalogue.flags[name].values)
         found = [{**given, name: value} for given in found for value in domain]
     return not all(constraint.expression.holds(given) for given in found)
+
+
+class SettledExpression(Expression):
+    """An expression in which some names are replaced by fixed values.
+
+    A flag that a space leaves out is absent, so its name is replaced by its value: `prec_div !=
+    'false'` becomes `absent != 'false'`. Messages show it as it was `written`, with those values.
+    """
+
+    def __init__(self, written: Expression, values: Mapping[str, Value]) -> None:
+        super().__init__(_with_values(written, values))
+        self.written = written.text
+        self._describe, self._values = written.describe_values, values
+
+    def describe_values(self, values: Mapping[str, Value]) -> str:
+        """Return the values that it uses, with the fixed ones."""
+        return self._describe({**self._values, **values})
+
+
+def _with_values(expression: Expression, values: Mapping[str, Value]) -> str:
+    """Return the expression's text with names replaced by words such as `absent`."""
+    text = expression.text.encode()  # syntax trees count columns in bytes
+    nodes = [n for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and n.id in values]
+    for node in sorted(nodes, key=lambda node: -node.col_offset):
+        word = shown(values[node.id]).encode()
+        text = text[: node.col_offset] + word + text[node.end_col_offset :]
+    return text.decode()
