@@ -234,6 +234,8 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
         (["--database", ""], "printable characters"),
         (["--label", "a\nb"], "printable characters"),
         (["--validate", "space.yaml"], "a share between 0 and 1"),
+        (["--backend", "replay", "--recording", "r.csv"], "replay is now --replay FILE"),
+        (["--recording", "r.csv"], "--recording: is now --replay FILE"),
     ],
 )
 def test_a_value_that_an_option_cannot_take_says_what_it_takes(

@@ -93,6 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--backend",
+        type=_backend,
         choices=BACKENDS,
         default="auto",
         help="where kernels run (default auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on "
@@ -106,6 +107,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         "database, CSV of the space's own columns, or T4 results. Without a space: a Kernel "
         "Tuner cache, T4 results, or CSV with a mapping. May be gzipped",
     )
+    group.add_argument("--recording", type=_recording, help=argparse.SUPPRESS)
     group.add_argument(
         "--mapping",
         type=Path,
@@ -238,6 +240,18 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
 
 
 _LARGEST = 10**9
+# Scripts that were written for earlier versions name recordings so.
+_USE_REPLAY = "is now --replay FILE, without --backend"
+
+
+def _backend(text: str) -> str:
+    if text == "replay":
+        raise argparse.ArgumentTypeError(f"replay {_USE_REPLAY}")
+    return text
+
+
+def _recording(text: str) -> str:
+    raise argparse.ArgumentTypeError(_USE_REPLAY)
 
 
 def _count(text: str) -> int:
