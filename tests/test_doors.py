@@ -125,6 +125,12 @@ def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None
     assert _loaded_by(["harness.commands.check.command"], heavy) == []
 
 
+def test_every_folder_with_modules_is_a_package() -> None:
+    """import-linter does not see a folder without `__init__.py`, and a wheel leaves it out."""
+    folders = {path.parent for path in _modules()}
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
 def test_functions_and_modules_stay_small() -> None:
     for path in _modules():
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
