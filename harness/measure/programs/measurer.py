@@ -15,10 +15,11 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
+from harness.measure.plausibility import why_unproved
 from harness.measure.processes import Processes, ProcessLost
 from harness.measure.programs import proof
 from harness.measure.programs.building import CommandBackend, CommandBuild
-from harness.measure.programs.proof import Reference
+from harness.measure.programs.proof import Beside, Reference
 from harness.measure.programs.runner import ProgramJob, ProgramResult
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
 from harness.space import Space
@@ -198,13 +199,10 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     def _measured_interleaved(
         self, space: Space, jobs: Sequence[ProgramJob], block: Block
     ) -> list[Measurement]:
-        measure = self._spec.measure
-        # The timeout of a configuration covers its `repeats` runs.
-        timeout_s = measure.timeout_s * (1 + block.rounds / measure.repeats)
-        jobs = [dataclasses.replace(job, timeout_s=timeout_s) for job in jobs]
         results = self._run_interleaved(jobs, block)
-        pairs = zip(jobs, results, strict=True)
-        return [self._plausible(space, job, result) for job, result in pairs]
+        pairs = list(zip(jobs, results, strict=True))
+        default = next((r for job, r in pairs if self._is_default(space, job)), None)
+        return [self._plausible(space, job, result, default) for job, result in pairs]
 
     def _run(self, job: ProgramJob) -> ProgramResult:
         try:
@@ -213,6 +211,10 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             return _lost(job, lost)
 
     def _run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[ProgramResult]:
+        measure = self._spec.measure
+        # The timeout of a configuration covers its `repeats` runs.
+        timeout_s = measure.timeout_s * (1 + block.rounds / measure.repeats)
+        jobs = [dataclasses.replace(job, timeout_s=timeout_s) for job in jobs]
         timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
             return self._processes.run(
@@ -223,20 +225,49 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     # ---------------------------------------------------------------------------- plausibility
 
-    def _plausible(self, space: Space, job: ProgramJob, result: ProgramResult) -> Measurement:
+    def _is_default(self, space: Space, job: ProgramJob) -> bool:
+        return job.config == space.canonical(space.default)
+
+    def _plausible(
+        self,
+        space: Space,
+        job: ProgramJob,
+        result: ProgramResult,
+        default: ProgramResult | None = None,
+    ) -> Measurement:
+        """Return a measurement that is plausible, proved or refused.
+
+        `default` is the result of the default where it ran in the same rounds.
+        """
         measured = result.measurement
         # The default itself seems fast where the machine was busy when its reference was taken.
-        is_default = job.config == space.canonical(space.default)
-        if measured.outcome is not Outcome.OK or is_default:
+        if measured.outcome is not Outcome.OK or self._is_default(space, job):
             return measured
-        reference = self._reference(space, job.input)
-        reason = proof.why_implausible(result, reference, self._plan, self._floor_s)
+        beside = None
+        if default is not None and default.measurement.outcome is Outcome.OK:
+            beside = Beside.of(default, result)
+            contradicted = beside.why_contradicted()
+            if contradicted is not None:
+                reason = f"it reports {beside.speedup:.3g} times the speed of the default"
+                return self._proofs.settle(measured, reason, lambda: contradicted, always=True)
         return self._proofs.settle(
             measured,
-            reason,
+            self._why_implausible(space, job, result, beside),
             lambda: self._why_unproved(space, job, measured),
             always=result.has_other_shape,  # a proof of the speed says nothing about the output
         )
+
+    def _why_implausible(
+        self, space: Space, job: ProgramJob, result: ProgramResult, beside: Beside | None
+    ) -> str | None:
+        """Return why a time needs a proof; None where it is plausible, or does not win."""
+        reference = self._reference(space, job.input)
+        reason = proof.why_implausible(result, reference, self._plan, self._floor_s)
+        is_settled = beside is not None and beside.is_settled
+        wins = job.best_s is None or result.measurement.time_s < job.best_s
+        if reason is None and wins and not is_settled:
+            return proof.why_doubted(result, reference)
+        return reason
 
     def _why_unproved(self, space: Space, job: ProgramJob, measured: Measurement) -> str | None:
         reference = self._reference(space, job.input)
@@ -247,7 +278,32 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     def _run_proof(self, space: Space, job: ProgramJob, measured: Measurement) -> str | None:
         reference = self._reference(space, job.input)
-        return proof.why_unproved(self._run(job).measurement, measured, reference)
+        again = self._run(job)
+        failed = again.measurement.outcome is not Outcome.OK
+        if failed or proof.is_proved(again, measured, reference):
+            return why_unproved(again.measurement, measured)
+        return self._why_unproved_beside(space, job, measured)
+
+    def _why_unproved_beside(
+        self, space: Space, job: ProgramJob, measured: Measurement
+    ) -> str | None:
+        """Run a second build beside the default until its speed-up is clear, or often enough."""
+        reference = self._reference(space, job.input)
+        default = space.canonical(space.default)
+        binary = self.build(space, default, job.input)
+        if isinstance(binary, Measurement):
+            return f"the default does not build beside it: {binary.message}"
+        default_job = self._job_of(job.input, default, binary, reference)
+        parts: list[Beside] = []
+        for number, rounds in enumerate(proof.ROUNDS):
+            results = self._run_interleaved([default_job, job], Block(rounds, order=number))
+            for result in results:
+                if result.measurement.outcome is not Outcome.OK:
+                    return f"a run beside the default failed: {result.measurement.message}"
+            parts.append(Beside.of(*results))
+            if proof.joined(parts).is_settled:
+                break
+        return proof.why_unproved_beside(proof.joined(parts), measured, reference)
 
 
 def _lost(job: ProgramJob, lost: ProcessLost) -> ProgramResult:

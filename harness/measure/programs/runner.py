@@ -55,16 +55,18 @@ class ProgramJob(Job):
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """A measurement, and whether an output had other words than the baseline's."""
+    """A measurement, the seconds of the process of each sample, and whether an output had other
+    words than the baseline's."""
 
     measurement: Measurement
+    process_s: tuple[float, ...] = ()
     has_other_shape: bool = False
 
 
 def measure_program(plan: ProgramPlan, job: ProgramJob) -> ProgramResult:
     """Measure one configuration by itself; raises HostModuleError."""
     with opened(plan, job) as runner:
-        return ProgramResult(trial.measure(runner), runner.has_other_shape)
+        return runner.result(trial.measure(runner))
 
 
 def measure_interleaved(
@@ -77,10 +79,8 @@ def measure_interleaved(
     with ExitStack() as stack:
         runners = [stack.enter_context(opened(plan, job)) for job in jobs]
         measured = trial.measure_interleaved(runners, rounds, order)
-        return [
-            ProgramResult(each, runner.has_other_shape)
-            for each, runner in zip(measured, runners, strict=True)
-        ]
+        pairs = zip(measured, runners, strict=True)
+        return [runner.result(each) for each, runner in pairs]
 
 
 def run_twice(
@@ -156,6 +156,11 @@ class ProgramRunner:
         """Return the processor time, that of the process where the program measures itself, and
         how many processes it left running where it did."""
         return self._observed
+
+    def result(self, measurement: Measurement) -> ProgramResult:
+        """Return a measurement of this runner with what only its runs know."""
+        process_s = tuple(result.wall_s for result in self._results)
+        return ProgramResult(measurement, process_s, self.has_other_shape)
 
     def run_once(self, output: Path | None = None) -> tuple[float, CommandResult]:
         """Run and verify once; return the seconds and how the command ended.
