@@ -163,7 +163,7 @@ class _Finder(ast.NodeVisitor):
         elif isinstance(value, int):
             self._replace(self._start(node), self._end(node), str(value + 1))
         elif isinstance(value, float):
-            self._replace(self._start(node), self._end(node), repr(value * 1.5))
+            self._replace(self._start(node), self._end(node), repr(value * 1.5 or 1.0))
 
     def visit_If(self, node: ast.If | ast.IfExp | ast.While) -> None:
         start, end = self._start(node.test), self._end(node.test)
