@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,7 +152,8 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
             "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
             f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
             "message, worst_element, warmup_s, wall_s, measured_at, turn, host_read, shared_with, "
-            f"occasions FROM measurements, configurations WHERE measurements.id = {pattern} "
+            "occasions, NULL, NULL "
+            f"FROM measurements, configurations WHERE measurements.id = {pattern} "
             "AND configurations.id != configuration_id"
         )
         ids = connection.exec_driver_sql(
@@ -177,13 +178,15 @@ def query(path: Path, sql: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def tamper(path: Path, sql: str) -> None:
-    """Change a database with plain SQL."""
-    connection = sqlite3.connect(path)
-    try:
+def tamper(path: Path, sql: str, *, forget_checksums: bool = True) -> None:
+    """Change a database with plain SQL, as somebody who knows of the checksums."""
+    with closing(sqlite3.connect(path)) as connection:
         connection.executescript(sql)
-    finally:
-        connection.close()
+        for table, column in schema.COLUMNS_SINCE if forget_checksums else ():
+            if column.endswith("checksum"):
+                with suppress(sqlite3.OperationalError):  # no such table, or a view
+                    connection.execute(f"UPDATE {table} SET {column} = NULL")
+        connection.commit()
 
 
 def count(path: Path, table: str) -> int:

@@ -511,7 +511,7 @@ NO_DATABASES: list[tuple[Callable[[Path], object], str]] = [
     (negative_sample, "measurement 1: samples must be finite and above 0 s"),
     (text_for_a_time, "measurement 1"),
     (lost_samples, "measurement 1: a timing needs one sample or more"),
-    (unknown_outcome, "measurement 1: 'good' is not a valid Outcome"),
+    (unknown_outcome, "measurements 1: 'good' is not a valid Outcome"),
     (bytes_for_text, "Could not decode to UTF-8"),
 ]
 

@@ -1,24 +1,27 @@
 """Read and write the results database: plain tables beside OpenTuner's, and the SQL on them."""
 
 from harness.core.records import Interleaved
+from harness.results.cells import CANDIDATE, CHOICE, FINAL, SEARCHED
 from harness.results.connect import reading, writing
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
 from harness.results.notes import ABLATION, EXHAUSTED, LIMITS
 from harness.results.read import (
-    CANDIDATE,
-    CHOICE,
-    FINAL,
-    SEARCHED,
-    CampaignKey,
     InterleavedByConfigs,
     MeasurementRow,
     by_configs,
     interleaved_groups,
     read_measurements,
 )
-from harness.results.runs import Run, StoredCampaign, campaigns, read_campaign
-from harness.results.sessions import LEFT_OUT, Command, read_commands
+from harness.results.runs import (
+    Run,
+    StoredCampaign,
+    campaigns,
+    read_campaign,
+    read_commands,
+)
+from harness.results.selecting import CampaignKey
+from harness.results.sessions import LEFT_OUT, Command
 from harness.results.store import RunPlan, Store, Stored
 from harness.results.url import sqlite_path, without_password
 

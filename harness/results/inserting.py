@@ -1,4 +1,4 @@
-"""Insert rows, one or many at once, and find rows by their natural keys."""
+"""Insert and update rows, and find rows by their natural keys."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Select, Table, bindparam, insert, select
+from sqlalchemy import Connection, Insert, Select, Table, bindparam, insert, select, update
 
 from harness.results import schema
+from harness.results.checksums import CHECKSUM, row_checksum
 
 NaturalKey = tuple[Any, ...]
 
@@ -31,7 +32,7 @@ first."""
 
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
     """Insert rows whose ids are not needed; many at once cost a tenth of one by one."""
-    stored = [_storable_row(row) for row in rows]
+    stored = [storable_row(table, row) for row in rows]
     if stored:
         connection.execute(_insert_into(table), stored)
 
@@ -44,7 +45,7 @@ def insert_keyed(
     The columns `names` identify a row: no two rows, in the table or new, may agree in all of them.
     """
     if len(rows) == 1:
-        added = connection.execute(_insert_into(table), _storable_row(rows[0]))
+        added = connection.execute(_insert_into(table), storable_row(table, rows[0]))
         assert added.inserted_primary_key is not None
         return [int(added.inserted_primary_key[0])]
     insert_rows(connection, table, rows)
@@ -84,8 +85,20 @@ def _find_in(table: Table, names: tuple[str, ...]) -> Select[Any]:
     return query.where(*(column == bindparam(column.name) for column in shared))
 
 
-def _storable_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
+def storable_row(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as it can be stored, with its checksum where the table has one."""
+    stored = {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
+    checksum = row_checksum(table, stored)
+    return stored if checksum is None else stored | {CHECKSUM: checksum}
+
+
+def update_row(
+    connection: Connection, table: Table, row_id: int, changes: Mapping[str, Any]
+) -> None:
+    """Change cells of a row, and its checksum."""
+    same = table.c.id == row_id
+    there = connection.execute(select(table).where(same)).mappings().one()
+    connection.execute(update(table).where(same).values(storable_row(table, {**there, **changes})))
 
 
 def _storable(text: str) -> str:

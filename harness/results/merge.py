@@ -13,29 +13,27 @@ pickles, which can run code when they are read. So a merged run names no run of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
 
-from sqlalchemy import Connection, Engine, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Engine, Table, select
 from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
-from harness.results.connect import has_column, has_table, reading, shown_name
-from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows
+from harness.results.connect import reading, shown_name
+from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, insert_rows, update_row
 from harness.results.notes import last_moment
-from harness.results.read import refusing_damage
-from harness.results.validate import check_cells, check_meaning, check_timing
+from harness.results.selecting import refusing_damage
+from harness.results.stored_rows import StoredRow, read_observed, read_rows, read_samples, referred
+from harness.results.validate import check_numbers
 
 _CHUNK = 400
 """Rows that are looked up in one query; older versions of SQLite take at most 999 values."""
 
 _LOCAL = {"tuning_run_id": None, "result_id": None}
 """References to OpenTuner's rows, which stay behind."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class _Merge:
                     added["samples"] += self._add_samples(rows, new)
         return added
 
-    def _add(self, table: Table, rows: Sequence[Row]) -> list[Row]:
+    def _add(self, table: Table, rows: Sequence[StoredRow]) -> list[StoredRow]:
         """Add the rows that are new, and return them as they are in the source."""
         there, names = [self._translated(table, row) for row in rows], NATURAL_KEYS[table]
         keys = [tuple(row[name] for name in names) for row in there]
@@ -101,7 +99,7 @@ class _Merge:
             self._ids[table.name][row["id"]] = known[key]
         return [rows[index] for index in new.values()]
 
-    def _translated(self, table: Table, row: Row) -> Row:
+    def _translated(self, table: Table, row: StoredRow) -> StoredRow:
         """Return a row with the target's ids instead of the source's."""
         there = {name: value for name, value in row.items() if name != "id"}
         for column in table.columns:
@@ -110,14 +108,9 @@ class _Merge:
         return there | {name: value for name, value in _LOCAL.items() if name in there}
 
     def _id(self, table: Table, source_id: int | None) -> int | None:
-        if source_id is None:
-            return None
-        found = self._ids[table.name].get(source_id)
-        if found is None:
-            raise ValueError(f"a row refers to row {source_id} of {table.name}, which is missing")
-        return found
+        return None if source_id is None else referred(table, self._ids[table.name], source_id)
 
-    def _update_runs(self, rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> None:
+    def _update_runs(self, rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> None:
         """Update runs that were merged before and have continued in the source since; runs that
         were searched in the target stay as they are."""
         runs, ids = schema.runs, _known_ids(rows, known)
@@ -132,7 +125,7 @@ class _Merge:
         }
         self._update(runs, later, ("state", "test_limit", "ended_at", "notes"))
 
-    def _update_commands(self, rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> None:
+    def _update_commands(self, rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> None:
         """Update commands that have ended since they were merged."""
         commands, ids = schema.commands, _known_ids(rows, known)
         going_on = select(commands.c.id).where(
@@ -145,23 +138,19 @@ class _Merge:
         }
         self._update(commands, ended, ("ended_at", "left_out", "stages"))
 
-    def _update(self, table: Table, rows: Mapping[int, Row], names: Sequence[str]) -> None:
+    def _update(self, table: Table, rows: Mapping[int, StoredRow], names: Sequence[str]) -> None:
         """Copy the columns `names` of the source's rows to the target's rows with these ids."""
-        changes = [
-            {"known_id": known_id} | {name: row[name] for name in names}
-            for known_id, row in rows.items()
-        ]
-        if changes:
-            same = update(table).where(table.c.id == bindparam("known_id"))
-            self._target.execute(same.values({name: bindparam(name) for name in names}), changes)
+        for known_id, row in rows.items():
+            update_row(self._target, table, known_id, {name: row[name] for name in names})
 
     # ---------------------------------------------------------------- samples
 
-    def _add_samples(self, rows: Sequence[Row], new: Sequence[Row]) -> int:
+    def _add_samples(self, rows: Sequence[StoredRow], new: Sequence[StoredRow]) -> int:
         """Add the samples of new measurements, and check all against their measurements."""
-        samples_s = _read_samples(self._source, [row["id"] for row in rows])
+        there = [row["id"] for row in rows]
+        samples_s, observed = read_samples(self._source, there), read_observed(self._source, there)
         for row in rows:
-            check_timing(row, samples_s.get(row["id"], []))
+            check_numbers(row, samples_s.get(row["id"], ()), observed.get(row["id"], {}))
         ids = self._ids[schema.measurements.name]
         added = [
             {"measurement_id": ids[row["id"]], "ordinal": ordinal, "time_s": time_s}
@@ -172,46 +161,21 @@ class _Merge:
         return len(added)
 
 
-def _known_ids(rows: Sequence[Row], known: Mapping[NaturalKey, int]) -> dict[int, Row]:
+def _known_ids(rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> dict[int, StoredRow]:
     """Return the source's runs or commands that the target has, by the target's ids."""
     return {known[row["uuid"],]: row for row in rows if (row["uuid"],) in known}
 
 
-def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:
-    """Yield a table's rows, checked, in the order of their ids.
-
-    An older database yields no rows of a newer table, and null in newer columns.
-    """
-    if not has_table(source, table):
-        return
-    there = [column for column in table.columns if has_column(source, column)]
-    found = source.execute(select(*there).order_by(table.c.id)).mappings()
-    for partition in found.partitions(_CHUNK):
-        rows = [dict.fromkeys(table.columns.keys()) | dict(row) for row in partition]
-        for row in rows:
-            check_cells(table, row)
-            check_meaning(table, row)
-        yield rows
+def _chunks(source: Connection, table: Table) -> Iterator[list[StoredRow]]:
+    """Yield a table's rows, checked, in the order of their ids."""
+    rows = read_rows(source, table)
+    while chunk := list(islice(rows, _CHUNK)):
+        yield chunk
 
 
-def _read_samples(source: Connection, ids: Sequence[int]) -> dict[int, list[float]]:
-    query = (
-        select(schema.samples)
-        .where(schema.samples.c.measurement_id.in_(ids))
-        .order_by(schema.samples.c.measurement_id, schema.samples.c.ordinal)
-    )
-    samples_s: dict[int, list[float]] = {}
-    for measurement_id, ordinal, time_s in source.execute(query):
-        own = samples_s.setdefault(measurement_id, [])
-        if ordinal != len(own) or type(time_s) is not float or not math.isfinite(time_s):
-            raise ValueError(f"measurement {measurement_id}: sample {ordinal!r} is {time_s!r}")
-        own.append(time_s)
-    return samples_s
-
-
-def _insert(target: Connection, table: Table, rows: Sequence[Row]) -> None:
+def _insert(target: Connection, table: Table, rows: Sequence[StoredRow]) -> None:
     try:
         if rows:
-            target.execute(insert(table), rows)
+            insert_rows(target, table, rows)
     except DBAPIError as error:
         raise ResultsError(f"{shown_name(target)} cannot be written: {error.orig}") from None

@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, null, select
+from sqlalchemy import Connection, Select, select
 
-from harness.core.errors import ResultsError
-from harness.core.records import (
-    Build,
-    Config,
-    Input,
-    Interleaved,
-    Measurement,
-    Outcome,
-    StopReason,
-    Timing,
-    Value,
-    WorstElement,
-)
+from harness.core.records import Build, Config, Input, Interleaved, Measurement, Outcome, Value
 from harness.results import schema
-from harness.results.connect import has_column, has_table, shown_name
-from harness.results.notes import ABLATION
-
-SEARCHED = ("search", "cross")
-"""The stages of the search, and of measuring configurations across inputs: each once."""
-
-CANDIDATE, CHOICE, FINAL = "candidate", "choice", "final"
-"""The interleaved stages: a dispatcher's candidates; an input's finalists, to choose the winner;
-and the winner beside the default, to judge it."""
-
-STAGES = (*SEARCHED, CANDIDATE, CHOICE, FINAL, ABLATION)
-
-
-@dataclass(frozen=True)
-class CampaignKey:
-    """The fields that comparable measurements share; a `problem` of None selects every input."""
-
-    program_sha256: str
-    fingerprint: str
-    campaign: int
-    problem: Input | None = None
+from harness.results.cells import (
+    BUILD_COLUMNS,
+    STAGES,
+    names_read,
+    timing_of,
+    worst_element_of,
+)
+from harness.results.selecting import CampaignKey, of_campaign, refusing_damage
+from harness.results.stored_rows import (
+    StoredRow,
+    read_observed,
+    read_rows,
+    read_samples,
+    referred,
+    rows_by_id,
+)
+from harness.results.validate import check_numbers
 
 
 @dataclass(frozen=True)
@@ -64,31 +47,6 @@ class MeasurementRow:
     measured_at: str = ""
 
 
-def of_campaign(
-    table: Table, key: CampaignKey, space: str | None = None
-) -> list[ColumnElement[bool]]:
-    """Return the conditions that select a campaign's runs or commands, joined with spaces and
-    environments. Where several spaces share a program, `space` selects one by name."""
-    conditions: list[ColumnElement[bool]] = [
-        schema.spaces.c.program_sha256 == key.program_sha256,
-        schema.environments.c.fingerprint == key.fingerprint,
-        table.c.campaign == key.campaign,
-    ]
-    return conditions if space is None else [*conditions, schema.spaces.c.name == space]
-
-
-@contextmanager
-def refusing_damage(connection: Connection) -> Iterator[None]:
-    """Turn errors about rows that harness cannot have written into ResultsError."""
-    try:
-        yield
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ResultsError(
-            f"{shown_name(connection)} is damaged: {reason}; copy it again from the original"
-        ) from error
-
-
 def read_measurements(
     connection: Connection,
     key: CampaignKey,
@@ -102,11 +60,12 @@ def read_measurements(
     Raises ResultsError where the database is damaged.
     """
     chosen = _selection(key, stages)
-    query = chosen.with_only_columns(*_columns(connection)).order_by(schema.measurements.c.id)
     with refusing_damage(connection):
-        samples, observed = _samples(connection, chosen), _observed(connection, chosen)
+        parts = _Parts.read(connection, chosen)
         asked = _requestors(connection, key)
-        rows = [_row(row, samples, observed, asked) for row in connection.execute(query).mappings()]
+        rows = [
+            _row(row, parts, asked) for row in read_rows(connection, schema.measurements, chosen)
+        ]
         return rows if space is None else _of_space(connection, key, space, rows)
 
 
@@ -168,193 +127,97 @@ def by_configs(groups: Iterable[Interleaved]) -> InterleavedByConfigs:
     return grouped
 
 
-def _row(
-    row: Mapping[Any, Any],
-    samples: Mapping[int, list[float]],
-    observed: Mapping[int, dict[str, float]],
-    asked: Mapping[int, str],
-) -> MeasurementRow:
-    row_id = row["measurement_id"]
+@dataclass(frozen=True)
+class _Parts:
+    """What other tables hold of measurements, by the id that a measurement refers to or has."""
+
+    configs: Mapping[int, Config]
+    inputs: Mapping[int, Input]
+    builds: Mapping[int, StoredRow]
+    samples_s: Mapping[int, Sequence[float]]
+    observed: Mapping[int, Mapping[str, float]]
+
+    @classmethod
+    def read(cls, connection: Connection, chosen: Select[Any]) -> _Parts:
+        """Read the parts of the chosen measurements."""
+        table = schema.measurements
+        configurations, inputs, builds = (
+            rows_by_id(
+                connection,
+                other,
+                select(other).where(other.c.id.in_(chosen.with_only_columns(column))),
+            )
+            for other, column in (
+                (schema.configurations, table.c.configuration_id),
+                (schema.inputs, table.c.input_id),
+                (schema.builds, table.c.build_id),
+            )
+        )
+        return cls(
+            {row_id: Config(row["parameters"]) for row_id, row in configurations.items()},
+            {row_id: Input(row["features"]) for row_id, row in inputs.items()},
+            builds,
+            read_samples(connection, chosen),
+            read_observed(connection, chosen),
+        )
+
+
+def _row(row: StoredRow, parts: _Parts, asked: Mapping[int, str]) -> MeasurementRow:
+    row_id = row["id"]
+    samples_s, observed = parts.samples_s.get(row_id, ()), parts.observed.get(row_id, {})
+    check_numbers(row, samples_s, observed)
+    build_id = row["build_id"]
+    build = None if build_id is None else referred(schema.builds, parts.builds, build_id)
     try:
-        if not isinstance(row["measured_at"], str):
-            raise ValueError(f"measured_at is {row['measured_at']!r}")
-        return MeasurementRow(
-            row_id,
-            row["stage"],
-            _measurement(row, samples.get(row_id, []), observed.get(row_id, {})),
-            row["turn"],
-            row["uuid"],
-            asked.get(row_id),
-            row["measured_at"],
+        measurement = Measurement(
+            referred(schema.configurations, parts.configs, row["configuration_id"]),
+            referred(schema.inputs, parts.inputs, row["input_id"]),
+            Outcome(row["outcome"]),
+            timing_of(row, samples_s),
+            None if build is None else Build(**{name: build[name] for name in BUILD_COLUMNS}),
+            worst_element_of(row),
+            row["message"],
+            tuple(row["warmup_s"]),
+            row["wall_s"],
+            observed,
+            names_read(row),
+            row["shared_with"],
         )
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"measurement {row_id}: {error}") from None
-
-
-BUILD_COLUMNS = tuple(field.name for field in fields(Build) if field.name != "cached")
-
-_COLUMNS = (
-    schema.measurements.c.id.label("measurement_id"),
-    schema.measurements.c.uuid,
-    schema.measurements.c.stage,
-    schema.measurements.c.turn,
-    schema.measurements.c.measured_at,
-    schema.measurements.c.outcome,
-    schema.measurements.c.stopped,
-    schema.measurements.c.message,
-    schema.measurements.c.worst_element,
-    schema.measurements.c.warmup_s,
-    schema.measurements.c.wall_s,
-    schema.configurations.c.parameters,
-    schema.inputs.c.features,
-    *(schema.builds.c[name] for name in BUILD_COLUMNS),
-)
-
-
-def _columns(connection: Connection) -> list[ColumnElement[Any]]:
-    """Return the columns of a measurement, with null for those that an older database lacks."""
-    newer = [schema.measurements.c[name] for _, name in schema.COLUMNS_SINCE]
-    return [*_COLUMNS, *(c if has_column(connection, c) else null().label(c.name) for c in newer)]
+    return MeasurementRow(
+        row_id,
+        row["stage"],
+        measurement,
+        row["turn"],
+        row["uuid"],
+        asked.get(row_id),
+        row["measured_at"],
+    )
 
 
 def _selection(key: CampaignKey, stages: Iterable[str]) -> Select[Any]:
+    """Select the ids of the measurements that share a key, of these stages."""
     tables = (
         schema.measurements.join(schema.runs)
         .join(schema.spaces)
         .join(schema.environments, schema.runs.c.environment_id == schema.environments.c.id)
-        .join(schema.inputs, schema.measurements.c.input_id == schema.inputs.c.id)
-        .join(
-            schema.configurations,
-            schema.measurements.c.configuration_id == schema.configurations.c.id,
-        )
-        .outerjoin(schema.builds, schema.measurements.c.build_id == schema.builds.c.id)
     )
     conditions = [
         *of_campaign(schema.runs, key),
         schema.measurements.c.stage.in_(list(stages)),
     ]
     if key.problem is not None:
+        tables = tables.join(schema.inputs, schema.measurements.c.input_id == schema.inputs.c.id)
         conditions.append(schema.inputs.c.digest == key.problem.digest)
     return select(schema.measurements.c.id).select_from(tables).where(*conditions)
 
 
-def _samples(connection: Connection, chosen: Select[Any]) -> dict[int, list[float]]:
-    ids = chosen.subquery()
-    query = (
-        select(schema.samples.c.measurement_id, schema.samples.c.time_s)
-        .join(ids, schema.samples.c.measurement_id == ids.c.id)
-        .order_by(schema.samples.c.measurement_id, schema.samples.c.ordinal)
-    )
-    samples: dict[int, list[float]] = {}
-    for measurement_id, time_s in connection.execute(query):
-        samples.setdefault(measurement_id, []).append(time_s)
-    return samples
-
-
 def _requestors(connection: Connection, key: CampaignKey) -> dict[int, str]:
     """Return the technique that asked first for each measurement of a campaign."""
-    table = schema.tests
-    tables = table.join(schema.runs).join(schema.spaces).join(schema.environments)
-    query = (
-        select(table.c.measurement_id, table.c.requestor)
-        .select_from(tables)
-        .where(*of_campaign(schema.runs, key))
-        .order_by(table.c.id)
-    )
+    tables = schema.tests.join(schema.runs).join(schema.spaces).join(schema.environments)
+    chosen = select(schema.tests.c.id).select_from(tables).where(*of_campaign(schema.runs, key))
     asked: dict[int, str] = {}
-    for measurement_id, requestor in connection.execute(query):
-        asked.setdefault(measurement_id, requestor)
+    for row in read_rows(connection, schema.tests, chosen):
+        asked.setdefault(row["measurement_id"], row["requestor"])
     return asked
-
-
-def _observed(connection: Connection, chosen: Select[Any]) -> dict[int, dict[str, float]]:
-    table = schema.observations
-    if not has_table(connection, table):
-        return {}
-    ids = chosen.subquery()
-    query = select(table.c.measurement_id, table.c.name, table.c.value).join(
-        ids, table.c.measurement_id == ids.c.id
-    )
-    observed: dict[int, dict[str, float]] = {}
-    for measurement_id, name, value in connection.execute(query):
-        observed.setdefault(measurement_id, {})[name] = value
-    return observed
-
-
-def _measurement(
-    row: Mapping[Any, Any], samples_s: Sequence[float], observed: Mapping[str, float]
-) -> Measurement:
-    return Measurement(
-        Config(row["parameters"]),
-        Input(row["features"]),
-        Outcome(row["outcome"]),
-        timing_of(row, samples_s),
-        _build(row),
-        worst_element_of(row),
-        row["message"],
-        tuple(row["warmup_s"]),
-        row["wall_s"],
-        observed,
-        names_read(row),
-        row["shared_with"],
-    )
-
-
-def names_read(row: Mapping[Any, Any]) -> tuple[str, ...] | None:
-    """Return the parameters that the host module read, from a row of measurements.
-
-    Raises ValueError where the row holds no list of names.
-    """
-    names = row["host_read"]
-    if names is not None and not (isinstance(names, list) and all(type(n) is str for n in names)):
-        raise ValueError(f"host_read is {names!r}")
-    return None if names is None else tuple(names)
-
-
-def timing_of(row: Mapping[Any, Any], samples_s: Sequence[float]) -> Timing | None:
-    """Return the timing of a row of measurements; raises ValueError where its outcome has none."""
-    if Outcome(row["outcome"]) is Outcome.OK:
-        return Timing(tuple(samples_s), StopReason(row["stopped"]), _occasions(row))
-    if samples_s:
-        raise ValueError(f"it has samples although its outcome is {row['outcome']}")
-    return None
-
-
-def _occasions(row: Mapping[Any, Any]) -> tuple[int, ...]:
-    sizes = row["occasions"]
-    if sizes is None:
-        return ()
-    if not (isinstance(sizes, list) and all(type(size) is int for size in sizes)):
-        raise ValueError(f"occasions is {sizes!r}")
-    return tuple(sizes)
-
-
-def _build(row: Mapping[Any, Any]) -> Build | None:
-    return Build(**{name: row[name] for name in BUILD_COLUMNS}) if row["key"] is not None else None
-
-
-def worst_element_of(row: Mapping[Any, Any]) -> WorstElement | None:
-    """Return the worst element of a wrong result, from a row of measurements.
-
-    NaN and infinity are stored as text.
-    """
-    stored = row["worst_element"]
-    if stored is None:
-        return None
-    return WorstElement(
-        argument=stored["argument"],
-        index=tuple(stored["index"]),
-        found=_number(stored["found"]),
-        expected=_number(stored["expected"]),
-        tolerance=_number(stored["tolerance"]),
-        wrong_count=stored["wrong_count"],
-        count=stored["count"],
-    )
-
-
-def _number(number: object) -> int | float:
-    if isinstance(number, str):
-        return float(number)
-    if isinstance(number, (int, float)):
-        return number
-    raise ValueError(f"{number!r} is no number")

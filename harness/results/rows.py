@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.core.records import Build, Environment, Measurement
-from harness.results.read import BUILD_COLUMNS
+from harness.results.cells import BUILD_COLUMNS
+from harness.results.checksums import NUMBERS_CHECKSUM, numbers_checksum
 from harness.space_file import Parameter, Spec
 
 Row = dict[str, object]
@@ -31,6 +32,7 @@ def measurement_row(m: Measurement) -> Row:
         "host_read": None if m.host_read is None else list(m.host_read),
         "shared_with": m.shared_with,
         "occasions": list(timing.occasions) if timing and timing.occasions else None,
+        NUMBERS_CHECKSUM: numbers_checksum(timing.samples_s if timing else (), m.observed),
     }
 
 

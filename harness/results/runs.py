@@ -1,25 +1,20 @@
-"""Read the campaigns of a database and their runs."""
+"""Read the campaigns of a database, their runs and commands."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import Connection, select
 
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Value
 from harness.results import schema
 from harness.results.notes import BASELINES, last_moment, read_notes
-from harness.results.read import (
-    CampaignKey,
-    MeasurementRow,
-    of_campaign,
-    read_measurements,
-    refusing_damage,
-)
-from harness.results.sessions import Command, read_commands
+from harness.results.read import MeasurementRow, read_measurements
+from harness.results.selecting import CampaignKey, of_campaign, refusing_damage
+from harness.results.sessions import Command, command_of
+from harness.results.stored_rows import StoredRow, read_rows, referred, rows_by_id
 
 
 @dataclass(frozen=True)
@@ -62,35 +57,32 @@ def campaigns(connection: Connection) -> list[StoredCampaign]:
 
     Raises ResultsError where the database is damaged.
     """
-    query = (
-        select(
-            schema.spaces,
-            schema.environments,
-            *(schema.runs.c[name] for name in ("campaign", "notes", "started_at", "ended_at")),
-        )
-        .select_from(schema.runs.join(schema.spaces).join(schema.environments))
-        .order_by(schema.runs.c.id.desc())
-    )
     found: dict[tuple[CampaignKey, str], StoredCampaign] = {}
     with refusing_damage(connection):
-        rows = connection.execute(query).mappings().all()
-        for row in sorted(rows, key=last_moment, reverse=True):
-            key = CampaignKey(row["program_sha256"], row["fingerprint"], row["campaign"])
-            if (key, row["name"]) not in found:
-                found[key, row["name"]] = _campaign(key, row)
+        spaces = rows_by_id(connection, schema.spaces)
+        environments = rows_by_id(connection, schema.environments)
+        runs = sorted(rows_by_id(connection, schema.runs).items(), reverse=True)
+        for _, run in sorted(runs, key=lambda item: last_moment(item[1]), reverse=True):
+            space = referred(schema.spaces, spaces, run["space_id"])
+            environment = referred(schema.environments, environments, run["environment_id"])
+            key = CampaignKey(space["program_sha256"], environment["fingerprint"], run["campaign"])
+            if (key, space["name"]) not in found:
+                found[key, space["name"]] = _campaign(key, space, environment, run)
     return list(found.values())
 
 
-def _campaign(key: CampaignKey, row: Mapping[Any, Any]) -> StoredCampaign:
-    parameters, notes = row["parameters"], read_notes(row["notes"])
+def _campaign(
+    key: CampaignKey, space: StoredRow, environment: StoredRow, run: StoredRow
+) -> StoredCampaign:
+    parameters, notes = space["parameters"], read_notes(run["notes"])
     return StoredCampaign(
         key,
-        row["name"],
-        row["title"],
-        Environment(**{name: row[name] for name in ENVIRONMENT_FIELDS}),
+        space["name"],
+        space["title"],
+        Environment(**{name: environment[name] for name in ENVIRONMENT_FIELDS}),
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
-        tuple(row["constraints"]),
+        tuple(space["constraints"]),
         json.loads(notes.get(BASELINES, "{}")),
     )
 
@@ -115,21 +107,37 @@ def read_runs(connection: Connection, key: CampaignKey, space: str) -> list[Run]
 
     Raises ResultsError where the database is damaged.
     """
-    query = (
-        select(schema.runs, schema.inputs.c.features)
-        .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
-        .where(*of_campaign(schema.runs, key, space))
-        .order_by(schema.runs.c.id)
+    tables = schema.runs.join(schema.spaces).join(schema.environments)
+    chosen = (
+        select(schema.runs.c.id).select_from(tables).where(*of_campaign(schema.runs, key, space))
     )
     with refusing_damage(connection):
-        return [_run(row) for row in connection.execute(query).mappings()]
+        inputs = rows_by_id(connection, schema.inputs)
+        return [
+            _run(row, referred(schema.inputs, inputs, row["input_id"]))
+            for row in read_rows(connection, schema.runs, chosen)
+        ]
 
 
-def _run(row: Mapping[Any, Any]) -> Run:
+def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[Command]:
+    """Return the commands of a campaign and a space, in the order in which they began.
+
+    Databases before schema version 4 have none.
+
+    Raises ResultsError where the database is damaged.
+    """
+    tables = schema.commands.join(schema.spaces).join(schema.environments)
+    conditions = of_campaign(schema.commands, key, space)
+    chosen = select(schema.commands.c.id).select_from(tables).where(*conditions)
+    with refusing_damage(connection):
+        return [command_of(row) for row in read_rows(connection, schema.commands, chosen)]
+
+
+def _run(row: StoredRow, problem: StoredRow) -> Run:
     notes = read_notes(row["notes"])
     return Run(
         row["uuid"],
-        Input(row["features"]),
+        Input(problem["features"]),
         row["technique"],
         row["seed"],
         row["test_limit"],

@@ -13,16 +13,20 @@ History of the schema, newest last:
     5   the stage `candidate` of measurements: no table changed, but older versions of harness
         refuse a stage that they do not know
     6   measurements.occasions: a new column, null in older rows, which count as one occasion;
-        the stage `choice` of measurements
+        the stage `choice` of measurements; checksums: new columns, null in older rows
 
 Reading never changes a database: what an older one lacks is read as empty. Writing adds the
 missing tables and columns and sets the present version.
+
+A row is read only if its checksum is right or null (`harness.results.checksums`). Whoever changes
+rows by hand sets theirs to null.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Column,
     Float,
     ForeignKey,
@@ -44,6 +48,11 @@ COLUMNS_SINCE = {
     ("measurements", "host_read"): 3,
     ("measurements", "shared_with"): 3,
     ("measurements", "occasions"): 6,
+    ("measurements", "numbers_checksum"): 6,
+    **{
+        (t, "checksum"): 6
+        for t in ("spaces", "commands", "runs", "builds", "measurements", "tests")
+    },
 }
 """The version that added a column to an older table; all of these may be null."""
 
@@ -52,6 +61,10 @@ metadata = MetaData()
 
 def _id() -> Column[int]:
     return Column("id", Integer, primary_key=True)
+
+
+def _checksum() -> Column[int]:
+    return Column("checksum", BigInteger)
 
 
 schema_version = Table(
@@ -92,6 +105,7 @@ spaces = Table(
     Column("title", Text, nullable=False),
     Column("parameters", JSON, nullable=False),  # name -> kind, role, default, values
     Column("constraints", JSON, nullable=False),
+    _checksum(),
 )
 
 inputs = Table(
@@ -129,6 +143,7 @@ commands = Table(  # one tuning command of one space in one environment
     # the reason. stages: by stage after the search what the stage left out, empty for nothing.
     Column("left_out", JSON, nullable=False),
     Column("stages", JSON, nullable=False),
+    _checksum(),
     Index("ix_commands_campaign", "space_id", "environment_id", "campaign"),
 )
 
@@ -153,6 +168,7 @@ runs = Table(  # one search of one space on one input in one environment
     Column("harness_version", String(32), nullable=False),
     Column("seeds", JSON, nullable=False),  # where the search started: a list of configurations
     Column("notes", JSON, nullable=False),  # host, processor, Python, revision, load
+    _checksum(),
     Index("ix_runs_campaign", "space_id", "environment_id", "campaign", "input_id"),
 )
 
@@ -165,12 +181,13 @@ builds = Table(
     Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
     Column("options", Text, nullable=False),
     Column("compiler", Text, nullable=False),
-    Column("compile_s", Float, nullable=False),
+    Column("compile_s", Float(53), nullable=False),
     Column("binary_sha256", String(64)),
     Column("registers", Integer),
     Column("shared_bytes", Integer),
     Column("spill_bytes", Integer),
     Column("log", Text, nullable=False),
+    _checksum(),
     UniqueConstraint("environment_id", "key"),
 )
 
@@ -185,15 +202,15 @@ measurements = Table(
     Column("build_id", ForeignKey("builds.id")),
     Column("stage", String(16), nullable=False),  # see harness.results.read
     Column("outcome", String(16), nullable=False),
-    Column("median_s", Float),  # null unless the outcome is ok; so are the next four
-    Column("mean_s", Float),
-    Column("std_s", Float),
+    Column("median_s", Float(53)),  # null unless the outcome is ok; so are the next four
+    Column("mean_s", Float(53)),
+    Column("std_s", Float(53)),
     Column("sample_count", Integer),
     Column("stopped", String(16)),
     Column("message", Text, nullable=False),
     Column("worst_element", JSON(none_as_null=True)),  # NaN and infinities as text
     Column("warmup_s", JSON, nullable=False),
-    Column("wall_s", Float, nullable=False),
+    Column("wall_s", Float(53), nullable=False),
     Column("measured_at", String(32), nullable=False),
     Column("turn", String(32)),  # interleaved measurements share it; null for others
     # The parameters that the host module read; null where that is not known.
@@ -204,6 +221,8 @@ measurements = Table(
     # The number of samples of each occasion, in order (see harness.core.records.Timing); null where
     # the samples were not split into occasions.
     Column("occasions", JSON(none_as_null=True)),
+    Column("numbers_checksum", BigInteger),  # of the samples and the observations
+    _checksum(),
     Index("ix_measurements_run", "run_id"),
     Index("ix_measurements_input", "input_id", "configuration_id"),
 )
@@ -213,7 +232,7 @@ samples = Table(
     metadata,
     Column("measurement_id", ForeignKey("measurements.id"), primary_key=True),
     Column("ordinal", Integer, primary_key=True),
-    Column("time_s", Float, nullable=False),
+    Column("time_s", Float(53), nullable=False),
     sqlite_with_rowid=False,  # half the size
 )
 
@@ -223,7 +242,7 @@ observations = Table(  # other numbers that were found while a configuration was
     _id(),
     Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
     Column("name", String(64), nullable=False),  # such as occupancy; a name ends in its unit
-    Column("value", Float, nullable=False),
+    Column("value", Float(53), nullable=False),
     UniqueConstraint("measurement_id", "name"),
 )
 
@@ -238,6 +257,7 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     # The technique that asked. `unmeasured`, or a name that ends in `(uniform)`, is a uniform draw
     # among the configurations that were not measured yet.
     Column("requestor", Text, nullable=False),
+    _checksum(),
     UniqueConstraint("run_id", "ordinal"),
     Index("ix_tests_result", "result_id"),
 )

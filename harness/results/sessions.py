@@ -6,13 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
-
 from harness.core.records import Input
-from harness.results import schema
-from harness.results.connect import has_table
 from harness.results.notes import check_printable, one_line
-from harness.results.read import CampaignKey, of_campaign, refusing_damage
 
 LEFT_OUT = "left out: "
 """The prefix of the reason for an input whose data cannot be made or whose default fails."""
@@ -34,25 +29,6 @@ class Command:
     """None while the command runs, and where it was stopped by hand or killed."""
     left_out: Mapping[Input, str]
     stages: Mapping[str, str]
-
-
-def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[Command]:
-    """Return the commands of a campaign and a space, in the order in which they began.
-
-    Databases before schema version 4 have none.
-
-    Raises ResultsError where the database is damaged.
-    """
-    if not has_table(connection, schema.commands):
-        return []
-    query = (
-        select(schema.commands)
-        .select_from(schema.commands.join(schema.spaces).join(schema.environments))
-        .where(*of_campaign(schema.commands, key, space))
-        .order_by(schema.commands.c.id)
-    )
-    with refusing_damage(connection):
-        return [command_of(row) for row in connection.execute(query).mappings()]
 
 
 def command_of(row: Mapping[Any, Any]) -> Command:

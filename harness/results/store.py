@@ -18,19 +18,20 @@ from sqlalchemy import (
     event,
     func,
     select,
-    update,
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Interleaved, Measurement
 from harness.results import schema
+from harness.results.cells import SEARCHED
 from harness.results.connect import now
-from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows
+from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.notes import BASELINES, CONTINUED
-from harness.results.read import SEARCHED, CampaignKey, interleaved_groups, read_measurements
+from harness.results.read import interleaved_groups, read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
+from harness.results.selecting import CampaignKey
 from harness.results.sessions import stored_end, stored_inputs
 from harness.space_file import Spec
 
@@ -122,8 +123,7 @@ class Store:
     ) -> None:
         """Store what a finished command left out (see harness.results.sessions)."""
         end = stored_end(left_out, stages) | {"ended_at": now()}
-        same = schema.commands.c.id == command_id
-        self._connection.execute(update(schema.commands).where(same).values(end))
+        update_row(self._connection, schema.commands, command_id, end)
         self.commit()
 
     # ------------------------------------------------------------------- runs
@@ -230,9 +230,7 @@ class Store:
         self._update_run(run_id, notes={**notes, name: text, CONTINUED: now()})
 
     def _update_run(self, run_id: int, **values: object) -> None:
-        self._connection.execute(
-            update(schema.runs).where(schema.runs.c.id == run_id).values(**values)
-        )
+        update_row(self._connection, schema.runs, run_id, values)
 
     # ----------------------------------------------------------- measurements
 

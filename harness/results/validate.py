@@ -1,10 +1,12 @@
-"""Check that the rows of a database from elsewhere are such as harness writes."""
+"""Check that the rows of a database are such as harness writes; it may come from anywhere."""
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from math import isclose, isfinite
 from typing import Any
 
 from sqlalchemy import JSON, Column, Float, Integer, String, Table
@@ -21,8 +23,9 @@ from harness.core.records import (
 )
 from harness.results import schema
 from harness.results.ablation import Ablation
+from harness.results.cells import STAGES, names_read, timing_of, worst_element_of
+from harness.results.checksums import CHECKSUM, NUMBERS_CHECKSUM, numbers_checksum, row_checksum
 from harness.results.notes import ABLATION, read_notes
-from harness.results.read import STAGES, names_read, timing_of, worst_element_of
 from harness.results.sessions import command_of
 
 RUN_STATES = ("running", "complete", "interrupted")
@@ -34,29 +37,41 @@ _ROUNDING = 1e-9
 Row = Mapping[str, Any]
 
 
-def check_cells(table: Table, row: Row) -> None:
-    """Raise ValueError where a cell does not have its column's type; SQLite enforces none."""
-    for column in table.columns:
-        if not _fits(column, row[column.name]):
-            shown = repr(row[column.name])
+def check_row(table: Table, row: Row) -> None:
+    """Raise ValueError, TypeError, KeyError or AttributeError for a row that harness cannot have
+    written: a cell that has not its column's type (SQLite enforces none), a digest of other values,
+    an unknown word, another checksum. A row needs all columns of its table."""
+    for name, fits in _fits(table):
+        if not fits(row[name]):
+            shown = repr(row[name])
             short = shown if len(shown) <= 60 else f"{shown[:60]}..."
-            raise ValueError(f"{table.name} {row['id']!r}: {column.name} is {short}")
+            raise ValueError(f"{table.name} {row['id']!r}: {name} is {short}")
+    _check_meaning(table, row)
+    expected = row.get(CHECKSUM)
+    if expected is not None and row_checksum(table, row) != expected:
+        raise ValueError(f"{table.name} {row['id']}: its values do not have their checksum")
 
 
-def _fits(column: Column[Any], value: object) -> bool:
-    if value is None:
-        return bool(column.nullable)
-    kind = column.type
+@cache
+def _fits(table: Table) -> list[tuple[str, Callable[[Any], bool]]]:
+    """Return for each column whether a value fits it."""
+    return [(column.name, _check_of(column)) for column in table.columns]
+
+
+def _check_of(column: Column[Any]) -> Callable[[Any], bool]:
+    kind, may_be_null = column.type, bool(column.nullable)
     if isinstance(kind, String):
-        return isinstance(value, str) and len(value) <= (kind.length or len(value))
+        most = kind.length or sys.maxsize
+        return lambda v: (type(v) is str and len(v) <= most) or (v is None and may_be_null)
     if isinstance(kind, Float):
-        return type(value) is float and math.isfinite(value)
+        return lambda v: (type(v) is float and isfinite(v)) or (v is None and may_be_null)
     if isinstance(kind, Integer):
-        return type(value) is int
-    return isinstance(kind, JSON) and isinstance(value, (dict, list))
+        return lambda v: type(v) is int or (v is None and may_be_null)
+    assert isinstance(kind, JSON)
+    return lambda v: isinstance(v, (dict, list)) or (v is None and may_be_null)
 
 
-def check_meaning(table: Table, row: Row) -> None:
+def _check_meaning(table: Table, row: Row) -> None:
     """Raise ValueError where a row contradicts itself or holds an unknown word: a digest of other
     values, an unknown outcome."""
     check = _CHECKS.get(table.name)
@@ -68,8 +83,16 @@ def check_meaning(table: Table, row: Row) -> None:
         raise ValueError(f"{table.name} {row['id']}: {reason}") from None
 
 
-def check_timing(row: Row, samples_s: Sequence[float]) -> None:
-    """Raise ValueError where a measurement's median or count does not follow from its samples."""
+def check_numbers(row: Row, samples_s: Sequence[float], observed: Mapping[str, float]) -> None:
+    """Raise ValueError where a measurement's median or count does not follow from its samples, or
+    where these or its observations are not those that were written."""
+    _check_timing(row, samples_s)
+    expected = row[NUMBERS_CHECKSUM]
+    if expected is not None and numbers_checksum(samples_s, observed) != expected:
+        raise ValueError(f"measurement {row['id']}: its samples do not have their checksum")
+
+
+def _check_timing(row: Row, samples_s: Sequence[float]) -> None:
     try:
         timing = timing_of(row, samples_s)
     except ValueError as error:
@@ -80,7 +103,7 @@ def check_timing(row: Row, samples_s: Sequence[float]) -> None:
         timing is not None
         and row["median_s"] is not None
         and row["sample_count"] == timing.count
-        and math.isclose(row["median_s"], timing.median_s, rel_tol=_ROUNDING)
+        and isclose(row["median_s"], timing.median_s, rel_tol=_ROUNDING)
     )
     if not agrees:
         raise ValueError(
@@ -149,7 +172,7 @@ def _check_measurement(row: Row) -> None:
 
 def _check_warmup(times_s: object) -> None:
     if not isinstance(times_s, list) or not all(
-        isinstance(t, (int, float)) and math.isfinite(t) for t in times_s
+        isinstance(t, (int, float)) and isfinite(t) for t in times_s
     ):
         raise ValueError(f"warmup_s is {times_s!r}")
 

@@ -1,0 +1,51 @@
+"""Checksums of rows: a flipped bit, or a change by another program, does not go unnoticed.
+
+A checksum is a CRC-32, which finds accidents; it does not prove who wrote a row. It covers the
+cells of a row but its id, which is not known before the row is added. Databases before schema
+version 6 have none, and a row whose checksum is null is not checked.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+from zlib import crc32
+
+from sqlalchemy import Float, Integer, Table
+
+CHECKSUM, NUMBERS_CHECKSUM = "checksum", "numbers_checksum"
+"""The columns of the checksums of a row's cells, and of a measurement's samples and
+observations."""
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def row_checksum(table: Table, row: Mapping[str, Any]) -> int | None:
+    """Return the checksum of a row; a column that it lacks is null. None for a table without."""
+    if CHECKSUM not in table.c:
+        return None
+    cells = [
+        value if value is None or make is None else make(value)
+        for value, make in ((row.get(name), make) for name, make in _covered(table))
+    ]
+    return crc32(_encode(cells).encode())
+
+
+def numbers_checksum(samples_s: Sequence[float], observed: Mapping[str, float]) -> int:
+    """Return the checksum of a measurement's samples, in order, and of its observations."""
+    named = [[name, float(observed[name])] for name in sorted(observed)]
+    return crc32(_encode(named).encode(), crc32(struct.pack(f"<{len(samples_s)}d", *samples_s)))
+
+
+@cache
+def _covered(table: Table) -> list[tuple[str, Callable[[Any], Any] | None]]:
+    """Return the columns that a checksum covers, each with the type that the database gives it."""
+    kinds: tuple[tuple[type, Callable[[Any], Any]], ...] = ((Float, float), (Integer, int))
+    return [
+        (column.name, next((make for kind, make in kinds if isinstance(column.type, kind)), None))
+        for column in table.columns
+        if column.name not in ("id", CHECKSUM)
+    ]

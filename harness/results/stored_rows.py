@@ -1,0 +1,83 @@
+"""Read rows of the plain tables, each checked: what harness cannot have written is an error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Select, Table, null, select
+
+from harness.results import schema
+from harness.results.connect import has_column, has_table
+from harness.results.validate import check_row
+
+StoredRow = dict[str, Any]
+T = TypeVar("T")
+
+
+def read_rows(
+    connection: Connection, table: Table, chosen: Select[Any] | None = None
+) -> Iterator[StoredRow]:
+    """Yield the rows of a table that has ids, checked, in the order of their ids.
+
+    `chosen` selects rows of the table, perhaps by joins. An older database yields no rows of a
+    newer table, and None in newer columns. Raises ValueError, TypeError, KeyError or AttributeError
+    for a row that harness cannot have written.
+    """
+    if not has_table(connection, table):
+        return
+    columns = [c if has_column(connection, c) else null().label(c.name) for c in table.columns]
+    query = select(*columns) if chosen is None else chosen.with_only_columns(*columns)
+    for found in connection.execute(query.order_by(table.c.id)).mappings():
+        row = dict(found)
+        check_row(table, row)
+        yield row
+
+
+def rows_by_id(
+    connection: Connection, table: Table, chosen: Select[Any] | None = None
+) -> dict[int, StoredRow]:
+    """Return the rows of `read_rows` by their ids."""
+    return {row["id"]: row for row in read_rows(connection, table, chosen)}
+
+
+def referred(table: Table, rows: Mapping[int, T], row_id: int) -> T:
+    """Return what was read of the row that another one refers to; raises ValueError where it is
+    missing."""
+    if row_id not in rows:
+        raise ValueError(f"a row refers to row {row_id} of {table.name}, which is missing")
+    return rows[row_id]
+
+
+def read_samples(
+    connection: Connection, ids: Select[Any] | Sequence[int]
+) -> dict[int, list[float]]:
+    """Return the samples in seconds of the measurements with these ids, in order.
+
+    Raises ValueError where one is missing or is no time.
+    """
+    table = schema.samples
+    query = (
+        select(table.c.measurement_id, table.c.ordinal, table.c.time_s)
+        .where(table.c.measurement_id.in_(ids))
+        .order_by(table.c.measurement_id, table.c.ordinal)
+    )
+    samples_s: dict[int, list[float]] = {}
+    for measurement_id, ordinal, time_s in connection.execute(query):
+        own = samples_s.setdefault(measurement_id, [])
+        if ordinal != len(own) or type(time_s) is not float or not math.isfinite(time_s):
+            raise ValueError(f"measurement {measurement_id}: sample {ordinal!r} is {time_s!r}")
+        own.append(time_s)
+    return samples_s
+
+
+def read_observed(
+    connection: Connection, ids: Select[Any] | Sequence[int]
+) -> dict[int, dict[str, float]]:
+    """Return the observations, by name, of the measurements with these ids."""
+    table = schema.observations
+    observed: dict[int, dict[str, float]] = {}
+    for row in read_rows(connection, table, select(table).where(table.c.measurement_id.in_(ids))):
+        observed.setdefault(row["measurement_id"], {})[row["name"]] = row["value"]
+    return observed
