@@ -45,8 +45,8 @@ def arguments(
 def reference(arguments: Mapping[str, np.ndarray | np.generic]) -> dict[str, np.ndarray]:
     """Both passes, shape (height, width), computed in float64.
 
-    The buffer between them is verified as well: on the device it still holds what the
-    configuration before wrote there, which would hide a row pass that writes nothing.
+    The buffer between them is verified as well, so that an error is found in the pass that makes
+    it.
     """
     image = np.asarray(arguments["image"], dtype=np.float64)
     buffer = _convolved(image, arguments["row_weights"], axis=1)

@@ -24,7 +24,7 @@ _AMBIENT = 80.0
 
 _COEFFICIENTS = ("step", "per_rx", "per_ry", "per_rz", "ambient")
 
-INOUT = ("buffer",)
+SCRATCH = ("buffer",)
 """Temperatures of an earlier run must not stand in for those that a wrong kernel leaves out."""
 
 

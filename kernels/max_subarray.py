@@ -21,7 +21,7 @@ MOST_VALUES = np.iinfo(np.int32).max // LARGEST_VALUE
 _CHUNK = 1 << 22
 """Elements that the reference looks at together: their int64 sums take 32 MiB."""
 
-INOUT = ("partial",)
+SCRATCH = ("partial",)
 """Records of an earlier run must not stand in for those that a wrong kernel leaves out."""
 
 

@@ -13,7 +13,7 @@ SMALLEST_SPAN = 32
 
 LARGEST_VALUE = 100
 
-INOUT = ("even", "odd")
+SCRATCH = ("even", "odd")
 """Partial sums of an earlier run must not stand in for those that a wrong kernel leaves out."""
 
 

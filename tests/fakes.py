@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
-from harness.core.program import Argument, Binary, Launch, Program
+from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
 from harness.core.records import Build, DeviceLimits, Environment
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend
+from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.backends.launch_checks import why_unlaunchable
 from harness.measure.backends.nvcc import Nvcc
 
@@ -85,6 +86,7 @@ class FakeDevice:
         self.launched: list[dict[str, Any]] = []
         self.bound: dict[str, Any] = {}
         self.unloads = 0
+        self.strays: list[StrayWrite] = []
         self._times_s = itertools.chain(times_s, itertools.repeat(1e-3))
         self._kernels = kernels
 
@@ -103,9 +105,23 @@ class FakeDevice:
             raise ValueError(f"{name} is bound as {bound.dtype}{list(bound.shape)}")
         bound[...] = array
 
-    def read(self, name: str) -> Array:
-        """Return a copy of one array."""
-        return self._array(name).copy()
+    def restore(self, contents: Mapping[str, Contents]) -> None:
+        """Overwrite arrays."""
+        for name, content in contents.items():
+            bound = self._array(name)
+            if isinstance(content, Fill):
+                content = content.array(bound.shape, bound.dtype)
+            self.write(name, content)
+
+    def read(self, name: str, part: slice | None = None) -> Array:
+        """Return a copy of one array, or of a flat part of it."""
+        array = self._array(name)
+        return (array if part is None else array.reshape(-1)[part]).copy()
+
+    def stray_writes(self) -> list[StrayWrite]:
+        """Return what a kernel that is a Python function says that it wrote, once."""
+        strays, self.strays = self.strays, []
+        return strays
 
     def _array(self, name: str) -> Array:
         array = self.bound.get(name)

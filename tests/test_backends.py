@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Binary, Fill, Launch, Program
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.cuda import cuda_status, device_arch
 from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.backends.nvcc import Nvcc, find_nvcc
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.verify import NAN
 from tests.fakes import FakeCompiler, FakeDevice
 
 X = np.arange(1, 65, dtype=np.float32)
@@ -156,6 +158,48 @@ def test_written_array_replaces_the_bound_one(device: Device) -> None:
 def test_writing_another_shape_or_dtype_is_refused(device: Device, wrong: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"y is bound as float32\[64\]"):
         device.write("y", wrong)
+
+
+def test_restored_array_holds_its_content_as_often_as_it_is_restored(device: Device) -> None:
+    first, second = X + 1, X + 2
+    for content in (first, first, second, first):
+        device.write("y", X)
+        device.restore({"y": content})
+        np.testing.assert_array_equal(device.read("y"), content)
+    device.restore({"y": NAN, "x": Fill(0)})
+    assert np.isnan(device.read("y")).all()
+    assert not device.read("x").any()
+    device.bind(ARGUMENTS)
+    np.testing.assert_array_equal(device.read("y"), np.zeros(64))
+    with pytest.raises(ValueError, match="y is bound as float32"):
+        device.restore({"y": X[1:]})
+
+
+def test_part_of_an_array_is_read_flat(opened: Device) -> None:
+    opened.bind({"a": np.arange(12, dtype=np.int64).reshape(3, 4)})
+    assert opened.read("a", slice(3, 6)).tolist() == [3, 4, 5]
+
+
+def test_writes_around_an_array_are_found_and_mended(device: Device, binary: Binary) -> None:
+    if isinstance(device, FakeDevice):
+        pytest.skip("the arrays of a fake device have no memory around them")
+    assert device.stray_writes() == []
+    module = device.load(binary)
+    device.launch(module, [replace(LAUNCH, group=(1,), grid=(127,))])
+    assert device.stray_writes() == [StrayWrite("y", 63, behind=True)]
+    assert device.stray_writes() == []
+    np.testing.assert_array_equal(device.read("y"), 2 * X)
+    np.testing.assert_array_equal(device.read("x"), X)
+
+
+def test_reads_around_an_array_spoil_the_result(device: Device, binary: Binary) -> None:
+    if isinstance(device, FakeDevice):
+        pytest.skip("the arrays of a fake device have no memory around them")
+    device.bind({"x": X[:32], "y": X})
+    device.launch(device.load(binary), [LAUNCH])
+    found = device.read("y")[32:]
+    assert np.isnan(found[::2]).all()
+    assert (found[1::2] > 1000).all()
 
 
 def test_binding_again_forgets_what_was_bound(device: Device) -> None:

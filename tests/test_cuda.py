@@ -21,8 +21,10 @@ from harness.measure.backends import cuda, cuda_device, cuda_driver
 from harness.measure.backends.cuda import cuda_status, device_arch, load_pycuda
 from harness.measure.backends.cuda_device import CudaDevice, pack_arguments
 from harness.measure.backends.cuda_driver import device_archs, driver_version
+from harness.measure.backends.guard_zones import ZONE_BYTES
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
 from harness.measure.backends.nvcc import Nvcc
+from harness.measure.verify import NAN
 
 LIMITS = DeviceLimits(
     max_group_size=1024,
@@ -152,15 +154,29 @@ class FakeDriver:
             raise self.LogicError("cuMemAlloc failed: invalid argument")
         return FakeMemory(self, size_bytes)
 
-    def memcpy_htod(self, memory: FakeMemory, array: np.ndarray) -> None:
+    def memcpy_htod(self, address: int, array: np.ndarray) -> None:
         self._called("memcpy_htod")
         assert array.flags.c_contiguous
-        self.memory[int(memory)][: array.nbytes] = array.tobytes()
+        self.bytes_at(address, array.nbytes)[:] = array.tobytes()
 
-    def memcpy_dtoh(self, array: np.ndarray, memory: FakeMemory) -> None:
+    def memcpy_dtoh(self, array: np.ndarray, address: int) -> None:
         self._called("memcpy_dtoh")
-        stored = np.frombuffer(bytes(self.memory[int(memory)]), array.dtype, array.size)
+        stored = np.frombuffer(self.bytes_at(address, array.nbytes), array.dtype)
         array[...] = stored.reshape(array.shape)
+
+    def memcpy_dtod(self, to: int, source: int, size_bytes: int) -> None:
+        self._called("memcpy_dtod")
+        self.bytes_at(to, size_bytes)[:] = self.bytes_at(source, size_bytes)
+
+    def memset_d8(self, address: int, byte: int, count: int) -> None:
+        self._called("memset_d8")
+        self.bytes_at(address, count)[:] = bytes([byte]) * count
+
+    def bytes_at(self, address: int, size_bytes: int) -> memoryview:
+        """Device memory, which must be within one allocation."""
+        begin = max(start for start in self.memory if start <= address)
+        assert address - begin + size_bytes <= len(self.memory[begin])
+        return memoryview(self.memory[begin])[address - begin : address - begin + size_bytes]
 
     def module_from_buffer(self, data: bytes) -> SimpleNamespace:
         self._called("module_from_buffer")
@@ -200,7 +216,7 @@ class FakeDeviceType:
 
 class FakeMemory:
     def __init__(self, driver: FakeDriver, size_bytes: int) -> None:
-        self._driver, self._at = driver, 4096 * (1 + len(driver.memory))
+        self._driver, self._at = driver, (1 << 20) * (1 + len(driver.memory))
         driver.memory[self._at] = bytearray(size_bytes)
 
     def __int__(self) -> int:
@@ -238,8 +254,8 @@ class FakeFunction:
         assert self._formats == [f"{len(packed)}s"]
         self._driver.launched.append((self._name, grid, block, packed))
         address = int.from_bytes(packed[:8], "little")
-        if address in self._driver.memory:
-            values = np.frombuffer(self._driver.memory[address], np.float32)
+        if address:
+            values = np.frombuffer(self._driver.bytes_at(address, 16), np.float32)
             values += 1
 
 
@@ -292,7 +308,8 @@ def test_launch_passes_shapes_and_arguments_and_returns_seconds(device, module, 
     assert device.launch(module, [ADD]) == pytest.approx(0.002)
     ((name, grid, block, packed),) = driver.launched
     assert (name, grid, block) == ("add", (10, 10, 1), (32, 4, 1))
-    assert packed == np.uintp(4096).tobytes() + np.int32(4).tobytes()
+    address = (1 << 20) + ZONE_BYTES
+    assert packed == np.uintp(address).tobytes() + np.int32(4).tobytes()
     assert device.read("x").tolist() == [1.0] * 4
 
 
@@ -307,6 +324,29 @@ def test_device_waits_after_the_last_launch_and_not_between(device, module, driv
     device.launch(module, [ADD, ADD])
     assert driver.calls.count("synchronize") == 1
     assert driver.calls[-1] == "synchronize"
+
+
+def test_array_that_is_restored_again_is_copied_on_the_device(device, driver):
+    device.bind(ARGUMENTS)
+    content = np.arange(4, dtype=np.float32)
+    for calls in (["mem_alloc", "memcpy_htod", "memcpy_dtod"], ["memcpy_dtod"]):
+        driver.calls.clear()
+        device.restore({"x": content})
+        assert driver.calls == [*calls, "synchronize"]
+        assert device.read("x").tolist() == [0, 1, 2, 3]
+        device.write("x", ARGUMENTS["x"])
+
+
+def test_array_is_restored_from_the_host_where_the_device_has_no_room_for_a_copy(device, driver):
+    device.bind(ARGUMENTS)
+    driver.fail("mem_alloc", "MemoryError")
+    content = np.arange(4, dtype=np.float32)
+    for _ in range(2):
+        device.restore({"x": content})
+        assert device.read("x").tolist() == [0, 1, 2, 3]
+        device.write("x", ARGUMENTS["x"])
+    assert "memcpy_dtod" not in driver.calls
+    assert device.healthy
 
 
 def test_limits_and_environment_describe_the_device(device):
@@ -351,6 +391,8 @@ CALLS = {
     "mem_alloc": lambda device, module: device.bind(ARGUMENTS),
     "memcpy_htod": lambda device, module: device.write("x", ARGUMENTS["x"]),
     "memcpy_dtoh": lambda device, module: device.read("x"),
+    "memset_d8": lambda device, module: device.restore({"x": NAN}),
+    "memcpy_dtod": lambda device, module: device.restore({"x": ARGUMENTS["x"]}),
     "free": lambda device, module: device.bind({}),
     "module_from_buffer": lambda device, module: device.load(Binary(build(), b"")),
     "get_function": lambda device, module: device.launch(module, [ADD]),

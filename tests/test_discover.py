@@ -705,8 +705,10 @@ def text_of_error(facts: Facts) -> str:
 def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path: Path) -> None:
     text = host_text(_facts(tmp_path, OPENCL, "first", "k.cl"))
     comment = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
-    assert "that a kernel reads and overwrites, or that one launch writes and a later" in comment
+    assert "that a kernel reads and overwrites; harness restores them" in comment
     assert 'INOUT = ("y",)' in comment
+    assert "that one launch writes and a later one reads" in comment
+    assert 'SCRATCH = ("scratch",)' in comment
 
 
 def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness.core.errors import HostModuleError
 from harness.core.records import Input
 from harness.measure.kernel_data import make_kernel_data
-from harness.measure.verify import Tolerance, verify
+from harness.measure.verify import NAN, Tolerance, verify
 
 GIVEN = Input({"n": 4})
 GOOD = """\
@@ -62,21 +62,28 @@ def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write: Write) -
 
 def test_outputs_are_right_nowhere_before_the_first_launch(write: Write) -> None:
     case = make_kernel_data(write(GOOD), GIVEN)
-    before = case.before_verified_run({})
-    assert list(before) == ["y"]
-    worst = verify(before, case.expected, Tolerance())
+    before = case.fresh({})
+    assert before == {"y": NAN}
+    worst = verify({"y": NAN.array((4,), np.dtype(float))}, case.expected, Tolerance())
     assert worst is not None
     assert worst.wrong_count == 4
 
 
 def test_array_that_is_read_and_overwritten_is_restored(write: Write) -> None:
     case = make_kernel_data(write(GOOD + 'INOUT = ("y",)\n'), GIVEN)
-    np.testing.assert_array_equal(case.before_verified_run({})["y"], np.zeros(4))
-    assert list(case.restored({})) == ["y"]
+    assert list(case.fresh({})) == ["y"]
+    np.testing.assert_array_equal(case.fresh({})["y"], np.zeros(4))
 
 
-def test_outputs_that_are_only_written_need_no_restoring(write: Write) -> None:
-    assert make_kernel_data(write(GOOD), GIVEN).restored({}) == {}
+def test_arrays_that_no_run_may_write_are_neither_outputs_nor_named(write: Write) -> None:
+    assert list(make_kernel_data(write(GOOD), GIVEN).read_only()) == ["x"]
+    for kind in ("INOUT", "SCRATCH"):
+        assert make_kernel_data(write(GOOD + f'{kind} = ("x",)\n'), GIVEN).read_only() == {}
+
+
+def test_scratch_arrays_hold_no_numbers_before_a_run(write: Write) -> None:
+    case = make_kernel_data(write(GOOD + 'SCRATCH = ["x"]\n'), GIVEN)
+    assert case.fresh({}) == {"x": NAN, "y": NAN}
 
 
 def test_dataclass_in_a_host_module_works(write: Write) -> None:
@@ -107,6 +114,9 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
         (replaced('2 * arguments["x"]', '["a"] * 4'), r"output `y` has the dtype <U1"),
         (GOOD + 'INOUT = ("n",)\n', r"INOUT names `n`, which is no array argument"),
         (GOOD + 'INOUT = "y"\n', r"INOUT must be a tuple such as"),
+        (GOOD + 'SCRATCH = ("y",)\n', r"SCRATCH names `y`, which reference\(\) returns too"),
+        (GOOD + 'INOUT = SCRATCH = ("x",)\n', r"SCRATCH names `x`, which INOUT names too"),
+        (GOOD + 'SCRATCH = ("z",)\n', r"SCRATCH names `z`, which is no array argument"),
         (replaced("rng.random(n)", "np.ones(1 << 50)"), r"raised \w*MemoryError.*\(line 5\)"),
     ],
 )  # fmt: skip

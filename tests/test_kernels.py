@@ -72,7 +72,7 @@ def test_wrong_element_is_a_wrong_result_that_names_it(measure: Measure) -> None
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.worst is not None
     assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
-    assert "at the first launch: y[5] is" in found.message
+    assert "at the first run: y[5] is" in found.message
 
 
 def test_element_that_is_never_written_is_a_wrong_result(measure: Measure) -> None:
@@ -93,8 +93,7 @@ def test_integer_that_is_never_written_is_a_wrong_result_though_minus_1_is_expec
 def test_result_that_is_right_only_at_first_is_a_wrong_result(measure: Measure) -> None:
     found = measure("wrong_later")
     assert found.outcome is Outcome.WRONG_RESULT
-    assert "after the timed launches" in found.message
-    assert "100 of 100" in found.message
+    assert "at run 3: y[" in found.message
 
 
 def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure: Measure) -> None:
@@ -140,12 +139,23 @@ def test_group_that_the_kernel_does_not_take_is_a_failed_launch(measure: Measure
 def test_kernel_that_spoils_its_input_is_wrong_and_spoils_no_other(measure: Measure) -> None:
     found = measure("spoil_input")
     assert found.outcome is Outcome.WRONG_RESULT
-    assert "after the timed launches" in found.message
+    assert "at run 2" in found.message
 
 
 def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> None:
-    assert measure("spoil_spare").outcome is Outcome.OK
+    found = measure("spoil_spare")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "it writes the argument spare, which is no output" in found.message
     assert measure("read_spare").outcome is Outcome.OK
+
+
+def test_interleaved_configuration_is_not_blamed_for_what_another_wrote(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    configs = [fault("none"), fault("spoil_spare"), fault("none", block=16)]
+    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
+    ok, wrong = Outcome.OK, Outcome.WRONG_RESULT
+    assert [m.outcome for m in found] == [ok, wrong, ok], [m.message for m in found]
 
 
 @pytest.mark.parametrize(

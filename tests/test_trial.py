@@ -12,6 +12,9 @@ import pytest
 
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
+from harness.measure import kernel_checks
+from harness.measure.backends.guard_zones import StrayWrite
+from harness.measure.kernel_checks import CheckTime
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_runner import (
     BIT_EXACT,
@@ -67,7 +70,7 @@ def test_first_launch_is_in_no_sample() -> None:
     assert found.timing is not None
     assert max(found.timing.samples_s) == 1e-3
     assert found.warmup_s == (100.0,)
-    assert len(device.launched) == 1 + found.timing.count + 1
+    assert len(device.launched) == 1 + found.timing.count
 
 
 def test_without_a_host_module_that_reads_the_configuration_nothing_was_read() -> None:
@@ -88,10 +91,109 @@ def test_several_launches_are_one_sample_with_the_sum_of_their_times() -> None:
     assert set(found.timing.samples_s) == {3.0}
 
 
-def test_outputs_are_right_nowhere_before_the_verified_launch() -> None:
+def test_outputs_are_right_nowhere_before_any_run() -> None:
     device = device_with()
     measure_kernel(device, CASE, JOB)
-    assert np.isnan(device.launched[0]["y"]).all()
+    measure_interleaved(device, CASE, [JOB, JOB], rounds=2)
+    assert len(device.launched) > 3 + 2 * 3
+    assert all(np.isnan(launch["y"]).all() for launch in device.launched)
+
+
+def test_kernel_that_returns_early_where_its_output_holds_numbers_never_does() -> None:
+    worked = []
+
+    def lazy(x: Array, y: Array) -> None:
+        if np.isnan(y).any():
+            worked.append(True)
+            y[...] = 2 * x
+
+    device = device_with(lazy)
+    assert measure_kernel(device, CASE, JOB).outcome is Outcome.OK
+    assert len(worked) == len(device.launched)
+
+
+def test_scratch_array_holds_nothing_of_an_earlier_run() -> None:
+    def remembering(x: Array, y: Array, kept: Array) -> None:
+        """Compute y in the first run, and copy it from `kept` in all others."""
+        if np.isnan(kept).any():
+            kept[...] = 2 * x
+            misses.append(True)
+        y[...] = kept
+
+    misses: list[bool] = []
+    case = dataclasses.replace(
+        CASE, arguments={**CASE.arguments, "kept": np.full(4, np.nan)}, scratch=("kept",)
+    )
+    device = FakeDevice(kernels={"twice": remembering})
+    device.bind(case.arguments)
+    launch = dataclasses.replace(LAUNCH, arguments=("x", "y", "kept"))
+    assert measure_kernel(device, case, job(launches=(launch,))).outcome is Outcome.OK
+    assert len(misses) == len(device.launched)
+
+
+def test_array_that_no_run_may_write_is_named_where_one_does() -> None:
+    def spoils(x: Array, y: Array, kept: Array) -> None:
+        y[...] = 2 * x
+        kept[1, 2] = 5
+
+    case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
+    device = FakeDevice(kernels={"twice": spoils})
+    device.bind(case.arguments)
+    launch = dataclasses.replace(LAUNCH, arguments=("x", "y", "kept"))
+    found = measure_kernel(device, case, job(launches=(launch,)))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "it writes the argument kept, which is no output (kept[1, 2] differs)" in found.message
+    assert 'write in the host module SCRATCH = ("kept",)' in found.message
+
+
+def test_write_outside_of_an_argument_is_a_wrong_result() -> None:
+    def strays(x: Array, y: Array) -> None:
+        y[...] = 2 * x
+        device.strays = [StrayWrite("y", 63, behind=True)]
+
+    device = device_with(strays)
+    found = measure_kernel(device, CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "writes outside of the argument y (63 elements behind its end)" in found.message
+
+
+@pytest.mark.parametrize("wrong", range(1, 6))
+def test_result_that_is_wrong_once_is_found_where_all_samples_are_verified(
+    monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    monkeypatch.setattr(kernel_checks, "CHECK_SHARE", math.inf)
+    launches = iter(range(100))
+
+    def slips(x: Array, y: Array) -> None:
+        y[...] = 2 * x + (next(launches) == wrong)
+
+    times_s = (1.0, *range(1, 99))
+    sampling = dataclasses.replace(JOB.sampling, repeats=5)
+    found = measure_kernel(device_with(slips, times_s), CASE, job(sampling=sampling))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.message.startswith(f"wrong result at run {wrong + 1}: ")
+
+
+def test_checks_take_their_share_of_the_time_and_the_first_of_each_kind_is_free() -> None:
+    now = 0.0
+
+    def passing(kind: str, seconds: float) -> None:
+        nonlocal now
+        with time.working() if kind == "work" else time.checking(kind):
+            now += seconds
+
+    time = CheckTime(lambda: now)
+    passing("work", 100)
+    assert time.affords("long")
+    passing("long", 40)
+    assert not time.affords("long")
+    assert time.affords("short")
+    passing("work", 900)
+    # 40 s of 5 % of 1,000 s are taken.
+    for seconds in (1, 500, 1, 1, 1, 1, 1, 1, 1, 1):
+        assert time.affords("short"), "a check that was disturbed must not end the others"
+        passing("short", seconds)
+    assert not time.affords("short")
 
 
 def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:
@@ -104,7 +206,7 @@ def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:
     assert found.timing is None
     assert found.worst is not None
     assert (found.worst.argument, found.worst.index) == ("y", (2,))
-    assert found.message.startswith("wrong result at the first launch: y[2] is 7, expected 6")
+    assert found.message.startswith("wrong result at the first run: y[2] is 7, expected 6")
 
 
 def test_kernel_that_does_nothing_is_a_wrong_result() -> None:
@@ -113,7 +215,7 @@ def test_kernel_that_does_nothing_is_a_wrong_result() -> None:
     assert "4 of 4 elements are wrong" in found.message
 
 
-def test_result_that_turns_wrong_is_found_after_the_timed_launches() -> None:
+def test_result_that_turns_wrong_is_found_at_a_later_run() -> None:
     launches = iter(range(100))
 
     def tires(x: Array, y: Array) -> None:
@@ -121,10 +223,10 @@ def test_result_that_turns_wrong_is_found_after_the_timed_launches() -> None:
 
     found = measure_kernel(device_with(tires), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
-    assert "after the timed launches" in found.message
+    assert "wrong result at run 3: y[3] is 0" in found.message
 
 
-@pytest.mark.parametrize("working", [1, 3])
+@pytest.mark.parametrize("working", [1, 2])
 def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_there(
     working: int,
 ) -> None:
@@ -137,18 +239,7 @@ def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_the
     found = measure_kernel(device_with(stops), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.timing is None
-    assert "after the timed launches: y[0] is nan" in found.message
-
-
-def test_result_that_is_right_again_at_the_last_launch_is_wrong_all_the_same() -> None:
-    def spoils_the_samples(x: Array, y: Array) -> None:
-        is_verified = np.isnan(device.launched[-1]["y"]).all()
-        y[...] = 2 * x if is_verified else 0
-
-    device = device_with(spoils_the_samples)
-    found = measure_kernel(device, CASE, JOB)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "after the timed launches: y[3] is 0" in found.message
+    assert f"at run {working + 1}: y[0] is nan" in found.message
 
 
 def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from harness.core.program import Fill
 from harness.measure.verify import Tolerance, never_right, verify
 
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -63,10 +64,25 @@ def test_array_made_to_be_wrong_is_right_nowhere(dtype: str, shape: tuple[int, .
     if np.dtype(dtype).kind in "fc" and shape:
         expected.flat[0] = np.nan
     wrong = never_right(expected, expected.dtype)
+    if isinstance(wrong, Fill):
+        wrong = wrong.array(shape, expected.dtype)
     assert (wrong.shape, wrong.dtype) == (shape, np.dtype(dtype))
     worst = compare(wrong, expected)
     assert worst is not None
     assert worst.wrong_count == expected.size
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_arrays_whose_numbers_are_all_of_one_kind_are_made_wrong_by_one_byte(dtype: str) -> None:
+    largest = np.iinfo(dtype).max if np.dtype(dtype).kind in "iu" else 1
+    for expected in (np.array([0, 1], dtype), np.array([largest - 1, largest], dtype)):
+        wrong = never_right(expected, expected.dtype)
+        assert isinstance(wrong, Fill) == (dtype != "bool")
+        if isinstance(wrong, Fill):
+            tolerant = Tolerance(atol=largest // 2 - 1)
+            worst = compare(wrong.array((2,), expected.dtype), expected, tolerant)
+            assert worst is not None
+            assert worst.wrong_count == 2
 
 
 def test_nan_equals_only_nan_and_an_infinity_only_itself() -> None:

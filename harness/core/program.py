@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +15,22 @@ from harness.core.records import Build
 
 Argument = npt.NDArray[Any] | np.generic
 """A kernel argument: an array lives in device memory, a numpy scalar is passed by value."""
+
+
+@dataclass(frozen=True)
+class Fill:
+    """The content of an array whose bytes are all equal, which a device writes fastest."""
+
+    byte: int
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return an array with this content."""
+        size_bytes = math.prod(shape) * dtype.itemsize
+        return np.full(size_bytes, self.byte, np.uint8).view(dtype).reshape(shape)
+
+
+Contents = npt.NDArray[Any] | Fill
+"""What an array argument holds."""
 
 
 class Buildable(Protocol):

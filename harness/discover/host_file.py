@@ -31,9 +31,12 @@ def _head(facts: Facts) -> Iterator[str]:
     if written:
         yield ""
         yield "# FILL IN: arrays of zeros are guessed to be outputs; fill those that are read. Name"
-        yield "# here the arrays that a kernel reads and overwrites, or that one launch writes and"
-        yield "# a later one reads; harness restores them before every run:"
+        yield "# here the arrays that a kernel reads and overwrites; harness restores them before"
+        yield "# every run:"
         yield f"# INOUT = ({json.dumps(written[0])},)"
+        yield "# and here those that one launch writes and a later one reads, and that hold nothing"
+        yield "# between runs; a run may write no others than these and the outputs:"
+        yield f"# SCRATCH = ({json.dumps(written[-1])},)"
 
 
 def _arguments(facts: Facts) -> Iterator[str]:

@@ -6,7 +6,9 @@ A host module defines
     reference(arguments) -> dict of the expected output arrays, by argument name
 
 and, where a kernel reads and overwrites the same array, INOUT = ("name", ...): such arrays
-are restored before every run. Where a run takes several launches (`launch: host` in the space),
+are restored before every run. SCRATCH = ("name", ...) names the arrays that a run writes and
+reads again, and whose content means nothing before and after it. A run may write no other arrays
+than these and the outputs. Where it takes several launches (`launch: host` in the space),
 
     launches(arguments, config) -> Launch and Read objects, one after the other
 
@@ -73,12 +75,28 @@ class HostModule:
 
     def inout(self, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
         """Return the checked names of the arguments that a run reads and overwrites."""
-        names = getattr(self._module, "INOUT", ())
+        return self._names("INOUT", arguments)
+
+    def scratch(
+        self, arguments: Mapping[str, Argument], outputs: Mapping[str, Array]
+    ) -> tuple[str, ...]:
+        """Return the checked names of the arguments whose content outside of a run is nothing."""
+        names = self._names("SCRATCH", arguments)
+        for name in names:
+            if name in outputs or name in self._names("INOUT", arguments):
+                other = "reference() returns" if name in outputs else "INOUT names"
+                raise self._fault(
+                    f"SCRATCH names `{name}`, which {other} too; name it in one of them alone"
+                )
+        return names
+
+    def _names(self, what: str, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
+        names = getattr(self._module, what, ())
         if not isinstance(names, (tuple, list)):
-            raise self._fault(f'INOUT must be a tuple such as ("y",), but got {names!r}')
+            raise self._fault(f'{what} must be a tuple such as ("y",), but got {names!r}')
         for name in names:
             if not isinstance(arguments.get(name), np.ndarray):
-                raise self._fault(f"INOUT names `{name}`, which is no array argument")
+                raise self._fault(f"{what} names `{name}`, which is no array argument")
         return tuple(names)
 
     def launches(

@@ -6,22 +6,25 @@ import contextlib
 import hashlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
-from harness.core.program import Argument
+from harness.core.program import Argument, Contents
 from harness.core.records import Config, Input
 from harness.measure.host_module import Array, HostModule, Steps
 from harness.measure.tracked_config import TrackedConfig
-from harness.measure.verify import never_right
+from harness.measure.verify import NAN, never_right
 
 
 @dataclass
 class KernelData:
-    """The arguments of one input, the expected outputs, and which arrays a run overwrites.
+    """The arguments of one input, the expected outputs, and which other arrays a run may write.
+
+    A run reads and overwrites arrays of `inout`; of `scratch` it reads only what it has written.
 
     `twin_outputs` are the outputs that harness.measure.kernel_runner compares others with bit for
     bit, by what produced them.
@@ -30,6 +33,7 @@ class KernelData:
     arguments: Mapping[str, Argument]
     expected: Mapping[str, Array]
     inout: tuple[str, ...]
+    scratch: tuple[str, ...] = ()
     host: HostModule | None = None
     twin_outputs: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
@@ -76,21 +80,34 @@ class KernelData:
         """Note that the device holds the arguments as arguments() returned them."""
         self._on_device.clear()
 
-    def before_verified_run(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
-        """Return what every output holds before a verified run.
+    def fresh(self, arranged: Mapping[str, Array]) -> dict[str, Contents]:
+        """Return what the arrays that a run may write hold before every run, timed or not.
 
-        In-out arrays hold their original content. The others hold values that are wrong
-        everywhere, so that an element that is never written is found.
+        In-out arrays hold their original content. Outputs hold values that are wrong everywhere,
+        so that an element that is never written is found; scratch arrays hold none that an
+        earlier run left, so that no run can do the work of the next.
         """
-        return self.restored(arranged) | {
+        original = {name: arranged.get(name, self._array(name)) for name in self.inout}
+        return {**self._spoilt, **original}
+
+    @cached_property
+    def _spoilt(self) -> dict[str, Contents]:
+        """What outputs and scratch arrays hold before a run."""
+        outputs = {
             name: never_right(expected, self._array(name).dtype)
             for name, expected in self.expected.items()
             if name not in self.inout
         }
+        return dict.fromkeys(self.scratch, NAN) | outputs
 
-    def restored(self, arranged: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the original content of the arrays that the kernel reads and overwrites."""
-        return {name: arranged.get(name, self._array(name)) for name in self.inout}
+    def read_only(self) -> dict[str, Array]:
+        """Return what the arrays that no run may write hold on the device now."""
+        writable = {*self.inout, *self.scratch, *self.expected}
+        return {
+            name: self._on_device.get(name, value)
+            for name, value in self.arguments.items()
+            if isinstance(value, np.ndarray) and name not in writable
+        }
 
     def _array(self, name: str) -> Array:
         return cast(Array, self.arguments[name])
@@ -114,4 +131,5 @@ def make_kernel_data(path: Path, problem: Input, seed: int = 0) -> KernelData:
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     arguments = host.arguments(problem, rng)
     expected = host.reference(problem, arguments)
-    return KernelData(arguments, expected, host.inout(arguments), host)
+    inout, scratch = host.inout(arguments), host.scratch(arguments, expected)
+    return KernelData(arguments, expected, inout, scratch, host)

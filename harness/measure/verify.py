@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.program import Contents, Fill
 from harness.core.records import WorstElement
 
 Array = npt.NDArray[Any]
@@ -23,6 +24,9 @@ _BY_DTYPE: dict[str, tuple[float, float]] = {
     "complex64": (1e-5, 1e-6),
     "complex128": (1e-13, 1e-14),
 }
+NAN = Fill(0xFF)
+"""Bytes that are NaN in every floating-point format, and no index of an array."""
+
 COMPARABLE = "biufc"
 """The kinds of numpy dtypes that can be verified."""
 
@@ -69,20 +73,27 @@ def verify(
     return worst.element if worst is not None else None
 
 
-def never_right(expected: Array, dtype: np.dtype[Any]) -> Array:
-    """Return an array of the same shape in which no element is right.
+def never_right(expected: Array, dtype: np.dtype[Any]) -> Contents:
+    """Return a content of the same shape in which no element is right.
 
-    An output holds it before a verified launch, so that an element that is never written is found:
-    NaN (a number where NaN is expected), and integers with their highest bit flipped.
+    An output holds it before every launch, so that an element that is never written is found:
+    NaN (a number where NaN is expected), and integers with another highest bit. It is one byte
+    everywhere where that is enough.
     """
     if dtype.kind in "fc":
-        return np.where(np.isnan(expected), 0, np.nan).astype(dtype)
+        missing = np.isnan(expected)
+        return np.where(missing, 0, np.nan).astype(dtype) if missing.any() else NAN
     if dtype.kind == "b":
         return np.asarray(np.logical_not(expected))
     with np.errstate(invalid="ignore"):
         bits = expected.astype(dtype).view(f"u{dtype.itemsize}")
     highest = bits.dtype.type(1 << (8 * dtype.itemsize - 1))
-    return np.asarray(bits ^ highest).view(dtype)
+    lowest, greatest = bits.min() & highest, bits.max() & highest
+    if lowest != greatest:
+        return np.asarray(bits ^ highest).view(dtype)
+    # Signed numbers are farthest from the others at 0x80 and 0x7f, unsigned ones at 0xff and 0.
+    is_signed = dtype.kind == "i"
+    return Fill((0x7F if is_signed else 0) if lowest else (0x80 if is_signed else 0xFF))
 
 
 class _Worst(NamedTuple):

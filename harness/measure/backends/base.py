@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from harness.core.program import Argument, Binary, Launch, Program
+from harness.core.program import Argument, Binary, Contents, Launch, Program
 from harness.core.records import DeviceLimits, Environment
+from harness.measure.backends.guard_zones import StrayWrite
 
 
 class Compiler(Protocol):
@@ -58,8 +59,21 @@ class Device(Protocol):
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         """Overwrite one array argument; same shape and dtype as it was bound with."""
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        """Return a copy of one array argument as it now is on the device."""
+    def restore(self, contents: Mapping[str, Contents]) -> None:
+        """Give array arguments a content that they are given again and again.
+
+        The device may keep a copy of each array and copy that; the arrays must not change.
+        """
+
+    def read(self, name: str, part: slice | None = None) -> npt.NDArray[Any]:
+        """Return a copy of one array argument as it now is on the device.
+
+        A `part`, with start and stop, is one of its elements in C order, and comes flat.
+        """
+
+    def stray_writes(self) -> list[StrayWrite]:
+        """Return what was written before or behind array arguments since they were bound, or
+        since the last call, and mend it."""
 
     def load(self, binary: Binary) -> object:
         """Make a binary ready to launch; the result is only good for `launch`."""

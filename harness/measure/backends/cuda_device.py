@@ -151,19 +151,26 @@ class CudaDevice(DriverDevice):
         with self._errors(f"asking for {name}"):
             return int(self._device.get_attribute(getattr(self._driver.device_attribute, name)))
 
-    def _copied(self, array: npt.NDArray[Any]) -> Any:
-        memory = self._driver.mem_alloc(array.nbytes)
-        self._write(memory, np.asarray(array, order="C"))
-        return memory
+    def _allocated(self, size_bytes: int) -> Any:
+        return self._driver.mem_alloc(size_bytes)
 
-    def _write(self, memory: Any, array: npt.NDArray[Any]) -> None:
-        self._driver.memcpy_htod(memory, array)
+    def _inside(self, memory: Any, offset: int, size_bytes: int) -> int:
+        return int(memory) + offset
 
-    def _read(self, array: npt.NDArray[Any], memory: Any) -> None:
-        self._driver.memcpy_dtoh(array, memory)
+    def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
+        self._driver.memcpy_htod(int(memory) + offset, array)
 
-    def _free(self, memory: Any) -> None:
-        memory.free()
+    def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
+        self._driver.memcpy_dtoh(array, int(memory) + offset)
+
+    def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
+        self._driver.memset_d8(int(memory) + offset, byte, size_bytes)
+
+    def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
+        self._driver.memcpy_dtod(int(memory) + offset, int(source), size_bytes)
+
+    def _free(self, whole: Any, part: Any = None) -> None:
+        whole.free()
 
     def _wait(self) -> None:
         self._driver.Context.synchronize()
@@ -208,7 +215,7 @@ class CudaDevice(DriverDevice):
                 f"{', '.join(self._arguments) or 'none'}"
             )
         value = self._arguments[argument]
-        return np.uintp(int(value.memory)) if isinstance(value, BoundArray) else value
+        return np.uintp(value.memory) if isinstance(value, BoundArray) else value
 
     def _enqueue(self, prepared: _PreparedLaunch) -> tuple[Any, Any]:
         function, grid, group, packed = prepared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -11,15 +12,34 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Argument
+from harness.core.program import Argument, Contents, Fill
+from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
 
 
 class BoundArray(NamedTuple):
-    """An array argument: its device memory, and its shape and type on the host."""
+    """An array argument: what kernels get, the memory around it with its guard zones, and the
+    array's shape and type on the host."""
 
     memory: Any
+    whole: Any
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the array, without the guard zones."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def zones(self) -> tuple[tuple[int, bool], ...]:
+        """Return where each guard zone begins, in bytes, and whether it is behind the array."""
+        return (0, False), (ZONE_BYTES + self.size_bytes, True)
+
+
+class _KeptCopy(NamedTuple):
+    """An array, and a copy of it on the device; no copy where the device has no room for one."""
+
+    array: npt.NDArray[Any]
+    memory: Any | None
 
 
 class DriverDevice(ABC):
@@ -33,22 +53,35 @@ class DriverDevice(ABC):
         self._error = error
         self._channel = channel
         self._arguments: dict[str, BoundArray | np.generic] = {}
+        self._kept: dict[str, _KeptCopy] = {}
 
     @abstractmethod
-    def _copied(self, array: npt.NDArray[Any]) -> Any:
-        """Return device memory with a copy of an array."""
+    def _allocated(self, size_bytes: int) -> Any:
+        """Return new device memory."""
 
     @abstractmethod
-    def _write(self, memory: Any, array: npt.NDArray[Any]) -> None:
-        """Copy a C-contiguous array to the device."""
+    def _inside(self, memory: Any, offset: int, size_bytes: int) -> Any:
+        """Return a part of device memory as kernels take it."""
 
     @abstractmethod
-    def _read(self, array: npt.NDArray[Any], memory: Any) -> None:
-        """Copy from the device into an array."""
+    def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
+        """Copy a C-contiguous array to the device, and wait."""
 
     @abstractmethod
-    def _free(self, memory: Any) -> None:
-        """Free device memory."""
+    def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
+        """Copy from the device into an array, and wait."""
+
+    @abstractmethod
+    def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
+        """Set bytes on the device; need not wait."""
+
+    @abstractmethod
+    def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
+        """Copy the start of `source` within the device; need not wait."""
+
+    @abstractmethod
+    def _free(self, whole: Any, part: Any = None) -> None:
+        """Free device memory, and the part of it that `_inside` returned."""
 
     @abstractmethod
     def _wait(self) -> None:
@@ -60,29 +93,109 @@ class DriverDevice(ABC):
         for name, value in arguments.items():
             if isinstance(value, np.ndarray):
                 with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
-                    memory = self._copied(value)
-                self._arguments[name] = BoundArray(memory, value.shape, value.dtype)
+                    self._arguments[name] = self._between_zones(name, value)
             else:
                 self._arguments[name] = value
 
+    def _between_zones(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
+        """Return a copy of an array on the device, between two guard zones."""
+        whole = self._allocated(array.nbytes + 2 * ZONE_BYTES)
+        inside = self._inside(whole, ZONE_BYTES, array.nbytes)
+        bound = BoundArray(inside, whole, array.shape, array.dtype)
+        for begin, _ in bound.zones():
+            self._write(whole, begin, zone_content(name, array.dtype))
+        self._write(whole, ZONE_BYTES, np.asarray(array, order="C"))
+        return bound
+
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         """Overwrite one array argument; ValueError unless shape and dtype are as bound."""
-        memory, shape, dtype = self._bound(name)
-        if (array.shape, array.dtype) != (shape, dtype):
+        bound = self._bound_like(name, array)
+        with self._errors(f"writing {name}"):
+            self._write(bound.whole, ZONE_BYTES, np.asarray(array, order="C"))
+
+    def restore(self, contents: Mapping[str, Contents]) -> None:
+        """Fill array arguments, or copy arrays to them from copies on the device; then wait.
+
+        ValueError unless the arrays' shapes and dtypes are as bound.
+        """
+        with self._errors(f"restoring {', '.join(contents)}"):
+            for name, content in contents.items():
+                self._restore(name, content)
+            self._wait()
+
+    def _restore(self, name: str, content: Contents) -> None:
+        if isinstance(content, Fill):
+            bound = self._bound(name)
+            self._fill(bound.whole, ZONE_BYTES, content.byte, bound.size_bytes)
+            return
+        bound = self._bound_like(name, content)
+        copy = self._copy_on_device(name, content)
+        if copy is None:
+            self._write(bound.whole, ZONE_BYTES, np.asarray(content, order="C"))
+        else:
+            self._copy(bound.whole, ZONE_BYTES, copy, bound.size_bytes)
+
+    def _copy_on_device(self, name: str, array: npt.NDArray[Any]) -> Any | None:
+        """Return a copy of an array on the device; None where there is no room for one.
+
+        One copy is kept of each argument: of the array that it was last given.
+        """
+        kept = self._kept.get(name)
+        if kept is None or kept.array is not array:
+            self._forget(name)
+            kept = self._kept[name] = _KeptCopy(array, self._new_copy(array))
+        return kept.memory
+
+    def _new_copy(self, array: npt.NDArray[Any]) -> Any | None:
+        try:
+            memory = self._allocated(array.nbytes)
+            self._write(memory, 0, np.asarray(array, order="C"))
+        except self._error:
+            if not self._answers():
+                raise
+            return None
+        return memory
+
+    def _forget(self, name: str) -> None:
+        kept = self._kept.pop(name, None)
+        if kept is not None and kept.memory is not None:
+            self._free(kept.memory)
+
+    def read(self, name: str, part: slice | None = None) -> npt.NDArray[Any]:
+        """Return a copy of one array argument, in C order; or a flat part of it."""
+        bound = self._bound(name)
+        start, stop = (part.start, part.stop) if part else (0, 0)
+        array = np.empty(stop - start if part else bound.shape, bound.dtype)
+        with self._errors(f"reading {name}"):
+            self._read(array, bound.whole, ZONE_BYTES + start * bound.dtype.itemsize)
+        return array
+
+    def stray_writes(self) -> list[StrayWrite]:
+        """Return what was written into the guard zones since the last call, and mend them."""
+        found: list[StrayWrite] = []
+        with self._errors("reading the memory around the arguments"):
+            for name, bound in self._arguments.items():
+                if isinstance(bound, BoundArray):
+                    found += self._stray_writes(name, bound)
+        return found
+
+    def _stray_writes(self, name: str, bound: BoundArray) -> Iterator[StrayWrite]:
+        zone = np.empty(ZONE_BYTES, np.uint8)
+        for begin, behind in bound.zones():
+            self._read(zone, bound.whole, begin)
+            stray = stray_write(name, bound.dtype, zone, behind)
+            if stray is not None:
+                self._write(bound.whole, begin, zone_content(name, bound.dtype))
+                yield stray
+
+    def _bound_like(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
+        bound = self._bound(name)
+        if (array.shape, array.dtype) != (bound.shape, bound.dtype):
             raise ValueError(
-                f"{name} is bound as {dtype}{list(shape)}, "
+                f"{name} is bound as {bound.dtype}{list(bound.shape)}, "
                 f"but written as {array.dtype}{list(array.shape)}"
             )
-        with self._errors(f"writing {name}"):
-            self._write(memory, np.asarray(array, order="C"))
-
-    def read(self, name: str) -> npt.NDArray[Any]:
-        """Return a copy of one array argument, in C order."""
-        memory, shape, dtype = self._bound(name)
-        array = np.empty(shape, dtype)
-        with self._errors(f"reading {name}"):
-            self._read(array, memory)
-        return array
+        return bound
 
     def _bound(self, name: str) -> BoundArray:
         value = self._arguments.get(name)
@@ -96,9 +209,11 @@ class DriverDevice(ABC):
     def _release_arguments(self) -> None:
         arguments, self._arguments = self._arguments, {}
         with self._errors("freeing device memory"):
+            for name in list(self._kept):
+                self._forget(name)
             for value in arguments.values():
                 if isinstance(value, BoundArray):
-                    self._free(value.memory)
+                    self._free(value.whole, value.memory)
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:

@@ -102,18 +102,28 @@ class OpenClDevice(DriverDevice):
         """Whether the device is the CPU itself, as with PoCL."""
         return bool(self._device.type & self._cl.device_type.CPU)
 
-    def _copied(self, array: npt.NDArray[Any]) -> Any:
-        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
-        return self._cl.Buffer(self._context, flags, hostbuf=array)
+    def _allocated(self, size_bytes: int) -> Any:
+        return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size_bytes)
 
-    def _write(self, memory: Any, array: npt.NDArray[Any]) -> None:
-        self._cl.enqueue_copy(self._queue, memory, array, is_blocking=True)
+    def _inside(self, memory: Any, offset: int, size_bytes: int) -> Any:
+        return memory.get_sub_region(offset, size_bytes, self._cl.mem_flags.READ_WRITE)
 
-    def _read(self, array: npt.NDArray[Any], memory: Any) -> None:
-        self._cl.enqueue_copy(self._queue, array, memory, is_blocking=True)
+    def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
+        self._cl.enqueue_copy(self._queue, memory, array, dst_offset=offset, is_blocking=True)
 
-    def _free(self, memory: Any) -> None:
-        memory.release()
+    def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
+        self._cl.enqueue_copy(self._queue, array, memory, src_offset=offset, is_blocking=True)
+
+    def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
+        self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(byte), offset, size_bytes)
+
+    def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
+        self._cl.enqueue_copy(self._queue, memory, source, byte_count=size_bytes, dst_offset=offset)
+
+    def _free(self, whole: Any, part: Any = None) -> None:
+        if part is not None:
+            part.release()
+        whole.release()
 
     def _wait(self) -> None:
         self._queue.finish()

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def arguments(features, rng):
-    """Random x; outputs y and z; a counter; a spare array of zeros."""
+    """Random x; outputs y and z; a spare array of zeros."""
     n = features["n"]
     if n == 3:
         os.kill(os.getpid(), signal.SIGKILL)  # what the kernel does when memory runs out
@@ -19,7 +19,6 @@ def arguments(features, rng):
         "x": rng.random(n, dtype=np.float32) + 1,
         "y": np.zeros(n, dtype=np.float32),
         "z": np.zeros(n, dtype=np.int32),
-        "calls": np.zeros(1, dtype=np.int32),
         "spare": np.zeros(n, dtype=np.float32),
         "n": np.int32(n),
     }

@@ -1,0 +1,63 @@
+"""Guard zones: memory before and behind every array argument, which no kernel may write.
+
+Where an array has floating-point numbers, every second one in its zones is NaN, so that most reads
+outside of the array spoil the result as well. The others, and the integers, are no content that a
+kernel leaves as it is by chance: reading a zone and writing another one changes that.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+ZONE_BYTES = 16384
+"""The size of a zone, a multiple of every alignment that kernels count on: an array behind one
+begins where one in memory of its own would."""
+
+Bytes = npt.NDArray[np.uint8]
+
+_QUIET_NAN = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8 << 48}
+
+
+@dataclass(frozen=True)
+class StrayWrite:
+    """Elements that a kernel has written before or behind an array, counted from the array."""
+
+    name: str
+    elements: int
+    behind: bool
+
+    def __str__(self) -> str:
+        unit = "element" if self.elements == 1 else "elements"
+        where = "behind its end" if self.behind else "before its start"
+        return f"{self.name} ({self.elements:,} {unit} {where})"
+
+
+@lru_cache(maxsize=64)
+def zone_content(name: str, dtype: np.dtype[Any]) -> Bytes:
+    """Return the bytes of each zone of an array, shape (ZONE_BYTES,); arrays' zones differ."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    noise = rng.integers(0, 256, ZONE_BYTES, np.uint8)
+    if dtype.kind not in "fc":
+        noise |= 0x80
+        return noise  # far from 0 and -1, and from every legal index
+    size = dtype.itemsize // (2 if dtype.kind == "c" else 1)
+    numbers = rng.uniform(1e3, 1e4, ZONE_BYTES // size).astype(f"f{size}")
+    bits = numbers.view(f"u{size}")
+    bits[::2] = noise.view(bits.dtype)[::2] | bits.dtype.type(_QUIET_NAN[size])
+    content: Bytes = bits.view(np.uint8)
+    return content
+
+
+def stray_write(name: str, dtype: np.dtype[Any], zone: Bytes, behind: bool) -> StrayWrite | None:
+    """Return how far a zone's farthest written byte is from the array; None if none is."""
+    written = np.flatnonzero(zone != zone_content(name, dtype))
+    if not written.size:
+        return None
+    distance = int(written[-1]) + 1 if behind else zone.size - int(written[0])
+    return StrayWrite(name, -(-distance // dtype.itemsize), behind)
