@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import MOST_LEAVES
 from harness.core.records import Config, Environment, Value
@@ -18,7 +20,7 @@ from harness.dispatch.formulas import Type
 from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.program import DispatchProgram, EnsembleChoice, TreeChoice, with_used_columns
 from harness.dispatch.tree import TreeLearner
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import Column, ColumnKind, TunedRange, column_values
 
 SIZES = ("m", "n", "k")
 MOST = 1 << 20
@@ -80,7 +82,7 @@ def drawn_program(
     rng: random.Random, inputs: Sizes, args: argparse.Namespace, is_tree: bool
 ) -> DispatchProgram:
     """Draw a tree of `--tree-leaves` leaves, or an ensemble."""
-    rows = [[c.of(dict(zip(SIZES, one, strict=True))) for c in COLUMNS] for one in inputs[:ROWS]]
+    rows = column_values(COLUMNS, pd.DataFrame(inputs[:ROWS], columns=list(SIZES))).tolist()
     columns = [sorted(numbers) for numbers in zip(*rows, strict=True)]
     bins = [numbers[:: max(len(numbers) // BINS, 1)] for numbers in columns]
     candidates = args.candidates

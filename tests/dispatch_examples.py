@@ -153,7 +153,7 @@ def _tree(
     if leaves == 1:
         return rng.choice(endings)
     index = rng.randrange(len(COLUMNS))
-    numbers = [COLUMNS[index].of(given) for given in inputs]
+    numbers = [column_number(COLUMNS[index], given) for given in inputs]
     number = rng.choice([n for n in numbers if math.isfinite(n)])
     threshold = rng.choice((number, math.nextafter(number, math.inf), number - 0.5))
     # Mostly chains: deep trees are written as tables.
@@ -166,11 +166,35 @@ def _tree(
     )
 
 
+def column_number(column: Column, features: Mapping[str, Value]) -> float:
+    """The number of one input."""
+    first = features[column.features[0]]
+    if column.kind is ColumnKind.EQUALS:
+        return float(first == column.word)
+    numbers = [features[name] for name in column.features]
+    assert all(isinstance(number, (int, float)) for number in numbers)
+    if column.kind is ColumnKind.TWOS:
+        whole = int(first)  # type: ignore[arg-type]
+        return float(whole & -whole)
+    if column.kind is ColumnKind.RATIO:
+        return _ratio(*map(float, numbers))  # type: ignore[arg-type]
+    return math.prod(map(float, numbers))  # type: ignore[arg-type]
+
+
+def _ratio(dividend: float, divisor: float) -> float:
+    """Divide as C does; Python raises an error for a division by zero."""
+    if divisor != 0:
+        return dividend / divisor
+    if dividend == 0 or math.isnan(dividend):
+        return math.nan
+    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+
+
 def order_of(program: DispatchProgram, features: Mapping[str, Value]) -> tuple[int, ...]:
     """The candidates for an input, best first, the best single one last."""
     if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
         return (program.static,)
-    numbers = [column.of(features) for column in program.columns]
+    numbers = [column_number(column, features) for column in program.columns]
     return program.with_static(_sorted(program.choice, numbers))
 
 

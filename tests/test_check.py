@@ -261,7 +261,7 @@ def test_bad_usage_is_one_clear_error(write, capsys, arguments, message):
 def test_negative_sample_is_refused(write, capsys):
     with pytest.raises(SystemExit):
         main([str(write()), "--sample", "-1"])
-    assert "must be 0 or more, but got -1" in capsys.readouterr().err
+    assert "must be a whole number from 0 to 10^9, got '-1'" in capsys.readouterr().err
 
 
 @needs_nvcc

@@ -19,7 +19,7 @@ from harness.dispatch.portfolio import static_order
 from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice
 from harness.dispatch.tree import TreeLearner
 from harness.models.encoding.columns import Column, ColumnKind, column_values, derive_columns
-from tests.dispatch_examples import order_of
+from tests.dispatch_examples import column_number, order_of
 
 Row = dict[str, Value]
 
@@ -104,7 +104,10 @@ def test_columns_are_computed_as_the_program_computes_them() -> None:
     columns = derive_columns(matrix.features, alignment=True)
     values = column_values(columns, matrix.features)
     rows = matrix.features.to_dict("records")
-    expected = [[column.of(dict(row)) for column in columns] for row in rows]  # type: ignore[arg-type]
+    expected = [
+        [column_number(column, {str(k): v for k, v in row.items()}) for column in columns]
+        for row in rows
+    ]
     np.testing.assert_array_equal(values, np.array(expected))
     assert {str(column) for column in columns} == {
         "m",
@@ -122,7 +125,7 @@ def test_powers_of_two_that_divide_a_number_are_exact(number: float) -> None:
     column = Column(ColumnKind.TWOS, ("m",))
     (value,) = column_values([column], pd.DataFrame({"m": [number]}))[:, 0]
     whole = int(number)
-    assert value == column.of({"m": number})
+    assert value == column_number(column, {"m": number})
     assert whole == 0 or (whole % value == 0 and (whole // int(value)) % 2 == 1)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
-from harness.commands.run import run_command
+from harness.commands.run import report_file, run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,18 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "-o",
         "--output",
         required=True,
-        type=_page,
+        type=report_file,
         metavar="FILE",
         help="the page, an .html file",
     )
     parser.add_argument("--space", metavar="NAME", help="report only the space of this name")
     return run_command(parser, arguments, _report)
-
-
-def _page(text: str) -> Path:
-    if not text.lower().endswith((".html", ".htm")):
-        raise argparse.ArgumentTypeError(f"must end in .html, got {text!r}")
-    return Path(text)
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.core.errors import HarnessError, SpecError
@@ -54,6 +55,26 @@ def options_of(kind: type[Options], args: argparse.Namespace) -> Options:
     """Make a record of options: each field has the name of its option; lists become tuples."""
     values = {field.name: getattr(args, field.name) for field in fields(kind)}
     return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+
+
+def whole_number(least: int, most: int = 10**9, shown: str = "10^9") -> Callable[[str], int]:
+    """Make a parser of an option's number from `least` to `most`, which messages write as
+    `shown`."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            message = f"must be a whole number from {least} to {shown}, got {text!r}"
+            raise argparse.ArgumentTypeError(message)
+        return int(text)
+
+    return parse
+
+
+def report_file(text: str) -> Path:
+    """Parse the name of a report's file."""
+    if not text.lower().endswith((".html", ".htm")):
+        raise argparse.ArgumentTypeError(f"must end in .html, got {text!r}")
+    return Path(text)
 
 
 def format_error(error: HarnessError) -> str:

@@ -8,4 +8,3 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
-Rows = npt.NDArray[np.bool_]

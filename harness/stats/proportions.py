@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.core.arrays import Array, Rows
+from harness.core.arrays import Array, Flags
 from harness.stats import Estimate
 
 _MIN_ODDS_RATIO = 3.0
@@ -38,7 +38,7 @@ def likelihood_ratio(counts: Array, hits: Array, rows: int, failed: int) -> Arra
     return 2 * total
 
 
-def fisher(failed: Rows, met: Rows) -> float:
+def fisher(failed: Flags, met: Flags) -> float:
     """Return the one-sided p-value of Fisher's exact test: failures are no likelier in `met`."""
     from scipy.stats import hypergeom  # here: it takes half a second to load
 

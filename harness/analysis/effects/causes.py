@@ -15,7 +15,7 @@ import numpy as np
 from harness.analysis.effects.conditions import ColumnCondition
 from harness.analysis.effects.evidence import Evidence, Population, above_mean, failed_shares
 from harness.analysis.effects.trials import Trials
-from harness.core.arrays import Array, Indices, Rows
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Outcome
 from harness.stats import Estimate
 from harness.stats.proportions import clopper_pearson, fisher, likelihood_ratio, strength
@@ -96,7 +96,7 @@ def _cover(evidence: Evidence, comparisons: int) -> Iterator[Cause]:
 
 
 def _covering(
-    population: Population, left: Rows, most: int, comparisons: int
+    population: Population, left: Flags, most: int, comparisons: int
 ) -> Iterator[tuple[tuple[int, ...], float]]:
     """Yield at most so many causes among the rows that are left, as columns and p-values."""
     for _ in range(most):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.analysis.effects.trials import key_of
-from harness.core.arrays import Rows
+from harness.core.arrays import Flags
 from harness.core.records import Value, shown
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ class ColumnCondition:
 
 def conditions(
     settings: pd.DataFrame, columns: Sequence[str]
-) -> tuple[list[ColumnCondition], Rows]:
+) -> tuple[list[ColumnCondition], Flags]:
     """List the conditions on these columns, and which rows meet them, shape (rows, conditions).
 
     There is one condition per value, and for numbers up to eight upper and eight lower bounds. Of
     conditions that the same rows meet, only the first is kept.
     """
-    found: dict[bytes, tuple[ColumnCondition, Rows]] = {}
+    found: dict[bytes, tuple[ColumnCondition, Flags]] = {}
     for name in columns:
         for text, rows in _on_column(name, settings[name].tolist()):
             if _MIN_ROWS <= rows.sum() <= len(rows) - _MIN_ROWS:
@@ -50,7 +50,7 @@ def conditions(
     return listed, np.column_stack(met) if met else np.empty((len(settings), 0), dtype=np.bool_)
 
 
-def _on_column(name: str, values: Sequence[Value]) -> Iterator[tuple[str, Rows]]:
+def _on_column(name: str, values: Sequence[Value]) -> Iterator[tuple[str, Flags]]:
     code_of = {key: code for code, key in enumerate(dict.fromkeys(map(key_of, values)))}
     codes = np.array([code_of[key_of(value)] for value in values], dtype=np.intp)
     if len(code_of) <= _MOST_VALUES:
@@ -65,7 +65,7 @@ def _on_column(name: str, values: Sequence[Value]) -> Iterator[tuple[str, Rows]]
         yield from _bounds(name, values)
 
 
-def _bounds(name: str, values: Sequence[Value]) -> Iterator[tuple[str, Rows]]:
+def _bounds(name: str, values: Sequence[Value]) -> Iterator[tuple[str, Flags]]:
     """Yield bounds at evenly spaced distinct values; absent values meet none of them."""
     numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     known = sorted({value for value in values if value is not None}, key=float)

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.analysis.effects.conditions import ColumnCondition, conditions
 from harness.analysis.effects.trials import Trials
-from harness.core.arrays import Array, Flags, Indices, Rows
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Outcome
 
 # How far a configuration came: one that failed earlier is no evidence about later stages.
@@ -41,9 +41,9 @@ class Population:
     kind: str
     unit: str
     conditions: Sequence[ColumnCondition]
-    met: Rows
+    met: Flags
     wanted: Flags
-    failed: Rows
+    failed: Flags
     clusters: Indices
 
     @property
@@ -52,12 +52,12 @@ class Population:
         count, unwanted = len(self.conditions), int((~self.wanted).sum())
         return (count * (count + 1) - unwanted * (unwanted + 1)) // 2
 
-    def rows(self, columns: Sequence[int]) -> Rows:
+    def rows(self, columns: Sequence[int]) -> Flags:
         """Return which rows meet all of these conditions."""
-        rows: Rows = np.all(self.met[:, columns], axis=1)
+        rows: Flags = np.all(self.met[:, columns], axis=1)
         return rows
 
-    def subset(self, rows: Rows) -> Population:
+    def subset(self, rows: Flags) -> Population:
         """Keep these rows only."""
         met, failed, clusters = self.met[rows], self.failed[rows], self.clusters[rows]
         return replace(self, met=met, failed=failed, clusters=clusters)
@@ -105,7 +105,7 @@ class Evidence:
         return self.tests.comparisons + self.configurations.comparisons
 
 
-def failed_shares(failed: Rows, clusters: Indices, count: int) -> Array:
+def failed_shares(failed: Flags, clusters: Indices, count: int) -> Array:
     """Return the share of failed rows in each cluster, shape (count,)."""
     rows = np.bincount(clusters, minlength=count)
     return np.bincount(clusters, failed, count) / np.maximum(rows, 1)

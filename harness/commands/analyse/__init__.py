@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.analysis import SLOWDOWN
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
-from harness.commands.run import options_of, run_command
+from harness.commands.run import options_of, run_command, whole_number
 
 _PICTURES = (".png", ".svg", ".pdf")
 
@@ -55,7 +55,7 @@ def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
         "--tree",
         dest="depth",
         nargs="?",
-        type=_depth,
+        type=whole_number(1, 50, "50"),
         const=4,
         metavar="DEPTH",
         help="print the tree down to this depth (default 4)",
@@ -83,12 +83,6 @@ def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="grow one tree for all devices in the databases, with the platform as a parameter",
     )
-
-
-def _depth(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 50:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 50, got {text!r}")
-    return int(text)
 
 
 def _limit(text: str) -> tuple[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.commands.check.options import DEFAULT_SAMPLE, CheckOptions
-from harness.commands.run import options_of, run_command
+from harness.commands.run import options_of, run_command, whole_number
 from harness.core.errors import UsageError
 
 _EPILOG = """\
@@ -48,10 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="SM",
                         help="compile with nvcc for this architecture, such as sm_90; may be "
                         "given several times")  # fmt: skip
-    parser.add_argument("--sample", type=_whole, metavar="N",
+    parser.add_argument("--sample", type=whole_number(0), metavar="N",
                         help="also compile N other legal configurations, drawn uniformly "
                         f"(default {DEFAULT_SAMPLE} with --backend or --arch, else 0)")  # fmt: skip
-    parser.add_argument("--compile", type=_whole, metavar="N",
+    parser.add_argument("--compile", type=whole_number(0), metavar="N",
                         help="sweep: compile N others, drawn likewise, and print only the number "
                         "of machine codes, their resources and the failures")  # fmt: skip
     parser.add_argument("--strict", action="store_true",
@@ -61,13 +61,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--schema", action="store_true",
                         help="print the JSON Schema of spaces and exit")  # fmt: skip
     return parser
-
-
-def _whole(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must be 0 or more, but got {text}")
-    return number
 
 
 def _run(args: argparse.Namespace) -> int:

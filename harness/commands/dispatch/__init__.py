@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.commands.run import run_command
+from harness.commands.run import run_command, whole_number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,17 +49,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seed",
-        type=_seed,
+        type=whole_number(0, 2**32 - 1, "2^32 - 1"),
         default=0,
         help="seed of the folds and of the trees (default 0)",
     )
     return parser
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^32 - 1, got {text!r}")
-    return int(text)
 
 
 def _run(args: argparse.Namespace) -> int:

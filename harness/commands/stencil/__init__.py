@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.commands.run import options_of, run_command
+from harness.commands.run import options_of, run_command, whole_number
 from harness.stencil.definition import program_names
 
 _EPILOG = """\
@@ -31,9 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("command", choices=("explore",))
     parser.add_argument("stencil", metavar="STENCIL",
                         help=f"a Python file, or one of {', '.join(program_names())}")  # fmt: skip
-    parser.add_argument("--size", type=_positive, required=True, metavar="N",
+    parser.add_argument("--size", type=whole_number(1), required=True, metavar="N",
                         help="the argument of expression(): the length of a side")  # fmt: skip
-    parser.add_argument("--count", type=_positive, default=1000, metavar="K",
+    parser.add_argument("--count", type=whole_number(1), default=1000, metavar="K",
                         help="the number of points in the space (default 1000)")  # fmt: skip
     parser.add_argument("-o", "--output", dest="folder", type=Path, metavar="FOLDER",
                         help="a new folder (default NAME_SIZE)")  # fmt: skip
@@ -44,13 +44,6 @@ def _parser() -> argparse.ArgumentParser:
                         "one warp (default); `exact` at all warps, which takes seconds for each "
                         "point of a large grid")  # fmt: skip
     return parser
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, but got {text}")
-    return number
 
 
 def _run(args: argparse.Namespace) -> int:

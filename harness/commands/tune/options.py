@@ -8,10 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from harness.commands.run import report_file, whole_number
 from harness.measure.backends.choose import BACKENDS
 
 DEFAULT_TARGET = 0.15
 """The median relative error at which a validation ends."""
+
+_LARGEST = 10**9
+# Scripts that were written for earlier versions name recordings so.
+_USE_REPLAY = "is now --replay FILE, without --backend"
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--test-limit",
-        type=_count,
+        type=whole_number(1),
         metavar="N",
         help="at most N tests per input, with --validate N on average (default: the space's)",
     )
@@ -172,15 +177,17 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--parallelism",
-        type=_count,
+        type=whole_number(1),
         metavar="N",
         help="proposals per generation, built in parallel (default 4; 1 for a recording)",
     )
-    group.add_argument("--seed", type=_seed, default=0, help="seed of random numbers (default 0)")
+    group.add_argument("--seed", type=whole_number(0), default=0, help="random seed (default 0)")
 
 
 def _add_measurement_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--repeats", type=_count, metavar="N", help="at most N timed launches")
+    group.add_argument(
+        "--repeats", type=whole_number(1), metavar="N", help="at most N timed launches"
+    )
     group.add_argument(
         "--precision",
         type=_precision,
@@ -204,7 +211,7 @@ def _add_stage_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--finalists",
-        type=_count,
+        type=whole_number(1),
         metavar="N",
         help="measure the N fastest configurations again beside the default (default 2, or 3 if "
         "the third is within noise of the first)",
@@ -233,15 +240,12 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="write seconds and time of each new best; one file per input",
     )
-    group.add_argument("--report", type=_page, metavar="FILE", help="write an HTML report as well")
+    group.add_argument(
+        "--report", type=report_file, metavar="FILE", help="write an HTML report as well"
+    )
     group.add_argument(
         "--quiet", "--no-progress", action="store_true", help="print results, no progress"
     )
-
-
-_LARGEST = 10**9
-# Scripts that were written for earlier versions name recordings so.
-_USE_REPLAY = "is now --replay FILE, without --backend"
 
 
 def _backend(text: str) -> str:
@@ -252,18 +256,6 @@ def _backend(text: str) -> str:
 
 def _recording(text: str) -> str:
     raise argparse.ArgumentTypeError(_USE_REPLAY)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= _LARGEST:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, got {text!r}")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if not text.isdigit() or int(text) > _LARGEST:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 10^9, got {text!r}")
-    return int(text)
 
 
 def _duration(text: str) -> float:
@@ -297,12 +289,6 @@ def _within(text: str, is_allowed: Callable[[float], bool], expected: str) -> fl
     if not is_allowed(number):
         raise argparse.ArgumentTypeError(f"must be {expected}, got {text!r}")
     return number
-
-
-def _page(text: str) -> Path:
-    if not text.lower().endswith((".html", ".htm")):
-        raise argparse.ArgumentTypeError(f"must end in .html, got {text!r}")
-    return Path(text)
 
 
 def _text(text: str) -> str:

@@ -8,8 +8,7 @@ splits the same way on them.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
@@ -48,17 +47,6 @@ class Column:
     features: tuple[str, ...]
     word: Value = None
 
-    def of(self, features: Mapping[str, Value]) -> float:
-        """Compute the number of one input."""
-        if self.kind is ColumnKind.EQUALS:
-            return float(features[self.features[0]] == self.word)
-        if self.kind is ColumnKind.TWOS:
-            return twos(features[self.features[0]])
-        numbers = [_number(features[name]) for name in self.features]
-        if self.kind is ColumnKind.RATIO:
-            return ratio(*numbers)
-        return math.prod(numbers)
-
     def __str__(self) -> str:
         if self.kind is ColumnKind.EQUALS:
             return f"{self.features[0]} == {self.word}"
@@ -67,32 +55,9 @@ class Column:
         return (" / " if self.kind is ColumnKind.RATIO else " * ").join(self.features)
 
 
-def _number(value: Value) -> float:
-    if isinstance(value, (int, float)):
-        return float(value)
-    raise TypeError(f"a feature in a computed column must be a number, got {value!r}")
-
-
-def twos(value: Value) -> float:
-    """Return the largest power of two that divides the whole part of a number."""
-    whole = value if isinstance(value, int) else int(_number(value))
-    return float(whole & -whole)
-
-
-def ratio(dividend: float, divisor: float) -> float:
-    """Divide as C does; Python raises an error for a division by zero."""
-    if divisor != 0:
-        return dividend / divisor
-    if dividend == 0 or math.isnan(dividend):
-        return math.nan
-    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
-
-
-# ------------------------------------------------------------------------- many inputs at once
-
-
 def column_values(columns: Sequence[Column], features: pd.DataFrame) -> Array:
-    """Compute the columns of many inputs, shape (inputs, columns); bit for bit as `Column.of`."""
+    """Compute the columns of many inputs, shape (inputs, columns), bit for bit as generated code
+    does."""
     values = np.empty((len(features), len(columns)))
     for index, column in enumerate(columns):
         values[:, index] = _values(column, features)
@@ -109,7 +74,7 @@ def _values(column: Column, features: pd.DataFrame) -> Array:
 
 
 def _twos(series: pd.Series) -> Array:
-    """Compute `twos` of each number."""
+    """Return the largest power of two that divides the whole part of each number."""
     if series.dtype.kind in "iu":
         return power_of_two_in(series.to_numpy(dtype=np.int64))
     mantissa, exponent = np.frexp(np.trunc(series.to_numpy(dtype=np.float64)))
