@@ -67,6 +67,11 @@ class _Lent(Processes):
             call_with_worker, self._made_by, function, *args, timeout_s=timeout_s
         )
 
+    def run_once(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Run a function that is not run again."""
+        call = (call_with_worker, self._made_by, function, *args)
+        return self._kept.run_once(*call, timeout_s=timeout_s)
+
     def result_of(self, task: Task[T]) -> T:
         """Wait for a scheduled function."""
         return self._kept.result_of(task)

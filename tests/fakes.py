@@ -262,6 +262,8 @@ class HereProcesses:
         """Call the function."""
         return function(self._worker, *args)
 
+    run_once = run
+
     def schedule(
         self, function: Callable[..., T], *args: object, timeout_s: float
     ) -> Callable[[], T]:

@@ -11,11 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.core.records import Outcome
+from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import Processes, ProcessLost
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
+from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses
 from tests.planted import FAULTS, SOON_S, until
 
 ROOT = Path(__file__).parent.parent
@@ -77,6 +84,67 @@ def test_process_that_dies_says_how_and_is_replaced(
         processes.run(function, *arguments, timeout_s=SOON_S)
     assert not caught.value.hung
     assert processes.run(abs, -1, timeout_s=SOON_S) == 1
+
+
+def end_once(journal: Path, number: int) -> int:
+    """End this process by a signal, but only at the first call."""
+    with journal.open("a") as file:
+        file.write("called\n")
+    if len(journal.read_text().splitlines()) == 1:
+        signal.raise_signal(number)
+    return os.getpid()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_function_whose_process_was_killed_from_outside_runs_once_more(
+    processes: Processes, tmp_path: Path, number: signal.Signals
+) -> None:
+    journal = tmp_path / "journal"
+    assert processes.run(end_once, journal, number, timeout_s=SOON_S) != os.getpid()
+    assert journal.read_text().count("called") == 2
+
+
+@pytest.mark.parametrize(("number", "by_chance"), [(signal.SIGSEGV, False), (signal.SIGKILL, True)])
+def test_fault_and_what_must_not_be_repeated_do_not_run_again(
+    processes: Processes, tmp_path: Path, number: signal.Signals, by_chance: bool
+) -> None:
+    run = processes.run_once if by_chance else processes.run
+    with pytest.raises(ProcessLost) as caught:
+        run(end_once, tmp_path / "journal", number, timeout_s=SOON_S)
+    assert caught.value.by_chance == by_chance
+    assert (tmp_path / "journal").read_text().count("called") == 1
+
+
+class _Killed(HereProcesses):
+    """A fake whose process is killed by somebody, so many times."""
+
+    times = 1
+
+    def run_once(self, function: Callable[..., Any], *args: object, timeout_s: float) -> Any:
+        """Call the function, or lose the process."""
+        if self.times:
+            self.times -= 1
+            raise ProcessLost("died of SIGKILL", by_chance=True)
+        return super().run_once(function, *args, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize(("times", "outcome"), [(1, Outcome.OK), (2, Outcome.CRASHED)])
+def test_killed_process_of_the_device_is_no_outcome_unless_it_is_killed_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: int, outcome: Outcome
+) -> None:
+    monkeypatch.setattr(_Killed, "times", times)
+    monkeypatch.setattr("harness.measure.device_client.Processes", _Killed)
+    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.py").write_text(FAKE_HOST)
+    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
+    spec = load_spec(tmp_path / "fake.yaml")
+    backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
+    with closing(KernelMeasurer(spec, backend)) as measurer:
+        space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, "opencl")
+        found = measurer.measure(space, spec.inputs[0], space.default, None)
+    assert found.outcome is outcome
+    assert outcome is Outcome.OK or "died of SIGKILL" in found.message
 
 
 def test_standard_error_of_a_process_is_quoted_once(processes: Processes) -> None:

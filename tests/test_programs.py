@@ -455,6 +455,22 @@ def test_work_that_is_left_to_another_process_is_lost_and_explained(
     assert found.observed["left_running"] == 1
 
 
+@pytest.mark.parametrize(
+    ("number", "times", "outcome"),
+    [("KILL", 1, Outcome.OK), ("KILL", 9, Outcome.CRASHED), ("SEGV", 1, Outcome.CRASHED)],
+)
+def test_run_that_somebody_killed_is_repeated_once(
+    measure: Callable[..., Measurement], tmp_path: Path, number: str, times: int, outcome: Outcome
+) -> None:
+    killed = tmp_path / "killed"
+    killed.touch()
+    dies = f"[ $(wc -l < {killed}) -lt {times} ] && echo >> {killed} && kill -{number} $$"
+    early = f"early) {dies}; echo sum 3; echo took 1000 us;;"
+    found = measure("early", script=SCRIPT.replace("early) ;;", early))
+    assert found.outcome is outcome, found.message
+    assert killed.read_text().count("\n") == (2 if times > 1 else 1)
+
+
 def test_time_that_is_missing_is_a_failed_launch(measure: Callable[..., Measurement]) -> None:
     found = measure("silent", NOTHING)
     assert found.outcome is Outcome.LAUNCH_FAILED

@@ -85,9 +85,10 @@ class DeviceClient:
         try:
             return self._run_once(problem, seed, method, args, timeout_s)
         except ProcessLost as lost:
-            if lost.hung or not was_used:
+            if lost.hung or not (was_used or lost.by_chance):
                 raise
-        # An earlier configuration may have spoilt the process: try again in a new one.
+        # An earlier configuration may have spoilt the process, or somebody killed it: try again in
+        # a new one.
         return self._run_once(problem, seed, method, args, timeout_s)
 
     def _run_once(
@@ -99,10 +100,10 @@ class DeviceClient:
         timeout_s: float,
     ) -> T:
         self._used = False
-        reply = self._processes.run(method, *args, timeout_s=timeout_s)
+        reply = self._processes.run_once(method, *args, timeout_s=timeout_s)
         if reply.result is None:  # a new process, or one with another input's data
             self._prepare(problem, seed)
-            reply = self._processes.run(method, *args, timeout_s=timeout_s)
+            reply = self._processes.run_once(method, *args, timeout_s=timeout_s)
         if reply.result is None:  # the prepared process died, and a new one answered
             raise ProcessLost("ended while it was idle", idle=True)
         if reply.healthy:

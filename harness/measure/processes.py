@@ -38,13 +38,17 @@ from one call to the next must be kept by a module; nothing else in harness is k
 class ProcessLost(Exception):
     """The process of a function was killed or died; the message says how.
 
-    `hung` means that it exceeded its deadline, `idle` that it died before the function began.
+    `hung` means that it exceeded its deadline, `idle` that it died before the function began, and
+    `by_chance` that no fault of code ended it: somebody killed it, or memory ran out.
     """
 
-    def __init__(self, message: str, hung: bool = False, idle: bool = False) -> None:
+    def __init__(
+        self, message: str, hung: bool = False, idle: bool = False, by_chance: bool = False
+    ) -> None:
         super().__init__(message)
         self.hung = hung
         self.idle = idle
+        self.by_chance = by_chance
 
 
 @dataclass(frozen=True)
@@ -87,18 +91,34 @@ class Processes:
         return Task(function, args, timeout_s, future)
 
     def run(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Run a function and wait for its result; raises what it raises, or ProcessLost."""
+        """Run a function and wait for its result; raises what it raises, or ProcessLost.
+
+        A process that was lost by chance is replaced, and the function runs once more.
+        """
         return self.result_of(self.schedule(function, *args, timeout_s=timeout_s))
 
-    def result_of(self, task: Task[T]) -> T:
-        """Wait for a scheduled function; raises what it raises, or ProcessLost."""
+    def run_once(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Run a function that relies on what its process holds, and so is not run again."""
+        task = self.schedule(function, *args, timeout_s=timeout_s)
         try:
             return self._result_of(task)
         except ProcessLost as lost:
             if not lost.idle:
                 raise
-        # The process died before this function began, of an earlier one or for lack of memory.
-        return self._result_of(self.schedule(task.function, *task.args, timeout_s=task.timeout_s))
+        return self._result_of(self._again(task))
+
+    def result_of(self, task: Task[T]) -> T:
+        """Wait for a scheduled function; raises what it raises, or ProcessLost like `run`."""
+        try:
+            return self._result_of(task)
+        except ProcessLost as lost:
+            # An idle process died before this function began, of an earlier one or by chance.
+            if not (lost.idle or lost.by_chance):
+                raise
+        return self._result_of(self._again(task))
+
+    def _again(self, task: Task[T]) -> Task[T]:
+        return self.schedule(task.function, *task.args, timeout_s=task.timeout_s)
 
     def settle(self, tasks: Iterable[Task[T]]) -> None:
         """Wait until these tasks, or all processes, have ended."""
@@ -116,7 +136,8 @@ class Processes:
             message = f"did not end within {task.timeout_s:g} s and was killed"
             raise ProcessLost(message, hung=True) from None
         except ProcessExpired as error:
-            raise ProcessLost(_describe_exit(error.exitcode) + self._last_words()) from None
+            message = _describe_exit(error.exitcode) + self._last_words()
+            raise ProcessLost(message, by_chance=_is_chance(error.exitcode)) from None
         except BrokenProcessPool:
             raise ProcessLost("ended while it was idle" + self._last_words(), idle=True) from None
 
@@ -196,6 +217,21 @@ def _describe_exit(code: int | None) -> str:
         return f"ended with exit status {code}"
     name = signal_name(-code)
     return f"died of {name}" + (", as when memory runs out" if name == "SIGKILL" else "")
+
+
+def _is_chance(code: int | None) -> bool:
+    """Say whether a process ended by no fault of its code; one that exits did so itself.
+
+    A worker of programs exits with 128 + SIGTERM at that signal.
+    """
+    if code is None or code >= 0:
+        return code == 128 + signal.SIGTERM
+    return is_from_outside(-code)
+
+
+def is_from_outside(number: int) -> bool:
+    """Say whether others end processes by a signal, as the system does when memory runs out."""
+    return signal_name(number) in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 
 
 def signal_name(number: int) -> str:

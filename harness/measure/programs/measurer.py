@@ -307,8 +307,9 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
 
 def _lost(job: ProgramJob, lost: ProcessLost) -> ProgramResult:
-    """Return the crash of the process that runs and verifies, as check() may cause it."""
+    """Return the end of the process that runs and verifies, as check() may cause it."""
     message = f"the process that runs and verifies it {lost}"
     build = job.binary.build
-    measured = Measurement(job.config, job.input, Outcome.CRASHED, build=build, message=message)
+    outcome = Outcome.TIMEOUT if lost.hung else Outcome.CRASHED
+    measured = Measurement(job.config, job.input, outcome, build=build, message=message)
     return ProgramResult(measured)

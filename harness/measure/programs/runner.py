@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.core.errors import LaunchFailed
 from harness.core.records import Measurement, Outcome
 from harness.measure import trial
+from harness.measure.processes import is_from_outside
 from harness.measure.programs.building import command_words
 from harness.measure.programs.checking import Checker, CheckTimeout, ProgramRun
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
@@ -104,6 +105,10 @@ def opened(plan: ProgramPlan, job: ProgramJob) -> Iterator[ProgramRunner]:
         yield ProgramRunner(plan, job, Path(folder))
 
 
+class _KilledFromOutside(RunFailed):
+    """A run was killed by a signal that others send, or for lack of memory."""
+
+
 class ProgramRunner:
     """A `Runner` that runs and verifies one configuration of a program in a folder."""
 
@@ -167,6 +172,13 @@ class ProgramRunner:
 
         Keeps the run's output in a file where one is named. Raises RunFailed and LaunchFailed.
         """
+        try:
+            return self._run_timed(output)
+        except _KilledFromOutside:
+            # It says nothing of the configuration, unless it happens again.
+            return self._run_timed(output)
+
+    def _run_timed(self, output: Path | None) -> tuple[float, CommandResult]:
         began_s = time.perf_counter()
         try:
             return self._run(output)
@@ -222,7 +234,8 @@ class ProgramRunner:
             raise RunFailed(Outcome.TIMEOUT, message)
         if result.status < 0:
             message = f"the program {result.description}{_last_words(written)}"
-            raise RunFailed(Outcome.CRASHED, message)
+            kind = _KilledFromOutside if is_from_outside(-result.status) else RunFailed
+            raise kind(Outcome.CRASHED, message)
         if result.status != plan.verify.exit_status:
             expected = f", expected {plan.verify.exit_status}"
             message = f"the program {result.description}{expected}{_last_words(written)}"
