@@ -67,3 +67,20 @@ def test_help_loads_no_slow_libraries(name: str) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.endswith("\nloaded:\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
+def test_output_without_room_is_one_clear_error() -> None:
+    program = (
+        "import argparse, sys\n"
+        "from harness.commands.run import run_command\n"
+        "command = lambda _: print('a result') or 0\n"
+        "sys.exit(run_command(argparse.ArgumentParser(), [], command))\n"
+    )
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-c", program]
+        done = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
+        )
+    assert done.returncode == 2
+    assert done.stderr == "error: standard output or a file: No space left on device\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
@@ -38,7 +39,9 @@ def run_command(
     if unknown:
         parser.error(_unknown(unknown, parser))
     try:
-        return command(args)
+        code = command(args)
+        sys.stdout.flush()
+        return code
     except HarnessError as error:
         print(format_error(error), file=sys.stderr)
         return EXIT_ERROR
@@ -47,8 +50,20 @@ def run_command(
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone, so nothing is printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return EXIT_ERROR
+    except OSError as error:
+        # No room on a disk, for instance, or a folder that is gone.
+        where = error.filename or "standard output or a file"
+        print(f"error: {where}: {error.strerror or error}", file=sys.stderr)
+        _discard_output()
+        return EXIT_ERROR
+
+
+def _discard_output() -> None:
+    """Write to nowhere what Python still holds: at exit it would fail once more."""
+    with contextlib.suppress(OSError):  # an output that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def options_of(kind: type[Options], args: argparse.Namespace) -> Options:
