@@ -76,7 +76,7 @@ def constraint_factor(
 
 
 @dataclass(frozen=True)
-class _Block:
+class _ValueBlock:
     """Values of one domain that are evaluated together, and their indices in it."""
 
     indices: Sequence[int]
@@ -103,14 +103,14 @@ def as_array(values: Sequence[Any]) -> Table:
     return np.array(values)
 
 
-def _blocks(domain: Sequence[Value]) -> list[_Block]:
+def _blocks(domain: Sequence[Value]) -> list[_ValueBlock]:
     """Split a domain into one block of all its numbers, and one for each other value."""
     if isinstance(domain, range) and is_number(domain[0]) and is_number(domain[-1]):
-        return [_Block(range(len(domain)), domain)]
+        return [_ValueBlock(range(len(domain)), domain)]
     numbers = [k for k, value in enumerate(domain) if is_number(value)]
-    blocks = [_Block(numbers, [domain[k] for k in numbers])] if numbers else []
+    blocks = [_ValueBlock(numbers, [domain[k] for k in numbers])] if numbers else []
     others = [k for k, value in enumerate(domain) if not is_number(value)]
-    return blocks + [_Block([k], [domain[k]]) for k in others]
+    return blocks + [_ValueBlock([k], [domain[k]]) for k in others]
 
 
 def _affordable(evaluations: int, constraint: Expression) -> None:
@@ -119,7 +119,7 @@ def _affordable(evaluations: int, constraint: Expression) -> None:
 
 
 def _judged(
-    constraint: Expression, cell: Mapping[str, _Block], given: Mapping[str, Value]
+    constraint: Expression, cell: Mapping[str, _ValueBlock], given: Mapping[str, Value]
 ) -> Table:
     """Evaluate the constraint over the product of the cell's blocks."""
     shape = tuple(len(block.values) for block in cell.values())
@@ -133,7 +133,7 @@ def _judged(
 
 def _judged_singly(
     constraint: Expression,
-    cell: Mapping[str, _Block],
+    cell: Mapping[str, _ValueBlock],
     given: Mapping[str, Value],
     shape: tuple[int, ...],
 ) -> Table:
@@ -142,6 +142,6 @@ def _judged_singly(
     return np.fromiter(holds, dtype=bool, count=math.prod(shape)).reshape(shape)
 
 
-def _rows(cell: Mapping[str, _Block]) -> Iterator[dict[str, Value]]:
+def _rows(cell: Mapping[str, _ValueBlock]) -> Iterator[dict[str, Value]]:
     for row in itertools.product(*(block.values for block in cell.values())):
         yield dict(zip(cell, row, strict=True))
