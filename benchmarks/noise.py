@@ -1,0 +1,281 @@
+"""Simulated machines: noise models, and a measurer that takes its samples from one.
+
+Each model is a source of the noise that a launch meets: random numbers of its own, a clock that
+counts launches, and an offset for each load of the code. All times of a simulated device are
+TIME_S, unless the caller says otherwise, so every claim that one configuration is faster than
+another is false.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.core.program import Binary
+from harness.core.records import Build, Config, Environment, Input, Measurement
+from harness.measure import trial
+from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
+from harness.measure.trial import Job
+from harness.space import Space
+from harness.space_file import Spec
+from harness.stats.timing import Sampling
+
+TIME_S = 1e-3
+ENVIRONMENT = Environment("simulated", "a device", "a platform", "1.0", "a compiler")
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load of the code: what it adds to the logarithm of each of its times, and the factor of the
+    noise that its launches have."""
+
+    offset: float = 0.0
+    size: float = 1.0
+
+
+class Noise:
+    """The noise of a machine, in logarithms of factors of the time: none."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.launches = 0
+
+    def load(self, code: str) -> Load:
+        """Load some code, which is equal where its text is."""
+        return Load()
+
+    def launch(self, load: Load) -> float:
+        """Return the noise of the next launch."""
+        self.launches += 1
+        return load.offset + load.size * self._next()
+
+    def read(self, seconds: float) -> float:
+        """Return what the clock shows."""
+        return seconds
+
+    def _next(self) -> float:
+        return 0.0
+
+
+class Normal(Noise):
+    """Independent launches, 0.5 %."""
+
+    def _next(self) -> float:
+        return self.rng.gauss(0, 0.005)
+
+
+class Bimodal(Noise):
+    """Each launch in one of two modes, 3 % apart."""
+
+    def _next(self) -> float:
+        return self.rng.choice((0.0, 0.03)) + self.rng.gauss(0, 0.002)
+
+
+class RandomWalk(Noise):
+    """A clock that wanders by 0.2 % a launch."""
+
+    state = 0.0
+
+    def _next(self) -> float:
+        self.state += self.rng.gauss(0, 0.002)
+        return self.state + self.rng.gauss(0, 0.002)
+
+
+class HeavyTails(Noise):
+    """Student's t with two degrees of freedom, 0.5 %: its variance is infinite."""
+
+    def _next(self) -> float:
+        return min(3.0, 0.005 * self.rng.gauss(0, 1) / math.sqrt(self.rng.expovariate(1)))
+
+
+class Drift(Noise):
+    """A machine that becomes slower all the time, by 1 % in 1,000 launches."""
+
+    def _next(self) -> float:
+        return 1e-5 * self.launches + self.rng.gauss(0, 0.003)
+
+
+class Bursts(Noise):
+    """Other work: one launch in 200 begins a burst of 40 launches on average, 20 % slower."""
+
+    left = 0
+
+    def _next(self) -> float:
+        if self.left == 0 and self.rng.random() < 1 / 200:
+            self.left = 1 + int(self.rng.expovariate(1 / 40))
+        self.left = max(0, self.left - 1)
+        return (0.2 if self.left else 0.0) + self.rng.gauss(0, 0.003)
+
+
+class LoadOffset(Noise):
+    """An offset of 1 % from each load of the code to its end."""
+
+    def load(self, code: str) -> Load:
+        return Load(self.rng.gauss(0, 0.01))
+
+    def _next(self) -> float:
+        return self.rng.gauss(0, 0.003)
+
+
+class CoarseTicks(Noise):
+    """A clock that ticks every 2 % of the time; launches vary by 0.5 %."""
+
+    def _next(self) -> float:
+        return self.rng.gauss(0, 0.005)
+
+    def read(self, seconds: float) -> float:
+        tick_s = 0.02 * TIME_S
+        return max(1, round(seconds / tick_s)) * tick_s
+
+
+class Autocorrelated(Noise):
+    """An autoregressive process: 0.9 of the last noise remains."""
+
+    state = 0.0
+
+    def _next(self) -> float:
+        self.state = 0.9 * self.state + self.rng.gauss(0, 0.003)
+        return self.state
+
+
+class UnequalVariances(Noise):
+    """Each configuration of each input has noise of its own size, from 0.1 % to 5 %."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self._sizes: dict[str, float] = {}
+
+    def load(self, code: str) -> Load:
+        size = self._sizes.setdefault(code, 50 ** self.rng.random())
+        return Load(size=size)
+
+    def _next(self) -> float:
+        return self.rng.gauss(0, 0.001)
+
+
+class Burdened(Noise):
+    """Another machine, on which other work begins at one of its launches and never ends."""
+
+    def __init__(self, other: Noise, begins: float, factor: float) -> None:
+        """`begins` counts launches; from there on times are multiplied by `factor`."""
+        super().__init__(other.rng)
+        self._other, self._begins, self._log = other, begins, math.log(factor)
+
+    def load(self, code: str) -> Load:
+        return self._other.load(code)
+
+    def launch(self, load: Load) -> float:
+        self.launches += 1
+        return self._other.launch(load) + (self._log if self.launches > self._begins else 0.0)
+
+    def read(self, seconds: float) -> float:
+        return self._other.read(seconds)
+
+
+MODELS: Mapping[str, Callable[[random.Random], Noise]] = {
+    "normal": Normal,
+    "bimodal": Bimodal,
+    "random walk": RandomWalk,
+    "heavy tails": HeavyTails,
+    "drift": Drift,
+    "bursts": Bursts,
+    "offset per load": LoadOffset,
+    "coarse ticks": CoarseTicks,
+    "autocorrelated": Autocorrelated,
+    "unequal variances": UnequalVariances,
+}
+
+
+Times = Callable[[Input, Config], float]
+"""The true seconds of a configuration on an input."""
+
+
+class SimulatedMeasurer:
+    """A `harness.measure.measurer.Measurer` that takes its samples from a noise model.
+
+    It samples as real measurers do, by the functions of harness.measure.trial and
+    harness.measure.occasions. Nothing is built, and nothing fails.
+    """
+
+    environment = ENVIRONMENT
+    limits = None
+    compiler = None
+    is_replay = False
+
+    def __init__(
+        self, spec: Spec, noise: Noise, times: Times = lambda problem, config: TIME_S
+    ) -> None:
+        self.noise = noise
+        self._sampling = Sampling(**spec.measure.model_dump(exclude={"timeout_s"}))
+        self._times = times
+
+    def expect(self, space: Space, configs: Iterable[Config]) -> None:
+        """Do nothing: nothing is compiled."""
+
+    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
+        """Do nothing: each configuration has its own code."""
+
+    def measure(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> Measurement:
+        """Measure one configuration."""
+        return trial.measure(_Launches(self._job(problem, config, best_s), self.noise, self._times))
+
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round."""
+        jobs = [self._job(problem, config, None) for config in configs]
+
+        def measure(jobs: Sequence[Job], block: Block) -> list[Measurement]:
+            runners = [_Launches(job, self.noise, self._times) for job in jobs]
+            return trial.measure_interleaved(runners, block.rounds, block.order)
+
+        return over_occasions(jobs, split_rounds(rounds, seeds), measure)
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _job(self, problem: Input, config: Config, best_s: float | None) -> Job:
+        binary = Binary(Build(config.digest, "", "a compiler", 0.0), b"")
+        sampling = self._sampling
+        return Job(config=config, input=problem, binary=binary, sampling=sampling, best_s=best_s)
+
+
+@dataclass
+class _Launches:
+    """A `harness.measure.trial.Runner` of one load of the code."""
+
+    job: Job
+    noise: Noise
+    times: Times
+    wall_s: float = 0.0
+    host_read: tuple[str, ...] = ()
+    _load: Load = field(default_factory=Load)
+
+    def prepare(self) -> Iterator[float]:
+        """Load; the first run warms up."""
+        self._load = self.noise.load(f"{self.job.input.digest} {self.job.config.digest}")
+        yield self.run()
+
+    def run(self) -> float:
+        """Run once."""
+        time_s = self.times(self.job.input, self.job.config)
+        return self.noise.read(time_s * math.exp(self.noise.launch(self._load)))
+
+    def verify(self) -> None:
+        """Do nothing: all outputs are right."""
+
+    def finish(self) -> None:
+        """Do nothing: all outputs are right."""
+
+    def observed(self) -> dict[str, float]:
+        """Observe nothing."""
+        return {}
