@@ -41,7 +41,8 @@ class Result:
     def dispatcher(self) -> str:
         """The dispatcher that the command would ship, or refuse if none beats the best static
         one."""
-        return to_ship(self.judged, [name for name in OURS if name in self.judged])
+        ours = [name for name in OURS if name in self.judged]
+        return to_ship(self.judged, ours, [self.judged[STATIC]])
 
     def cases(self) -> dict[str, dict[str, Judged]]:
         """Return for each case each learner's slowdowns."""

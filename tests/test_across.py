@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,13 @@ import pytest
 from rich.console import Console
 
 from harness.core.records import Config
+from harness.dispatch.learners import Fixed
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.study import DISPATCHERS, QUICK, STATIC, bound_text, sentence, study
 from harness.dispatch.text import shown_tree, tree_lines
+from harness.dispatch.verdict import compare
 from harness.display.across import print_across
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 
@@ -166,6 +169,30 @@ def test_the_other_dispatcher_is_compared_with_the_chosen_one() -> None:
 )
 def test_a_bound_tells_on_which_side_of_1_it_lies(ratio: float, text: str) -> None:
     assert bound_text(ratio) == text
+
+
+@dataclass(frozen=True)
+class First:
+    """Chooses the first candidate on every input."""
+
+    name: str = "tree"
+
+    def fit(self, matrix: Matrix, seed: int) -> Fixed:
+        return Fixed((0, 1))
+
+
+def test_a_dispatcher_gains_nothing_over_a_static_choice_that_held_out_inputs_mislead() -> None:
+    """Six inputs want one configuration, six the other, and no feature says which. Whichever input
+    is held out, the others vote for the configuration that is slow on it."""
+    random = np.random.default_rng(0)
+    features = pd.DataFrame({"m": random.integers(1, 10**6, 12)})
+    wants = random.permutation(12) < 6
+    time_s = np.where(np.column_stack([wants, ~wants]), 1.0, 1.1)
+    found = study(make_matrix(features, (SMALL, LARGE), time_s, default=0), [STATIC, First()])
+    assert found.judged[STATIC.name].near == 0
+    assert compare(found.judged["tree"], found.judged[STATIC.name]).is_better
+    assert not found.gain("tree").is_better
+    assert "takes the same time as one configuration for all" in sentence(found, "tree")
 
 
 @pytest.mark.parametrize("seed", range(3))

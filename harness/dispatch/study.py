@@ -12,7 +12,14 @@ from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import Judged, PairedComparison, compare, judge
+from harness.dispatch.verdict import (
+    Judged,
+    PairedComparison,
+    compare,
+    in_hindsight,
+    judge,
+    least_gain,
+)
 from harness.models.folds import FEWEST_INPUTS, fold_count
 from harness.stats import Estimate
 
@@ -49,7 +56,19 @@ class Study:
     @cached_property
     def best(self) -> str:
         """The dispatcher to ship, chosen by `to_ship`."""
-        return to_ship(self.judged, self.dispatchers)
+        return to_ship(self.judged, self.dispatchers, self._statics)
+
+    @cached_property
+    def _statics(self) -> Sequence[Judged]:
+        """The best static choice as held-out inputs see it, and as all inputs do.
+
+        Where several candidates are about as fast, holding an input out takes its vote away from
+        the candidate that is fast on it. The held-out choice changes to another one just there, and
+        whatever does not change seems to gain: of 84 simulated databases without any difference, 6
+        had a dispatcher that was significantly faster. The static choice of all inputs knows the
+        inputs that it is judged on, so it is a little too fast.
+        """
+        return self.judged[STATIC.name], in_hindsight(self.matrix, STATIC, self.seed)
 
     @property
     def notes(self) -> list[str]:
@@ -84,24 +103,22 @@ class Study:
         )
 
     def gain(self, name: str) -> PairedComparison:
-        """Compare a dispatcher with the best static configuration."""
-        return compare(self.judged[name], self.judged[STATIC.name])
+        """Compare a dispatcher with the best static configuration: the one of the other inputs or
+        that of all inputs, whichever it gains less over."""
+        return least_gain(self.judged[name], self._statics)
 
     def learnt(self, name: str) -> LearntSelector:
         """Fit a dispatcher to all inputs."""
         return DISPATCHERS[name].fit(self.matrix, self.seed)
 
 
-def to_ship(judged: Mapping[str, Judged], dispatchers: Sequence[str]) -> str:
-    """Choose among dispatchers, cheapest to run first: of those significantly better than the best
-    static configuration, or of all if none is, the first that no other is significantly better
-    than.
-
-    Each is tested by itself, without correction: where three were no better, one passed for better
-    in some 6 of 100 databases (simulated).
-    """
-    static = judged[STATIC.name]
-    worth = [name for name in dispatchers if compare(judged[name], static).is_better]
+def to_ship(
+    judged: Mapping[str, Judged], dispatchers: Sequence[str], statics: Sequence[Judged]
+) -> str:
+    """Choose among dispatchers, cheapest to run first: of those significantly better than each of
+    the static choices, or of all if none is, the first that no other is significantly better
+    than."""
+    worth = [name for name in dispatchers if least_gain(judged[name], statics).is_better]
     left = worth or dispatchers
     return next(
         (
@@ -153,7 +170,7 @@ def sentence(study: Study, name: str) -> str:
 
 def _worth(study: Study, name: str) -> str:
     gain = study.gain(name)
-    speed_up = compare(study.judged[STATIC.name], study.judged[name]).ratio
+    speed_up = gain.ratio.inverse
     count = len(study.matrix.features)
     choosing = f"Choosing by input ({name})"
     if not gain.wins + gain.losses:

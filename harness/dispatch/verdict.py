@@ -119,6 +119,13 @@ def judge(
     return found | {ORACLE: judged(ORACLE, matrix, matrix.best)}
 
 
+def in_hindsight(matrix: Matrix, learner: Learner, seed: int = 0) -> Judged:
+    """Judge a learner on the very inputs that it learnt from."""
+    matrix = matrix.complete()
+    selector = learner.fit(matrix, seed)
+    return judged(learner.name, matrix, selector.indices(matrix.features, matrix.applies))
+
+
 def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
     """Split a matrix into the inputs to learn from and those held out.
 
@@ -157,6 +164,11 @@ def compare(one: Judged, other: Judged) -> PairedComparison:
         wins=int((log_ratios < -_TIE).sum()),
         losses=int((log_ratios > _TIE).sum()),
     )
+
+
+def least_gain(one: Judged, others: Sequence[Judged]) -> PairedComparison:
+    """Compare one with each of the others; return the comparison that is least in its favour."""
+    return max((compare(one, other) for other in others), key=lambda found: found.ratio.high)
 
 
 def geometric_mean(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:

@@ -22,6 +22,11 @@ class Estimate:
         """Render as `1.12x [1.09, 1.15]`; `spec` formats each number, `unit` follows the value."""
         return f"{self.value:{spec}}{unit} [{self.low:{spec}}, {self.high:{spec}}]"
 
+    @property
+    def inverse(self) -> Estimate:
+        """One over a ratio above 0, with its interval."""
+        return Estimate(1 / self.value, 1 / self.high, 1 / self.low if self.low > 0 else math.inf)
+
     @classmethod
     def from_log(cls, mean: float, half_width: float) -> Estimate:
         """Make a ratio from an estimate mean +- half_width of its logarithm."""
