@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import itertools
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +19,13 @@ from typing import Any
 
 import pytest
 
+from harness.core.errors import BuildFailed, UsageError
+from harness.core.program import Binary
 from harness.core.records import Outcome
+from harness.measure.build_queue import BuildWorker
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import Processes, ProcessLost
+from harness.measure.run_folder import RunFolder
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses
@@ -193,6 +199,127 @@ def test_processes_outlive_the_thread_that_began_them() -> None:
     assert until(lambda: not Path(f"/proc/{pids[0]}").exists())
 
 
+def stop_once(journal: Path) -> int:
+    """Stop this process, but only at the first call."""
+    if not journal.exists():
+        journal.touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return os.getpid()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that a process is stopped")
+def test_stopped_worker_is_named_at_once_and_replaced_at_its_deadline(
+    processes: Processes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("harness.measure.processes._LOOK_S", 0.05)
+    pid = processes.run(os.getpid, timeout_s=SOON_S)
+    assert processes.run(stop_once, tmp_path / "stopped", timeout_s=0.5) != pid
+    said = capsys.readouterr().err
+    assert said.count(f"the worker process {pid} is stopped; continue it with `kill -CONT") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that a process is stopped")
+def test_worker_that_was_stopped_while_idle_is_replaced(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.measure.processes._LOOK_S", 0.05)
+    pid = processes.run(os.getpid, timeout_s=SOON_S)
+    os.kill(pid, signal.SIGSTOP)
+    assert processes.run(os.getpid, timeout_s=0.5) != pid
+
+
+def fill() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
+
+
+def test_full_temporary_folder_is_one_clear_error(processes: Processes) -> None:
+    message = (
+        r"/tmp/some cannot be written: No space left on device; make room there, or set TMPDIR"
+    )
+    with pytest.raises(UsageError, match=message):
+        processes.run(fill, timeout_s=SOON_S)
+    with pytest.raises(FileNotFoundError):
+        processes.run(os.stat, "/no/such/file", timeout_s=SOON_S)
+
+
+def test_failure_while_the_temporary_folder_is_full_is_no_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Compiler:
+        def compile(self, program: object) -> Binary:
+            raise BuildFailed("as: cannot write")
+
+    class Opens:
+        def open_compiler(self) -> Compiler:
+            return Compiler()
+
+    worker: BuildWorker[Any] = BuildWorker(Opens())
+    with pytest.raises(BuildFailed):
+        worker.compile(None)
+    monkeypatch.setattr("harness.measure.run_folder.room_bytes", lambda folder: 0)
+    with pytest.raises(OSError, match="No space left on device"):
+        worker.compile(None)
+
+
+# ------------------------------------------------------------------------------- folders of runs
+
+OWNER = """
+import subprocess, sys, time
+from harness.measure.run_folder import RunFolder
+folder = RunFolder()
+program = subprocess.Popen(["sleep", "600"], cwd=folder.path, start_new_session=True)
+print(folder.path, program.pid, folder._waiting.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def abandoned(tmp_path: Path, *, kill_shell: bool) -> tuple[Path, int]:
+    """Kill a process with a folder of its own; return the folder and a program that works in it."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=environment
+    ) as owner:
+        assert owner.stdout is not None
+        folder, program, shell = owner.stdout.readline().split()
+        if kill_shell:
+            os.kill(int(shell), signal.SIGKILL)
+        owner.kill()
+    return Path(folder), int(program)
+
+
+def test_folder_and_programs_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+    folder, program = abandoned(tmp_path, kill_shell=False)
+    assert until(lambda: not folder.exists())
+    assert until(lambda: not is_running(program))
+
+
+def test_next_run_removes_the_folder_of_a_killed_one_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    mine = RunFolder()
+    folder, program = abandoned(tmp_path, kill_shell=True)
+    os.kill(program, signal.SIGKILL)
+    assert folder.exists()
+    (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
+    RunFolder().close()
+    assert not folder.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {mine.path.name, "harness-run-0-begins"}
+    mine.close()
+    assert not mine.path.exists()
+
+
+def test_folder_that_cannot_be_made_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match=r"none cannot be written: No such file.*set TMPDIR"):
+        RunFolder()
+
+
 # ------------------------------------------------------------------------------- killed parents
 
 PARENT = """
@@ -200,6 +327,7 @@ import sys
 from pathlib import Path
 from harness.measure.backends.choose import choose
 from harness.core.records import Config, Input
+from harness.measure.run_folder import RunFolder
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.measure.kernels import KernelMeasurer

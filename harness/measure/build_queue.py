@@ -9,6 +9,7 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Binary, Buildable
 from harness.measure.build_cache import BuildCache
 from harness.measure.processes import Processes, ProcessLost, Task, count_of_builders
+from harness.measure.run_folder import require_room
 
 BUILD_TIMEOUT_S = 150.0
 """Longer than nvcc's own limit, at which nvcc's children are ended as well."""
@@ -42,8 +43,15 @@ class BuildWorker(Generic[B]):
         return self._backend.open_compiler()
 
     def compile(self, program: B) -> Binary:
-        """Compile, and keep the binary in the build cache; raises BuildFailed."""
-        binary = self._compiler.compile(program)
+        """Compile, and keep the binary in the build cache.
+
+        Raises BuildFailed, or OSError where the temporary folder is full.
+        """
+        try:
+            binary = self._compiler.compile(program)
+        except BuildFailed:
+            require_room()
+            raise
         BuildCache().put(binary)
         return binary
 

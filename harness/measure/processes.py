@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -22,6 +22,9 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
+
+from harness.measure.run_folder import RunFolder, no_room
+from harness.measure.stopped import StoppedWorkers
 
 T = TypeVar("T")
 
@@ -68,16 +71,18 @@ class Processes:
     returns as the first argument to every function.
 
     The standard error of the processes is kept off the terminal; ProcessLost quotes its end. Their
-    temporary files are removed with them, also where they are killed.
+    temporary files are removed with them, also where they are killed. A process that somebody
+    stopped is named on standard error, and replaced at the deadline. Raises UsageError where there
+    is no room for temporary files.
     """
 
     def __init__(self, count: int, make_worker: Callable[[], object] | None = None) -> None:
         logging.getLogger("pebble").setLevel(logging.ERROR)
         self._count = count
         self._make_worker = make_worker
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
-        # A child of a killed process, such as a compiler, may write there for a moment longer.
-        self._folder = tempfile.TemporaryDirectory(prefix="harness-", ignore_cleanup_errors=True)
+        self._folder = RunFolder()
+        self._stderr = open(self._folder.path / "stderr", "w+b")  # noqa: SIM115 (closed by close)
+        self._stopped = StoppedWorkers()
         # Linux ends our processes when the *thread* that started them ends: keep a thread for it.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="harness-keeper")
         self._pool = self._started()
@@ -122,22 +127,35 @@ class Processes:
 
     def settle(self, tasks: Iterable[Task[T]]) -> None:
         """Wait until these tasks, or all processes, have ended."""
+        self._settle(list(tasks))
+
+    def _settle(self, tasks: Sequence[Task[T]]) -> bool:
+        """Wait like `settle`; return whether a process was stopped meanwhile."""
+        was_stopped = False
         futures = [task.future for task in tasks]
+        patience_s = max((task.timeout_s for task in tasks), default=0.0)
         while wait(futures, timeout=_LOOK_S).not_done and self._pool.active:
-            continue
+            was_stopped |= self._stopped.look(patience_s)
+        return was_stopped
 
     def _result_of(self, task: Task[T]) -> T:
-        self.settle([task])
+        was_stopped = self._settle([task])
         if not task.future.done():  # pebble forgets a task scheduled while the last process dies
             raise ProcessLost("ended while it was idle", idle=True)
         try:
             return task.future.result()
         except TimeoutError:
             message = f"did not end within {task.timeout_s:g} s and was killed"
-            raise ProcessLost(message, hung=True) from None
+            # One that was stopped did not hang.
+            raise ProcessLost(message, hung=not was_stopped, by_chance=was_stopped) from None
         except ProcessExpired as error:
             message = _describe_exit(error.exitcode) + self._last_words()
             raise ProcessLost(message, by_chance=_is_chance(error.exitcode)) from None
+        except OSError as error:
+            full = no_room(error)
+            if full is None:
+                raise
+            raise full from None
         except BrokenProcessPool:
             raise ProcessLost("ended while it was idle" + self._last_words(), idle=True) from None
 
@@ -151,10 +169,10 @@ class Processes:
         _end(self._pool)
         self._keeper.shutdown()
         self._stderr.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def _started(self) -> ProcessPool:
-        start = (os.getpid(), self._stderr.fileno(), self._folder.name, self._make_worker)
+        start = (os.getpid(), self._stderr.fileno(), str(self._folder.path), self._make_worker)
         return self._keeper.submit(_start_pool, self._count, start).result()
 
     def _last_words(self) -> str:

@@ -4,10 +4,8 @@ while nothing is built."""
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError, UsageError
 from harness.core.program import Binary
@@ -22,6 +20,7 @@ from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import Beside, Reference
 from harness.measure.programs.runner import ProgramJob, ProgramResult
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
+from harness.measure.run_folder import RunFolder
 from harness.space import Space
 from harness.space_file import ProgramPlan, Spec
 
@@ -84,7 +83,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             compiler=backend.compiler,
             builds_disturb=True,
         )
-        self._folder = tempfile.TemporaryDirectory(prefix="harness-baselines-")
+        self._folder = RunFolder()
         self._references: dict[Input, Reference | HostModuleError] = {}
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
@@ -109,7 +108,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         """End all worker processes at once."""
         self._processes.close()
         super().close()
-        self._folder.cleanup()
+        self._folder.close()
 
     # ---------------------------------------------------------------------------- the baseline
 
@@ -134,7 +133,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
                 f"compared with it: {binary.message}"
             )
         job = self._job_of(problem, default, binary, None)
-        kept = Path(self._folder.name) / f"{len(self._references)}"
+        kept = self._folder.path / f"{len(self._references)}"
         timeout_s = job.timeout_s + _GRACE_S
         try:
             return self._processes.run(ProgramWorker.take_reference, job, kept, timeout_s=timeout_s)

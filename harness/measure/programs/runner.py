@@ -27,6 +27,7 @@ from harness.measure.programs.sandbox import (
     CommandResult,
     run_command,
 )
+from harness.measure.run_folder import require_room
 from harness.measure.trial import Job, RunFailed, outcome_of
 from harness.space_file import ProgramPlan
 from harness.space_file.program_model import ProgramVerify
@@ -170,13 +171,18 @@ class ProgramRunner:
     def run_once(self, output: Path | None = None) -> tuple[float, CommandResult]:
         """Run and verify once; return the seconds and how the command ended.
 
-        Keeps the run's output in a file where one is named. Raises RunFailed and LaunchFailed.
+        Keeps the run's output in a file where one is named. Raises RunFailed and LaunchFailed, and
+        OSError where the temporary folder is full.
         """
         try:
-            return self._run_timed(output)
-        except _KilledFromOutside:
-            # It says nothing of the configuration, unless it happens again.
-            return self._run_timed(output)
+            try:
+                return self._run_timed(output)
+            except _KilledFromOutside:
+                # It says nothing of the configuration, unless it happens again.
+                return self._run_timed(output)
+        except (RunFailed, LaunchFailed):
+            require_room()
+            raise
 
     def _run_timed(self, output: Path | None) -> tuple[float, CommandResult]:
         began_s = time.perf_counter()

@@ -1,0 +1,53 @@
+"""Worker processes that somebody has stopped, as SIGSTOP or a debugger does."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+class StoppedWorkers:
+    """Watches the worker processes of this process, says which are stopped, and ends them in time.
+
+    Linux alone says whether a process is stopped; elsewhere none seems to be.
+    """
+
+    def __init__(self) -> None:
+        self._since_s: dict[int, float] = {}
+
+    def look(self, patience_s: float) -> bool:
+        """Say once of each worker that it is stopped, and kill it after `patience_s` seconds.
+
+        Returns whether any is stopped.
+        """
+        now_s = time.monotonic()
+        stopped = {pid for pid in _workers() if _is_stopped(pid)}
+        for pid in stopped - self._since_s.keys():
+            print(
+                f"warning: the worker process {pid} is stopped; continue it with "
+                f"`kill -CONT {pid}`. After {patience_s:g} s harness replaces it.",
+                file=sys.stderr,
+            )
+        self._since_s = {pid: self._since_s.get(pid, now_s) for pid in stopped}
+        for pid, since_s in self._since_s.items():
+            if now_s - since_s >= patience_s:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        return bool(stopped)
+
+
+def _workers() -> list[int]:
+    return [child.pid for child in multiprocessing.active_children() if child.pid is not None]
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
