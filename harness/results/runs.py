@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Table
 
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Value
 from harness.results import schema
 from harness.results.notes import BASELINES, last_moment, read_notes
 from harness.results.read import MeasurementRow, read_measurements
-from harness.results.selecting import CampaignKey, of_campaign, refusing_damage
+from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
 from harness.results.stored_rows import StoredRow, read_rows, referred, rows_by_id
 
@@ -59,27 +59,60 @@ def campaigns(connection: Connection) -> list[StoredCampaign]:
     """
     found: dict[tuple[CampaignKey, str], StoredCampaign] = {}
     with refusing_damage(connection):
-        spaces = rows_by_id(connection, schema.spaces)
-        environments = rows_by_id(connection, schema.environments)
-        runs = sorted(rows_by_id(connection, schema.runs).items(), reverse=True)
-        for _, run in sorted(runs, key=lambda item: last_moment(item[1]), reverse=True):
-            space = referred(schema.spaces, spaces, run["space_id"])
-            environment = referred(schema.environments, environments, run["environment_id"])
-            key = CampaignKey(space["program_sha256"], environment["fingerprint"], run["campaign"])
-            if (key, space["name"]) not in found:
-                found[key, space["name"]] = _campaign(key, space, environment, run)
+        runs = list(_placed_rows(connection, schema.runs))
+        runs.sort(key=lambda run: (last_moment(run.row), run.row["id"]), reverse=True)
+        for run in runs:
+            name = run.space["name"]
+            if (run.key, name) not in found:
+                found[run.key, name] = _campaign(run)
     return list(found.values())
 
 
-def _campaign(
-    key: CampaignKey, space: StoredRow, environment: StoredRow, run: StoredRow
-) -> StoredCampaign:
-    parameters, notes = space["parameters"], read_notes(run["notes"])
+@dataclass(frozen=True)
+class _Placed:
+    """A run or a command, with its space and its environment."""
+
+    row: StoredRow
+    space: StoredRow
+    environment: StoredRow
+
+    @property
+    def key(self) -> CampaignKey:
+        """The key of its campaign."""
+        program, fingerprint = self.space["program_sha256"], self.environment["fingerprint"]
+        return CampaignKey(program, fingerprint, self.row["campaign"])
+
+
+def _placed_rows(connection: Connection, table: Table) -> Iterator[_Placed]:
+    """Yield the runs or commands of a database in the order of their ids.
+
+    None is chosen by a query, where a damaged index or reference would hide it.
+    """
+    spaces = rows_by_id(connection, schema.spaces)
+    environments = rows_by_id(connection, schema.environments)
+    for row in read_rows(connection, table):
+        space = referred(schema.spaces, spaces, row["space_id"])
+        environment = referred(schema.environments, environments, row["environment_id"])
+        yield _Placed(row, space, environment)
+
+
+def _rows_of(
+    connection: Connection, table: Table, key: CampaignKey, space: str
+) -> Iterator[StoredRow]:
+    campaign = replace(key, problem=None)
+    for found in _placed_rows(connection, table):
+        if found.key == campaign and found.space["name"] == space:
+            yield found.row
+
+
+def _campaign(run: _Placed) -> StoredCampaign:
+    space, parameters = run.space, run.space["parameters"]
+    notes = read_notes(run.row["notes"])
     return StoredCampaign(
-        key,
+        run.key,
         space["name"],
         space["title"],
-        Environment(**{name: environment[name] for name in ENVIRONMENT_FIELDS}),
+        Environment(**{name: run.environment[name] for name in ENVIRONMENT_FIELDS}),
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
         tuple(space["constraints"]),
@@ -107,15 +140,11 @@ def read_runs(connection: Connection, key: CampaignKey, space: str) -> list[Run]
 
     Raises ResultsError where the database is damaged.
     """
-    tables = schema.runs.join(schema.spaces).join(schema.environments)
-    chosen = (
-        select(schema.runs.c.id).select_from(tables).where(*of_campaign(schema.runs, key, space))
-    )
     with refusing_damage(connection):
         inputs = rows_by_id(connection, schema.inputs)
         return [
             _run(row, referred(schema.inputs, inputs, row["input_id"]))
-            for row in read_rows(connection, schema.runs, chosen)
+            for row in _rows_of(connection, schema.runs, key, space)
         ]
 
 
@@ -126,11 +155,9 @@ def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[
 
     Raises ResultsError where the database is damaged.
     """
-    tables = schema.commands.join(schema.spaces).join(schema.environments)
-    conditions = of_campaign(schema.commands, key, space)
-    chosen = select(schema.commands.c.id).select_from(tables).where(*conditions)
     with refusing_damage(connection):
-        return [command_of(row) for row in read_rows(connection, schema.commands, chosen)]
+        rows = _rows_of(connection, schema.commands, key, space)
+        return [command_of(row) for row in rows]
 
 
 def _run(row: StoredRow, problem: StoredRow) -> Run:
