@@ -16,11 +16,13 @@ from harness.core.records import (
     Outcome,
     StopReason,
     Timing,
+    shown,
 )
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan, Stages
 from harness.tuning.progress import SilentDisplay
@@ -62,6 +64,24 @@ def write_space(folder: Path, text: str = SPACE) -> Path:
 def make_spec(folder: Path, text: str = SPACE) -> Spec:
     """The space, loaded."""
     return load_spec(write_space(folder, text))
+
+
+def write_recording(folder: Path, text: str) -> tuple[Path, Path]:
+    """A space and a CSV recording of the formula on all of it; `formula_s` needs a BLOCK."""
+    space = write_space(folder, text)
+    spec = load_spec(space)
+    names = [parameter.name for parameter in spec.parameters]
+    lines = [",".join([*spec.features, *names, "outcome", "time_s", "message"])]
+    for problem in spec.inputs:
+        for config in ConstrainedSpace.of(spec, problem, None):
+            time_s = formula_s(problem, config)
+            point = [problem[f] for f in spec.features] + [shown(config[n]) for n in names]
+            failed = time_s == float("inf")
+            point += ["crashed", "", "as recorded"] if failed else ["ok", time_s, ""]
+            lines.append(",".join(map(str, point)))
+    recording = folder / "recording.csv"
+    recording.write_text("\n".join(lines) + "\n")
+    return space, recording
 
 
 def formula_s(problem: Input, config: Config) -> float:

@@ -22,10 +22,9 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign
 from harness.search import techniques
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.inputs import select_inputs
-from tests.replays import formula_s, write_space
+from tests.replays import write_recording
 
 ROOT = Path(__file__).parent.parent
 
@@ -64,19 +63,7 @@ measure: {repeats: 3, min_repeats: 2}
 @pytest.fixture
 def replayed(tmp_path: Path) -> list[str]:
     """The command line of a replay in a folder of its own."""
-    space = write_space(tmp_path, SPACE)
-    spec = load_spec(space)
-    lines = ["m,n,BLOCK,TILE,CACHE,outcome,time_s,message"]
-    for problem in spec.inputs:
-        for config in ConstrainedSpace.of(spec, problem, None):
-            time_s = formula_s(problem, config)
-            point = [problem["m"], problem["n"], config["BLOCK"], config["TILE"]]
-            point.append("true" if config["CACHE"] else "false")
-            failed = time_s == float("inf")
-            point += ["crashed", "", "as recorded"] if failed else ["ok", time_s, ""]
-            lines.append(",".join(map(str, point)))
-    recording = tmp_path / "recording.csv"
-    recording.write_text("\n".join(lines) + "\n")
+    space, recording = write_recording(tmp_path, SPACE)
     database = tmp_path / "results" / "r.db"
     return [
         str(space), "--replay", str(recording),

@@ -31,6 +31,7 @@ from sqlalchemy.schema import CreateColumn
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.files import cache_folder
+from harness.core.plain_pickle import UnsafePickle
 from harness.results import schema
 from harness.results.url import database_url, read_only_url, sqlite_path, without_password
 
@@ -79,6 +80,11 @@ def writing(database: str) -> Iterator[Engine]:
             raise ResultsError(
                 f"{without_password(database)} cannot be written: {error.orig}; what was committed "
                 "before is kept"
+            ) from None
+        except UnsafePickle as error:
+            raise ResultsError(
+                f"OpenTuner's tables in {without_password(database)} are damaged: {error}; copy "
+                "the database again from the original, or choose another --database"
             ) from None
         finally:
             engine.dispose()

@@ -24,6 +24,7 @@ from typing import Any
 from sqlalchemy.exc import MovedIn20Warning
 
 from harness.core.errors import HarnessError
+from harness.core.plain_pickle import load_compressed
 from harness.search import parameter_patches
 
 OPENTUNER_VERSION = "0.8.8"
@@ -100,6 +101,17 @@ def close_cpuinfo() -> None:
     from opentuner.measurement import driver
 
     driver.open = lambda path: io.StringIO(Path(path).read_text(encoding="utf-8"))
+
+
+# Data from elsewhere
+
+
+def read_plain_pickles() -> None:
+    """A row of the database runs code when a pickled column of it is read
+    (resultsdb/models.py:30). All pickled columns share this reader."""
+    from opentuner.resultsdb import models
+
+    models.CompressedPickler.loads = staticmethod(load_compressed)
 
 
 # Aliasing
@@ -224,6 +236,7 @@ def make_plain_requests() -> None:
 PATCHES: tuple[Callable[[], None], ...] = (
     leave_logging_alone,
     close_cpuinfo,
+    read_plain_pickles,
     parameter_patches.mix_into_child,
     keep_particle_best,
     keep_parameter_order,

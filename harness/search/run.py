@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from opentuner.resultsdb.connect import DB_VERSION
 from opentuner.resultsdb.models import Base, TuningRun, _Meta
 
-from harness.core.errors import UsageError
+from harness.core.errors import ResultsError, UsageError
 from harness.core.machine import notes
 from harness.core.records import Config
 from harness.core.text import suggestion
 from harness.results import Store
+from harness.results.connect import shown_name
 from harness.search.durable_run import DurableRun
 from harness.search.interface import TuningInterface
 from harness.search.patches import offered_techniques
@@ -64,10 +66,11 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
         seeds=_starts(begun.seeds, options.seeds, space),
         rng=random.Random(f"{stream}:draws"),
     )
-    earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
-    run = DurableRun(interface, interface.args, store.session, earlier)
     _seed_techniques(stream)
-    run.init()
+    with _refusing_damage(store):
+        earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
+        run = DurableRun(interface, interface.args, store.session, earlier)
+        run.init()
     run.search_driver.taken |= options.held_out
     store.tie_run(begun.id, run.tuning_run.id)
     store.commit()
@@ -80,6 +83,18 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     ended = interface.why_ended()
     store.end_run(begun.id, "interrupted" if ended is EndReason.TIME else "complete")
     return Searched(begun.id, interface.tests, ended)
+
+
+@contextmanager
+def _refusing_damage(store: Store) -> Iterator[None]:
+    """Turn errors about OpenTuner's rows that OpenTuner cannot have written into ResultsError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise ResultsError(
+            f"OpenTuner's tables in {shown_name(store.session.connection())} are damaged: {error}; "
+            "copy the database again from the original, or choose another --database"
+        ) from error
 
 
 def _seed_techniques(stream: str) -> None:

@@ -1,0 +1,105 @@
+"""Plain data is read from pickles; nothing of a pickle is imported or called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.core.plain_pickle import (
+    OPENTUNER_CLASSES,
+    PlainObject,
+    UnsafePickle,
+    load_compressed,
+    load_plain,
+)
+
+atoms = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+keys = st.none() | st.booleans() | st.integers() | st.text()
+plain = st.recursive(
+    atoms,
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(keys, inner) | st.lists(inner, max_size=5).map(tuple)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plain, st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_plain_data_is_read_as_it_was_written(value: object, protocol: int) -> None:
+    data = pickle.dumps(value, protocol)
+    assert repr(load_plain(data)) == repr(value)
+    assert repr(load_compressed(zlib.compress(data))) == repr(value)
+
+
+def test_data_that_is_shared_is_shared_again() -> None:
+    shared = [1]
+    first, second = load_plain(pickle.dumps([shared, shared]))
+    assert first is second
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_an_object_of_an_expected_class_is_its_name_and_attributes(protocol: int) -> None:
+    data = pickle.dumps(argparse.Namespace(technique=["A"], test_limit=5), protocol)
+    read = load_plain(data, OPENTUNER_CLASSES)
+    assert read == PlainObject("argparse.Namespace", {"technique": ["A"], "test_limit": 5})
+    with pytest.raises(UnsafePickle, match=r"argparse\.Namespace"):
+        load_plain(data)
+
+
+class _Planted:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_function_is_refused_by_its_name_and_not_called(tmp_path: Path, protocol: int) -> None:
+    planted = tmp_path / "planted"
+    for value in (_Planted(planted), [{"a": (_Planted(planted),)}]):
+        with pytest.raises(UnsafePickle, match=r"mkdir"):
+            load_plain(pickle.dumps(value, protocol), OPENTUNER_CLASSES)
+    assert not planted.exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no pickle",
+        b"\x80\x02.",
+        b"]" * 5,
+        b"cargparse\nNamespace\n.",  # the class itself
+        b"cargparse\nNamespace\n}b.",  # attributes of the class
+        b"cargparse\nNamespace\n)R.",  # a call
+        b"cargparse\nNamespace\nK\x01\x85\x81.",  # with an argument
+        b"(iargparse\nNamespace\n.",
+        b"Pname\n.",
+        b"K\x01a.",
+        b"]]s.",
+        b"h\x05.",
+        b"t.",
+        b"\x80\x02J\x01",
+    ],
+)
+def test_what_is_no_plain_data_is_refused(data: bytes) -> None:
+    with pytest.raises(UnsafePickle):
+        load_plain(data, OPENTUNER_CLASSES)
+
+
+def test_texts_and_bombs_in_place_of_pickles_are_refused() -> None:
+    with pytest.raises(UnsafePickle, match="str in place of a pickle"):
+        load_compressed("text")
+    with pytest.raises(UnsafePickle, match="more than 64 MiB"):
+        load_compressed(zlib.compress(bytes(1 << 27)))
