@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from harness.core.records import (
     shown,
 )
 from harness.measure.measurer import Measurer
+from harness.measure.occasions import split_rounds
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
@@ -128,13 +129,21 @@ class FormulaMeasurer(ReplayMeasurer):
     ) -> Any:
         """Return the same again, or one sample per round."""
         found = [recorded(self._times, problem, config) for config in configs]
-        return [_interleaved(m, rounds) if self._interleaves else m for m in found]
+        return [_interleaved(m, rounds, seeds) if self._interleaves else m for m in found]
 
 
-def _interleaved(measurement: Measurement, rounds: int) -> Measurement:
+def _interleaved(measurement: Measurement, rounds: int, seeds: Sequence[int]) -> Measurement:
     assert measurement.timing is not None
-    timing = Timing((measurement.time_s,) * rounds, StopReason.INTERLEAVED)
-    return dataclasses.replace(measurement, timing=timing)
+    return dataclasses.replace(
+        measurement, timing=in_occasions((measurement.time_s,) * rounds, seeds)
+    )
+
+
+def in_occasions(samples_s: Sequence[float], seeds: Sequence[int]) -> Timing:
+    """Samples of interleaved rounds, split into one occasion for each seed."""
+    blocks = split_rounds(len(samples_s), seeds) if len(seeds) > 1 else []
+    sizes = tuple(block.rounds for block in blocks)
+    return Timing(tuple(samples_s), StopReason.INTERLEAVED, sizes)
 
 
 def recorded(times: Times, problem: Input, config: Config) -> Measurement:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
 from harness.tuning.state import State
-from tests.replays import FormulaMeasurer, make_spec, opened
+from tests.replays import FormulaMeasurer, in_occasions, make_spec, opened
 
 SPACE = """\
 name: small
@@ -52,15 +52,15 @@ class OpenCl(FormulaMeasurer):
     ) -> list[Measurement]:
         self.turns.append(tuple(configs))
         found = super().measure_interleaved(space, problem, configs, rounds)
-        return [self._in_turn(measured, rounds) for measured in found]
+        return [self._in_turn(measured, rounds, seeds) for measured in found]
 
-    def _in_turn(self, measured: Measurement, rounds: int) -> Measurement:
+    def _in_turn(self, measured: Measurement, rounds: int, seeds: Any) -> Measurement:
         outcome = self._failures.get(measured.config["BLOCK"])
         if outcome is not None:
             return Measurement(measured.config, measured.input, outcome, message="interleaved")
         samples = (measured.timing or Timing((1.0,))).samples_s
         of_turn = tuple(samples[k % len(samples)] for k in range(rounds))
-        return dataclasses.replace(measured, timing=Timing(of_turn, StopReason.INTERLEAVED))
+        return dataclasses.replace(measured, timing=in_occasions(of_turn, seeds))
 
 
 def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path) -> None:
@@ -89,16 +89,17 @@ UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}
 
 
 @pytest.mark.parametrize(
-    ("space", "tests", "outcome", "again"),
+    ("space", "tests", "outcome", "first", "again"),
     [
-        (UNTRIED, 1, Outcome.TIMEOUT, 0),  # the search did not come by it: it never worked
-        (UNTRIED, 1, Outcome.BUILD_FAILED, 0),
-        (SPACE, 40, Outcome.WRONG_RESULT, 0),
-        (SPACE, 40, Outcome.CRASHED, 1),  # it worked in the search: this may be chance
+        (UNTRIED, 1, Outcome.TIMEOUT, 1, 0),  # the search did not come by it: it never worked
+        (UNTRIED, 1, Outcome.BUILD_FAILED, 1, 0),
+        # The rounds that choose the winner, and those that judge it.
+        (SPACE, 40, Outcome.WRONG_RESULT, 2, 0),
+        (SPACE, 40, Outcome.CRASHED, 2, 1),  # it worked in the search: this may be chance
     ],
 )
 def test_final_that_failed_stands_unless_it_may_be_chance(
-    tmp_path: Path, space: str, tests: int, outcome: Outcome, again: int
+    tmp_path: Path, space: str, tests: int, outcome: Outcome, first: int, again: int
 ) -> None:
     spec, measurer = make_spec(tmp_path, space), OpenCl({64: outcome})
     finals = []
@@ -108,7 +109,7 @@ def test_final_that_failed_stands_unless_it_may_be_chance(
             campaign.run()
             finals.append(len(measurer.turns) - before)
     assert any(config["BLOCK"] == 64 for config in measurer.turns[0])
-    assert finals == [1, again]
+    assert finals == [first, again]
 
 
 def test_a_stage_warns_of_what_it_skips_when_the_time_is_up(

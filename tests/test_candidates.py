@@ -20,17 +20,17 @@ from harness.core.records import (
     Input,
     Measurement,
     Outcome,
-    StopReason,
     Timing,
 )
 from harness.dispatch.candidates import matrix_of, shortlist
 from harness.dispatch.study import QUICK, study
+from harness.measure.occasions import ONE_OCCASION
 from harness.results import CANDIDATE
 from harness.results.view import Results, read_results, the_one
 from harness.stats.interleaved import merge_sessions
 from harness.tuning import Stages
 from harness.tuning.state import State
-from tests.replays import FormulaMeasurer, make_spec, opened
+from tests.replays import FormulaMeasurer, in_occasions, make_spec, opened
 
 SPACE = """\
 name: small
@@ -79,6 +79,7 @@ class Drifting(FormulaMeasurer):
         super().__init__(times)
         self._random = random.Random(seed)
         self.turns: list[tuple[Input, tuple[Config, ...]]] = []
+        self.for_dispatch: list[tuple[Input, tuple[Config, ...]]] = []
         self._fails = fails
         self._outcome = outcome
 
@@ -94,17 +95,19 @@ class Drifting(FormulaMeasurer):
         self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
     ) -> Any:
         self.turns.append((problem, tuple(configs)))
+        if tuple(seeds) == ONE_OCCASION:
+            self.for_dispatch.append((problem, tuple(configs)))
         drift = [self._random.uniform(1, 2) for _ in range(rounds)]
         found = super().measure_interleaved(space, problem, configs, rounds)
-        return [self._in_turn(measured, drift) for measured in found]
+        return [self._in_turn(measured, drift, seeds) for measured in found]
 
-    def _in_turn(self, measured: Measurement, drift: list[float]) -> Measurement:
+    def _in_turn(self, measured: Measurement, drift: list[float], seeds: Any) -> Measurement:
         if measured.timing is None or self._fails(measured.input, measured.config):
             return Measurement(
                 measured.config, measured.input, self._outcome, message="interleaved"
             )
         samples_s = tuple(measured.time_s * slow * self._random.uniform(1, 1.01) for slow in drift)
-        return dataclasses.replace(measured, timing=Timing(samples_s, StopReason.INTERLEAVED))
+        return dataclasses.replace(measured, timing=in_occasions(samples_s, seeds))
 
 
 def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options: Any) -> Results:
@@ -115,12 +118,6 @@ def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options:
     return the_one(read_results([str(folder / "r.db")]))
 
 
-def in_turn(measurer: Drifting) -> list[tuple[Input, tuple[Config, ...]]]:
-    """What was measured for the dispatcher; after it the finals, an input each."""
-    inputs = [problem for problem, _ in measurer.turns]
-    return measurer.turns[: len(inputs) - len(set(inputs))]
-
-
 # ----------------------------------------------------------------------------- the matrix
 
 
@@ -128,7 +125,7 @@ def test_the_matrix_is_of_interleaved_times(tmp_path: Path) -> None:
     measurer = Drifting()
     results = tuned(tmp_path, measurer)
     matrix = matrix_of(results)
-    assert len(in_turn(measurer)) == 5
+    assert len(measurer.for_dispatch) == 5
     assert matrix.note == ""
     assert matrix.candidates[0] == block(64)
     assert set(matrix.candidates) == set(map(block, (16, 32, 64, 128)))
@@ -173,9 +170,9 @@ def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
 def test_failures_of_the_search_are_not_measured_interleaved(tmp_path: Path) -> None:
     measurer = Drifting()
     tuned(tmp_path, measurer)
-    (last,) = (configs for problem, configs in in_turn(measurer) if problem["n"] == 128)
+    (last,) = (configs for problem, configs in measurer.for_dispatch if problem["n"] == 128)
     assert block(32) not in last
-    assert any(block(32) in configs for _, configs in in_turn(measurer))
+    assert any(block(32) in configs for _, configs in measurer.for_dispatch)
 
 
 @pytest.mark.parametrize(
@@ -252,10 +249,10 @@ def test_a_command_for_some_inputs_spoils_no_interleaved_times(tmp_path: Path) -
     part = tuned(tmp_path, measurer, fewer)
     assert matrix_of(part).note == ""
     assert set(matrix_of(part).candidates) == set(whole.candidates)
-    count = len(measurer.turns)
+    count = len(measurer.for_dispatch)
     for text in (SPACE, fewer):
         tuned(tmp_path, measurer, text)
-    assert len(in_turn(measurer)) <= count, "no candidates are measured anew"
+    assert len(measurer.for_dispatch) == count, "no candidates are measured anew"
 
 
 def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path: Path) -> None:
@@ -329,7 +326,8 @@ def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path
 def test_few_inputs_need_no_candidates(tmp_path: Path) -> None:
     measurer = Drifting()
     results = tuned(tmp_path, measurer, SPACE.replace(", {n: 64}, {n: 128}", ""))
-    assert len(measurer.turns) == 3, "the finals alone"
+    assert measurer.for_dispatch == []
+    assert len({problem for problem, _ in measurer.turns}) == 3, "the finals alone"
     assert results.candidates == {}
 
 

@@ -294,16 +294,11 @@ def samples_of(found: Sequence[Measurement]) -> list[tuple[float, ...]]:
 
 
 def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
-    # Verified launches, three rounds, verified launches.
-    device = counting_device()
-    found = measure_interleaved(device, CASE, jobs(2), rounds=3)
-    assert [sorted(each) for each in zip(*samples_of(found), strict=True)] == [
-        [3.0, 4.0],
-        [5.0, 6.0],
-        [7.0, 8.0],
-    ]
+    found = measure_interleaved(counting_device(), CASE, jobs(2), rounds=3)
+    rounds = list(zip(*samples_of(found), strict=True))
+    assert len(rounds) == 3
+    assert all(max(one) < min(other) for one, other in pairwise(rounds))
     assert [m.warmup_s for m in found] == [(1.0,), (2.0,)]
-    assert len(device.launched) == 2 * (1 + 3 + 1)
     assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from harness.analysis.inputs import InputReport, report_input
+from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.core.records import Input
 from harness.core.text import first_few
 from harness.results import Command, Run
@@ -17,10 +17,16 @@ NOT_MEASURED = "not measured: "
 
 def input_reports(results: Results) -> list[InputReport]:
     """Report each input; those that were not measured come last, with the reason as their note."""
-    default, finals = results.default, results.finals
+    default = results.default
     measured = [
         report_input(
-            problem, known, finals.get(problem, ()), default, None, baselines=results.baselines
+            problem,
+            known,
+            results.finals.get(problem, ()),
+            default,
+            None,
+            baselines=results.baselines,
+            choices=results.choices.get(problem, ()),
         )
         for problem, known in results.measured.items()
     ]
@@ -28,7 +34,7 @@ def input_reports(results: Results) -> list[InputReport]:
         dataclasses.replace(report_input(problem, {}, (), default, None), note=reason)
         for problem, reason in not_measured(results).items()
     ]
-    return [*measured, *empty]
+    return hold_discoveries([*measured, *empty])
 
 
 def not_measured(results: Results) -> dict[Input, str]:

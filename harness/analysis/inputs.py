@@ -6,13 +6,15 @@ harness.analyse on what a database holds.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from harness.core.config_diff import DEFAULT
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.stats.claims import hold_false_discoveries
 from harness.stats.timing import TimeRatio, is_within_noise, mean_log, time_ratio
 
 MAX_FINALISTS = 3
@@ -24,10 +26,11 @@ Measured = Mapping[Config, Measurement]
 class InputReport:
     """The result of tuning one input.
 
-    `best` and `baseline` come from the finals, which measure finalists and default interleaved;
-    without finals they come from the search, and are None where nothing worked. `speedup` needs
-    finals of both. `within_noise` counts the configurations that tie with the best, once per
-    machine code.
+    `best` and `baseline` come from the finals, which measure the winner and the default
+    interleaved; without finals they come from the search, and are None where nothing worked. The
+    best is the default where the winner was not faster. `speedup` needs finals of both; the rounds
+    that it comes from had no part in the choice of the winner. `within_noise` counts the
+    configurations that tie with the best, once per machine code.
 
     `legal` is the number of legal configurations, None if unknown. `note` is the reason why an
     input was not measured, or not measured again. `shared` configurations have the measurement of
@@ -67,14 +70,24 @@ def report_input(
     legal: int | None,
     confidence: float = 0.95,
     baselines: Mapping[str, Config] = MappingProxyType({}),
+    choices: Iterable[Measurement] = (),
 ) -> InputReport:
-    """Report on an input from what the search `measured` and from its `finals`, which include the
-    default and the named baselines."""
-    final = {m.config: m for m in finals}
-    speedup, note = None, ""
-    best, baseline = _fastest_interleaved(final.values()), final.get(default)
-    if best and baseline and best.timing and baseline.timing:
-        speedup = time_ratio(baseline.timing, best.timing, confidence)
+    """Report on an input from what the search `measured`, from the interleaved `choices` between
+    finalists, and from the `finals`, which include the default and the named baselines.
+
+    `hold_discoveries` judges the speed-ups of several inputs.
+    """
+    final, note = {m.config: m for m in finals}, ""
+    winner, judged = _winner(final, choices, default)
+    best, baseline = final.get(winner) if winner else None, final.get(default)
+
+    def speedup_over(config: Config) -> TimeRatio | None:
+        one, beside = judged.get(best.config) if best else None, judged.get(config)
+        return time_ratio(beside, one, confidence) if one and beside else None
+
+    speedup = speedup_over(default)
+    if speedup and speedup.value < 1:
+        best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
     elif not best and (best := fastest(measured.values())):
         # The best of a search was lucky, so its time gives no speed-up.
         baseline, note = measured.get(default), "not measured again"
@@ -88,17 +101,70 @@ def report_input(
         legal,
         note,
         sum(m.shared_with is not None for m in measured.values()),
-        {
-            name: time_ratio(beside.timing, best.timing, confidence)
-            for name, config in baselines.items()
-            if best and best.timing and (beside := final.get(config)) and beside.timing
-        },
+        {name: ratio for name, config in baselines.items() if (ratio := speedup_over(config))},
         {
             name: found
             for name, config in {DEFAULT: default, **baselines}.items()
             if (found := final.get(config) or measured.get(config)) and not found.timing
         },
     )
+
+
+def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
+    """Mark the speed-ups that may be chance: over all inputs, the rate of false discoveries is
+    held (`harness.stats.claims`); so it is for the speed-ups over each named baseline."""
+    speedups = hold_false_discoveries([report.speedup for report in reports])
+    names = dict.fromkeys(name for report in reports for name in report.baseline_speedups)
+    over = {
+        name: hold_false_discoveries([report.baseline_speedups.get(name) for report in reports])
+        for name in names
+    }
+    return [
+        dataclasses.replace(
+            report,
+            speedup=speedups[row],
+            baseline_speedups={n: r for n in names if (r := over[n][row]) is not None},
+        )
+        for row, report in enumerate(reports)
+    ]
+
+
+def ranked(interleaved: Iterable[Measurement]) -> list[Config]:
+    """Rank configurations that were measured interleaved, the fastest first, without failures.
+
+    By the mean logarithm, which speed-ups compare too.
+    """
+    timed = [(mean_log(m.timing.samples_s), m.config) for m in interleaved if m.timing]
+    return [config for _, config in sorted(timed, key=lambda pair: pair[0])]
+
+
+def _winner(
+    final: Measured, choices: Iterable[Measurement], default: Config
+) -> tuple[Config | None, Mapping[Config, Timing]]:
+    """Return the configuration to judge, and the samples of each one that judge it.
+
+    What chose the winner does not judge it: other rounds do. Older databases have no choices; of
+    their finals the first half of the rounds chooses, and the other half judges.
+    """
+    timings = {config: m.timing for config, m in final.items() if m.timing}
+    others = [config for config in timings if config != default]
+    if not others:
+        return (default if timings else None), timings
+    chosen = [config for config in ranked(choices) if config in others]
+    if chosen or len(others) == 1:
+        return [*chosen, *others][0], timings
+    halves = {config: _halves(timing) for config, timing in timings.items()}
+    winner = min(others, key=lambda config: mean_log(halves[config][0].samples_s))
+    return winner, {config: second for config, (_, second) in halves.items()}
+
+
+def _halves(timing: Timing) -> tuple[Timing, Timing]:
+    """Split samples into the first half and the second, which has more; one sample is both."""
+    half = timing.count // 2
+    if not half:
+        return timing, timing
+    first, second = timing.samples_s[:half], timing.samples_s[half:]
+    return Timing(first, timing.stopped), Timing(second, timing.stopped)
 
 
 def _count_ties(best: Measurement | None, measured: Measured, confidence: float) -> int:
@@ -114,15 +180,6 @@ def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
     """Return the measurement with the least median; None if none is ok."""
     working = [m for m in measurements if m.outcome is Outcome.OK]
     return min(working, key=lambda m: m.time_s, default=None)
-
-
-def _fastest_interleaved(finals: Iterable[Measurement]) -> Measurement | None:
-    """Return the measurement with the least mean logarithm.
-
-    Speed-ups compare the same means, so the best is never reported as slower than the default.
-    """
-    timed = [(mean_log(m.timing.samples_s), m) for m in finals if m.timing]
-    return min(timed, key=lambda pair: pair[0])[1] if timed else None
 
 
 def one_per_code(measurements: Iterable[Measurement], preferred: Config) -> list[Measurement]:
@@ -157,8 +214,8 @@ def choose_finalists(
         leading = [m for rank, m in enumerate(leading) if rank < 2 or _tie(m, leading[0])]
     code_of = {m.config: _code(m) for m in measurements}
     stands_for = {_code(m): m.config for m in working}
-    leader = _fastest_interleaved(m for m in interleaved if code_of.get(m.config) in stands_for)
-    leaders = [stands_for[code_of[leader.config]]] if leader else []
+    leaders = ranked(m for m in interleaved if code_of.get(m.config) in stands_for)[:1]
+    leaders = [stands_for[code_of[leader]] for leader in leaders]
     return list(dict.fromkeys([*(m.config for m in leading), *leaders]))
 
 

@@ -183,7 +183,8 @@ def _of_input(
 ) -> InputResults:
     """Select the measurements of an input; `uuids` has those of all measurements by `id()`."""
     known, finals = results.measured[problem], results.finals.get(problem, ())
-    report = report_input(problem, known, finals, results.default, legal=None)
+    choices = results.choices.get(problem, ())
+    report = report_input(problem, known, finals, results.default, legal=None, choices=choices)
     default = report.baseline or known.get(results.default)
     subjects = {"best": report.best or next(iter(known.values())), "default": default}
     measured = {subject: m for subject, m in subjects.items() if m}

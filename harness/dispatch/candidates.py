@@ -14,7 +14,7 @@ from harness.core.records import Config, Input, Interleaved, Measurement, StopRe
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.models.folds import FEWEST_INPUTS
-from harness.stats.interleaved import merge_sessions
+from harness.stats.interleaved import merge_sessions, refuted
 from harness.stats.timing import is_within_noise, mean_log, time_ratio
 
 if TYPE_CHECKING:  # at run time it would be a cycle
@@ -97,9 +97,13 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
 
 def _interleaved(row: Measured, sessions: Sequence[Interleaved]) -> Measured:
     """Return the interleaved measurements of an input, and its failures from the search, which are
-    not tried again."""
+    not tried again.
+
+    A configuration that failed in any session, such as on the other data of the finals, is a
+    failure whatever other sessions say, unless that may have been chance.
+    """
     failed = {config: m for config, m in row.items() if m.timing is None}
-    return failed | merge_sessions(sessions)
+    return failed | merge_sessions(sessions) | refuted(sessions)
 
 
 def _interleaved_everywhere(
@@ -121,11 +125,16 @@ def _interleaved_everywhere(
     ]
     names = set(common)
     is_whole = all(
-        any({m.config for m in session} <= names for session in sessions[problem])
+        any(_working(session, row) <= names for session in sessions[problem])
         or all(config not in row or not row[config].timing for config in common)
         for problem, row in interleaved.items()
     )
     return common if is_whole else []
+
+
+def _working(session: Interleaved, row: Measured) -> set[Config]:
+    """Return the configurations of a session that are no failures."""
+    return {m.config for m in session if m.config in row and row[m.config].timing}
 
 
 def _note(sessions: Mapping[Input, Sequence[Interleaved]]) -> str:

@@ -19,10 +19,12 @@ from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
 from harness.display.text import make_table, print_lines
+from harness.stats.claims import FALSE_DISCOVERIES
 from harness.stats.timing import half_width
 
 _HEAD = ("input", "best configuration", "best", "default", "speed-up", "ties", "measured")
 _CONFIGURATION_WIDTH = 28  # a table that leaves its configurations less becomes a list
+NOT_FASTER = "not significantly faster"
 _NOISY = 0.25  # half the interval over the median
 
 
@@ -74,9 +76,11 @@ class InputsTable:
     def _legend(self) -> Iterator[str]:
         yield times_note(self.default)
         yield (
-            "Speed-ups are over the default, from interleaved launches, with their confidence "
-            "interval. Ties do not differ significantly from the best."
+            "Speed-ups are over the default, with their confidence interval, from interleaved "
+            "launches on several occasions; other launches chose the winner."
         )
+        yield from claims_lines(self.reports)
+        yield "Ties do not differ significantly from the best."
         failed: Counter[Outcome] = Counter()
         for report in self.reports:
             failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
@@ -93,6 +97,25 @@ def times_note(default: Config) -> str:
         f"Configurations list only changes from the default ({default_text(default)}). "
         "Times are medians +- half the 95 % confidence interval."
     )
+
+
+def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
+    """Say how many speed-ups are significant, and how many of these may be chance; nothing where
+    no speed-up was measured."""
+    judged = [report.speedup for report in reports if report.speedup]
+    faster = sum(speedup.is_faster for speedup in judged)
+    if not judged:
+        return
+    if not faster:
+        yield "No speed-up is significant."
+    elif len(judged) == 1:
+        yield "The speed-up is significant: equal code looks so in at most 2.5 % of measurements."
+    else:
+        share = format_share(FALSE_DISCOVERIES, digits=1)
+        yield (
+            f"{faster} of {len(judged)} speed-ups are significant; of these, at most {share} are "
+            "expected to be chance."
+        )
 
 
 def noise_warning(reports: Sequence[InputReport]) -> str | None:
@@ -119,7 +142,7 @@ def _cells(report: InputReport, default: Config) -> Iterable[str]:
     yield best_configuration(report, default)
     yield best_time(report)
     yield default_time(report)
-    yield format_speedup(report).replace(" within", "\nwithin")
+    yield format_speedup(report).replace(f" {NOT_FASTER}", f"\n{NOT_FASTER}")
     yield str(report.within_noise)
     yield _coverage(report).replace(", ", "\n")
 
@@ -147,7 +170,8 @@ def format_speedup(report: InputReport) -> str:
     if report.best and report.baseline and report.best.config == report.baseline.config:
         return "default is best"
     if report.speedup:
-        return format_ratio(report.speedup)
+        mark = "" if report.speedup.is_faster else f" {NOT_FASTER}"
+        return report.speedup.text(".2f", "x") + mark
     return report.note if report.best and report.note else "-"
 
 

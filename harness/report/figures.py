@@ -16,7 +16,7 @@ from harness.core.config_diff import difference
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.dispatch.matrix import Matrix
 from harness.results.view import Results
-from harness.stats import Estimate
+from harness.stats.timing import TimeRatio
 
 Array = npt.NDArray[np.float64]
 
@@ -172,7 +172,7 @@ class SpeedUp:
     """The speed-up of one input over the baseline."""
 
     label: str
-    ratio: Estimate
+    ratio: TimeRatio
 
 
 def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:

@@ -12,7 +12,7 @@ from harness import __version__
 from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
 from harness.core.errors import UsageError
 from harness.dispatch.study import sentence
-from harness.display.inputs import noise_warning
+from harness.display.inputs import claims_lines, noise_warning
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.reproducing import Origin
@@ -61,14 +61,15 @@ def _verdict(findings: Findings) -> Iterator[str]:
         return
     gains = figures.speed_ups(findings.reports)
     if len(gains) == 1:
-        yield f"The best configuration is {gains[0].ratio.text('.2f', 'x')} as fast as the default."
+        gain = gains[0].ratio
+        chance = "" if gain.is_faster else ", which is not significant"
+        yield f"The best configuration is {gain.text('.2f', 'x')} as fast as the default{chance}."
     elif gains:
-        clear = sum(one.ratio.low > 1 for one in gains)
         yield (
             f"The best configuration per input is {figures.mean_speed_up(gains):.2f}x as fast as "
-            f"the default (geometric mean of {len(gains)} inputs). It is significantly faster "
-            f"on {clear} of them."
+            f"the default (geometric mean of {len(gains)} inputs)."
         )
+        yield from claims_lines(findings.reports)
     else:
         yield "There is no speed-up: no best configuration was measured again beside the default."
     if findings.across is not None:

@@ -103,9 +103,15 @@ class Ablation:
         return "; ".join(part for part in (needed, ratio, self.undecided) if part)
 
 
-def _numbers(ratio: TimeRatio | None) -> tuple[float, float, float, int] | None:
-    return None if ratio is None else (ratio.value, ratio.low, ratio.high, ratio.count)
+_Numbers = tuple[float, float, float, int, float]
+"""The value, low, high, count and p-value of a ratio; older databases have no p-value."""
 
 
-def _ratio(numbers: tuple[float, float, float, int] | None) -> TimeRatio | None:
+def _numbers(ratio: TimeRatio | None) -> _Numbers | None:
+    return (
+        None if ratio is None else (ratio.value, ratio.low, ratio.high, ratio.count, ratio.p_value)
+    )
+
+
+def _ratio(numbers: _Numbers | None) -> TimeRatio | None:
     return None if numbers is None else TimeRatio(*numbers)

@@ -16,6 +16,7 @@ from harness.core.text import first_few, printable, suggestion
 from harness.results import (
     ABLATION,
     CANDIDATE,
+    CHOICE,
     EXHAUSTED,
     FINAL,
     LIMITS,
@@ -90,8 +91,13 @@ class Results:
 
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
-        """By input, the last interleaved measurements of the finalists."""
+        """By input, the last interleaved measurements of the winner beside the default."""
         return {problem: groups[-1] for problem, groups in self._interleaved(FINAL).items()}
+
+    @cached_property
+    def choices(self) -> Mapping[Input, Sequence[Measurement]]:
+        """By input, the last interleaved measurements of the finalists, which chose the winner."""
+        return {problem: groups[-1] for problem, groups in self._interleaved(CHOICE).items()}
 
     @cached_property
     def candidates(self) -> Mapping[Input, Sequence[Interleaved]]:
@@ -100,10 +106,10 @@ class Results:
 
     @cached_property
     def interleaved(self) -> Mapping[Input, Sequence[Interleaved]]:
-        """By input, the interleaved measurements of finalists, then those of candidates."""
-        finals = self._interleaved(FINAL)
-        inputs = dict.fromkeys([*finals, *self.candidates])
-        return {i: [*finals.get(i, ()), *self.candidates.get(i, ())] for i in inputs}
+        """By input, the interleaved measurements of finalists, of winners, and of candidates."""
+        stages = self._interleaved(CHOICE), self._interleaved(FINAL), self.candidates
+        inputs = dict.fromkeys(problem for stage in stages for problem in stage)
+        return {i: [group for stage in stages for group in stage.get(i, ())] for i in inputs}
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
         rows: dict[Input, list[MeasurementRow]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,6 +28,14 @@ def merge_sessions(sessions: Sequence[Interleaved]) -> dict[Config, Measurement]
         factors = _round_factors(session, merged)
         merged = {m.config: _scaled(m, factors) for m in session} | merged
     return merged
+
+
+def refuted(sessions: Iterable[Interleaved]) -> dict[Config, Measurement]:
+    """Return the last failure of each configuration that failed in a session in which others
+    worked, and not by what may be chance: it fails on some data, whatever other sessions say."""
+    working = (session for session in sessions if any(m.timing for m in session))
+    failed = (m for session in working for m in session if not m.timing)
+    return {m.config: m for m in failed if m.outcome.repeats}
 
 
 def _next_linked(

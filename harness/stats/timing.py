@@ -6,6 +6,7 @@ performance evaluation" (OOPSLA 2007).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
@@ -91,14 +92,28 @@ def _quantile(freedom: float, confidence: float) -> float:
 
 @dataclass(frozen=True)
 class TimeRatio(Estimate):
-    """A ratio of two times with its confidence interval; `count` samples of each."""
+    """A ratio of two times with its confidence interval; `count` samples of each.
+
+    `p_value` is one-sided: the probability of a ratio at least as large if the true one is 1.
+    A ratio `may_be_chance` where it is one of several, and the rate of false discoveries among
+    them does not allow to claim it (`harness.stats.claims`).
+    """
 
     count: int
+    p_value: float = 1.0
+    may_be_chance: bool = False
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval excludes 1 and the difference is not negligible."""
-        return self.excludes(1) and abs(math.log(self.value)) > NEGLIGIBLE
+        """Whether the interval excludes 1, the difference is not negligible, and no correction for
+        several ratios stands against it."""
+        is_clear = self.excludes(1) and abs(math.log(self.value)) > NEGLIGIBLE
+        return is_clear and not self.may_be_chance
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the ratio is significant and above 1, as a speed-up must be."""
+        return self.value > 1 and self.is_significant
 
 
 def paired_ratio(
@@ -113,26 +128,40 @@ def paired_ratio(
     logs = [math.log(numerator / denominator) for numerator, denominator in pairs]
     if len(logs) < 2:
         raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
-    return _time_ratio(statistics.fmean(logs), half_width(logs, confidence), len(logs))
+    error = math.sqrt(variance(logs) / len(logs))
+    found = LogDifference(statistics.fmean(logs), error, len(logs) - 1)
+    return _time_ratio(found, confidence, len(logs))
 
 
-def _time_ratio(mean: float, half: float, count: int) -> TimeRatio:
-    ratio = Estimate.from_log(mean, half)
-    return TimeRatio(ratio.value, ratio.low, ratio.high, count)
+def _time_ratio(found: LogDifference, confidence: float, count: int) -> TimeRatio:
+    ratio = Estimate.from_log(found.mean, found.half_width(confidence))
+    return TimeRatio(ratio.value, ratio.low, ratio.high, count, found.p_value_of_more())
 
 
 def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
     """Estimate how many times longer the numerator takes.
 
-    The ratio is paired where both were sampled interleaved. Otherwise the interval is Welch's, of
-    the difference of mean logarithms; it is infinite where one of them has a single sample.
+    The ratio is paired where both were sampled interleaved. Where both were sampled on the same
+    occasions, two or more, the mean logarithms of the occasions are the pairs: occasions are a
+    random effect, and Student's t has as many degrees of freedom as there are occasions, less one.
+    So neither an offset of a load, nor dependence inside an occasion, nor drift looks like a
+    difference. Otherwise the interval is Welch's, of the difference of mean logarithms; it is
+    infinite where one of them has a single sample.
     """
     interleaved = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
     if interleaved and numerator.count == denominator.count >= 2:
-        return paired_ratio(numerator.samples_s, denominator.samples_s, confidence)
+        pairs_s = numerator.samples_s, denominator.samples_s
+        if numerator.occasions == denominator.occasions and len(numerator.occasions) > 1:
+            pairs_s = _occasion_means_s(numerator), _occasion_means_s(denominator)
+        ratio = paired_ratio(*pairs_s, confidence)
+        return dataclasses.replace(ratio, count=numerator.count)
     found = log_difference(numerator.samples_s, denominator.samples_s)
-    half = found.half_width(confidence)
-    return _time_ratio(found.mean, half, min(numerator.count, denominator.count))
+    return _time_ratio(found, confidence, min(numerator.count, denominator.count))
+
+
+def _occasion_means_s(timing: Timing) -> tuple[float, ...]:
+    """Return the geometric mean of each occasion's samples."""
+    return tuple(math.exp(mean_log(samples_s)) for samples_s in timing.by_occasion)
 
 
 @dataclass(frozen=True)
@@ -157,6 +186,11 @@ class LogDifference:
         from scipy.special import stdtr  # here: see _quantile
 
         return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
+
+    def p_value_of_more(self) -> float:
+        """Return the one-sided p-value that the difference is not above 0."""
+        either = self.p_value()
+        return either / 2 if self.mean > 0 else 1 - either / 2
 
 
 def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> LogDifference:

@@ -1,18 +1,38 @@
-"""The finals: each input's finalists, measured once more beside the default."""
+"""The finals of each input: its finalists' rounds choose a winner, and others judge it.
+
+The fastest of several noisy times is too fast, so the rounds that choose the winner say nothing of
+its speed-up. It is measured once more beside the default, on several occasions, each with new
+loads, new allocations, and partly other data, on which its results are verified as well.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-from harness.analysis.inputs import InputReport, choose_finalists, report_input
-from harness.core.records import Config, Input, Measurement, Outcome
-from harness.results import CANDIDATE, EXHAUSTED, FINAL
+from harness.analysis.inputs import (
+    InputReport,
+    choose_finalists,
+    hold_discoveries,
+    ranked,
+    report_input,
+)
+from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
+from harness.measure.occasions import ONE_OCCASION
+from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
 from harness.space import Space
+from harness.stats.interleaved import refuted
 from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
 
 _BESIDE_BASELINES = 20  # rounds, where winners are compared with named baselines
+_CHOOSING = 3  # the choice takes a round where the judgement takes so many
+
+CHOICE_SEEDS = (2,)
+"""The seed of the data on which finalists are measured; the search has another."""
+
+FINAL_SEEDS = (2, 2, 2, 3, 3, 3)
+"""The seed of the data on each occasion of the finals."""
 
 
 def final_reports(state: State, finalists: int | None = None) -> list[InputReport]:
@@ -29,7 +49,7 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
         reports.append(_final(state, problem, finalists))
         if problem in wanted:
             state.display.step(str(problem))
-    return reports
+    return hold_discoveries(reports)
 
 
 def _has_finalists(state: State, problem: Input) -> bool:
@@ -39,24 +59,69 @@ def _has_finalists(state: State, problem: Input) -> bool:
 
 def _final(state: State, problem: Input, count: int | None) -> InputReport:
     measured, space = state.measured(problem), state.space(problem)
-    candidates = state.store.interleaved(state.run_plan(problem), CANDIDATE)
-    last = candidates[-1] if candidates else ()
-    finalists = choose_finalists(measured.values(), space.default, count, last)
     named = baselines(state, space)
-    wanted = list(dict.fromkeys([*finalists, space.default]))
-    working = [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
-    finals: Sequence[Measurement] = []
-    if working and problem in state.runs:
+    choices: Interleaved = []
+    finals: Interleaved = []
+    if _has_finalists(state, problem):
         with state.leaving_out(problem):
             beside = [config for config in named.values() if _may_work(measured.get(config))]
-            finals = _measure(state, problem, space, [*dict.fromkeys([*working, *beside])])
+            finalists = [*_finalists(state, problem, space, count), *beside]
+            rivals = [c for c in dict.fromkeys(finalists) if c != space.default]
+            choices = _choices(state, problem, rivals)
+            default = [space.default] if space.default in finalists else []
+            finals = _judged(state, problem, ranked(choices) or rivals, [*default, *beside])
     confidence = state.spec.measure.confidence
-    report = report_input(problem, measured, finals, space.default, space.count, confidence, named)
+    report = report_input(
+        problem, measured, finals, space.default, space.count, confidence, named, choices
+    )
     if problem in state.runs:
         exhausted = "yes" if report.is_exhausted else "no"
         state.store.note_run(state.runs[problem], EXHAUSTED, exhausted)
         state.store.commit()
     return dataclasses.replace(report, note=_note(state, report))
+
+
+def _finalists(state: State, problem: Input, space: Space, count: int | None) -> list[Config]:
+    """Return the configurations to measure again, and the default where it worked."""
+    measured = state.measured(problem)
+    candidates = state.store.interleaved(state.run_plan(problem), CANDIDATE)
+    last = candidates[-1] if candidates else ()
+    finalists = choose_finalists(measured.values(), space.default, count, last)
+    wanted = dict.fromkeys([*finalists, space.default])
+    return [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
+
+
+def _choices(state: State, problem: Input, rivals: Sequence[Config]) -> Interleaved:
+    """Measure the rivals of an input, where there are several, to choose the winner."""
+    if len(rivals) < 2 or state.measurer.is_replay:
+        return []
+    rounds = max(2, -(-_rounds(state, problem) // _CHOOSING))
+    return _measured(state, problem, rivals, CHOICE, rounds, CHOICE_SEEDS)
+
+
+def _judged(
+    state: State, problem: Input, rivals: Sequence[Config], beside: Sequence[Config]
+) -> Interleaved:
+    """Measure the first of the rivals beside other configurations; if it fails, the next one.
+
+    A recording has no other samples than those that chose, so all rivals stay in.
+    """
+    rounds = max(len(FINAL_SEEDS), _rounds(state, problem))
+    failed = refuted(state.store.interleaved(state.run_plan(problem), FINAL))
+    left = [rival for rival in rivals if rival not in failed]
+    first = [left] if state.measurer.is_replay else [[rival] for rival in left]
+    found: Interleaved = []
+    for tried in first or [[]]:
+        configs = [*dict.fromkeys([*tried, *beside])]
+        found = _measured(state, problem, configs, FINAL, rounds, FINAL_SEEDS)
+        if not tried or any(m.timing for m in found if m.config in tried):
+            break
+    return found
+
+
+def _rounds(state: State, problem: Input) -> int:
+    fewest = _BESIDE_BASELINES if baselines(state, state.space(problem)) else 2
+    return max(fewest, state.spec.measure.repeats)
 
 
 def baselines(state: State, space: Space) -> dict[str, Config]:
@@ -79,14 +144,18 @@ def _note(state: State, report: InputReport) -> str:
     return state.left_out.get(report.problem, report.note)
 
 
-def _measure(
-    state: State, problem: Input, space: Space, configs: Sequence[Config]
-) -> list[Measurement]:
-    """Measure finalists interleaved; results stored by an earlier command are used again."""
-    fewest = _BESIDE_BASELINES if baselines(state, space) else 2
-    rounds = max(fewest, state.spec.measure.repeats)
-    stored = state.store.interleaved(state.run_plan(problem), FINAL)
+def _measured(
+    state: State,
+    problem: Input,
+    configs: Sequence[Config],
+    stage: str,
+    rounds: int,
+    seeds: Sequence[int] = ONE_OCCASION,
+) -> Interleaved:
+    """Measure interleaved; results stored by an earlier command are used again."""
+    stored = state.store.interleaved(state.run_plan(problem), stage)
     known = state.known(problem)
-    if stored and is_complete(stored[-1], configs, rounds=rounds, known=known):
+    occasions = len(seeds)
+    if stored and is_complete(stored[-1], configs, rounds=rounds, known=known, occasions=occasions):
         return stored[-1]
-    return measure_interleaved(state, problem, configs, stage=FINAL, rounds=rounds)
+    return measure_interleaved(state, problem, configs, stage=stage, rounds=rounds, seeds=seeds)

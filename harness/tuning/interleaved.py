@@ -5,23 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.core.records import Config, Input, Interleaved, Measurement, StopReason
+from harness.measure.occasions import ONE_OCCASION
 from harness.tuning.state import State
 
 
 def measure_interleaved(
-    state: State, problem: Input, configs: Sequence[Config], *, stage: str, rounds: int
+    state: State,
+    problem: Input,
+    configs: Sequence[Config],
+    *,
+    stage: str,
+    rounds: int,
+    seeds: Sequence[int] = ONE_OCCASION,
 ) -> Interleaved:
-    """Measure configurations interleaved, and store the results."""
-    found = state.measurer.measure_interleaved(state.space(problem), problem, configs, rounds)
+    """Measure configurations interleaved, on an occasion for each seed, and store the results."""
+    space = state.space(problem)
+    found = state.measurer.measure_interleaved(space, problem, configs, rounds, seeds)
     state.store.add_interleaved(state.runs[problem], state.run_plan(problem), stage, found)
     state.store.commit()
     return found
 
 
 def is_complete(
-    stored: Interleaved, configs: Sequence[Config], *, rounds: int, known: Mapping[Config, object]
+    stored: Interleaved,
+    configs: Sequence[Config],
+    *,
+    rounds: int,
+    known: Mapping[Config, object],
+    occasions: int = 1,
 ) -> bool:
-    """Whether stored results are of exactly these configurations, each with all its rounds.
+    """Whether stored results are of exactly these configurations, each with all its rounds and
+    occasions.
 
     `known` holds the configurations that the search measured. Results in which nothing worked are
     incomplete, since that may have been the device's fault.
@@ -29,13 +43,17 @@ def is_complete(
     same = {measurement.config for measurement in stored} == set(configs)
     works = any(found.timing for found in stored)
     return (
-        same and works and all(_is_final(found, rounds, found.config in known) for found in stored)
+        same
+        and works
+        and all(_is_final(found, rounds, occasions, found.config in known) for found in stored)
     )
 
 
-def _is_final(found: Measurement, rounds: int, has_worked: bool) -> bool:
+def _is_final(found: Measurement, rounds: int, occasions: int, has_worked: bool) -> bool:
     """Whether a result stands. A timeout or crash of a configuration that worked in the search may
     be chance; other failures stand."""
-    if found.timing is None:
+    timing = found.timing
+    if timing is None:
         return found.outcome.repeats or not has_worked
-    return found.timing.count == rounds or found.timing.stopped is StopReason.RECORDED
+    is_whole = timing.count == rounds and len(timing.by_occasion) == occasions
+    return is_whole or timing.stopped is StopReason.RECORDED

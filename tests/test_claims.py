@@ -1,0 +1,248 @@
+"""Speed-ups are claimed at the rate that they state: for one input, and over many.
+
+Times are drawn from known noise, so equal code is equal by construction.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from harness.analysis.inputs import InputReport, hold_discoveries, report_input
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.display.inputs import print_inputs
+from harness.stats.claims import hold_false_discoveries
+from harness.stats.multiple_tests import benjamini_hochberg
+from harness.stats.timing import TimeRatio, paired_ratio, time_ratio
+
+Logs = npt.NDArray[np.float64]
+"""Logarithms of times, shape (configurations, occasions, rounds)."""
+
+Draw = Callable[[np.random.Generator, int, int, int], Logs]
+
+PROBLEM = Input({"n": 1})
+DEFAULT, A, B, C = (Config({"V": value}) for value in range(4))
+SIZES = (4, 4, 3, 3, 3, 3)
+
+
+def timing(logs: Logs, occasions: tuple[int, ...] = ()) -> Timing:
+    return Timing(tuple(np.exp(logs).ravel().tolist()), StopReason.INTERLEAVED, occasions)
+
+
+def measured(config: Config, time: Timing) -> Measurement:
+    return Measurement(config, PROBLEM, Outcome.OK, time)
+
+
+# -------------------------------------------------------------------------- several p-values
+
+
+def test_adjusted_p_values_are_those_of_benjamini_and_hochberg() -> None:
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 7, 60):
+        p_values = rng.random(count) ** 3
+        expected = stats.false_discovery_control(p_values)
+        assert benjamini_hochberg(p_values) == pytest.approx(expected)
+    assert benjamini_hochberg(np.array([])).tolist() == []
+
+
+def ratio_of(p_value: float, value: float = 1.1) -> TimeRatio:
+    return TimeRatio(value, value - 0.05, value + 0.05, 20, p_value)
+
+
+def test_one_ratio_that_is_clear_alone_may_be_chance_among_many() -> None:
+    clear = ratio_of(0.02)
+    assert hold_false_discoveries([clear]) == [clear]
+    assert clear.is_faster
+    among = hold_false_discoveries([clear, *[ratio_of(0.5, 1.0)] * 47])
+    assert among[0] is not None
+    assert not among[0].is_faster
+
+
+def test_ratios_that_are_nearly_all_clear_stay_so() -> None:
+    held = hold_false_discoveries([*[ratio_of(0.001)] * 40, ratio_of(0.02), None])
+    assert all(ratio.is_faster for ratio in held[:-1] if ratio)
+    assert held[-1] is None
+
+
+def test_a_ratio_below_one_is_no_claim_and_is_not_marked() -> None:
+    slower = TimeRatio(0.5, 0.4, 0.6, 20, 1.0)
+    assert hold_false_discoveries([slower]) == [slower]
+    assert slower.is_significant
+    assert not slower.is_faster
+
+
+# -------------------------------------------------------------------------------- one ratio
+
+
+def test_ratio_over_occasions_is_students_test_of_their_mean_logarithms() -> None:
+    rng = np.random.default_rng(1)
+    logs = rng.normal(0, 0.05, (2, 3, 4)) + np.array([0.1, 0.0]).reshape(2, 1, 1)
+    ratio = time_ratio(timing(logs[0], (4, 4, 4)), timing(logs[1], (4, 4, 4)))
+    test = stats.ttest_1samp((logs[0] - logs[1]).mean(axis=1), 0, alternative="greater")
+    low, high = np.exp(stats.ttest_1samp((logs[0] - logs[1]).mean(axis=1), 0).confidence_interval())
+    assert (ratio.low, ratio.high) == (pytest.approx(low), pytest.approx(high))
+    assert ratio.p_value == pytest.approx(test.pvalue)
+    assert ratio.count == 12
+
+
+def test_samples_of_one_occasion_are_paired_by_their_rounds() -> None:
+    logs = np.random.default_rng(2).normal(0, 0.05, (2, 1, 12))
+    ratio = time_ratio(timing(logs[0]), timing(logs[1]))
+    assert ratio == paired_ratio(np.exp(logs[0, 0]).tolist(), np.exp(logs[1, 0]).tolist())
+
+
+@pytest.mark.parametrize("one", [0.03, -0.03])
+def test_p_value_of_a_ratio_is_one_sided(one: float) -> None:
+    samples = np.exp([one, one + 0.02, one - 0.02]).tolist()
+    expected = stats.ttest_1samp(np.log(samples), 0, alternative="greater").pvalue
+    assert paired_ratio(samples, [1.0] * 3).p_value == pytest.approx(expected)
+    welch = time_ratio(Timing(tuple(samples)), Timing((1.0, 1.01, 0.99)))
+    assert (welch.p_value < 0.5) == (one > 0)
+
+
+# ------------------------------------------------------------------------------- one input
+
+
+def test_winner_is_chosen_by_some_rounds_and_judged_by_others() -> None:
+    choices = [measured(A, Timing((1.0, 1.0))), measured(B, Timing((1.1, 1.1)))]
+    times_s = {DEFAULT: (2.0, 2.0), A: (2.1, 2.1)}
+    finals = [measured(c, Timing(t, StopReason.INTERLEAVED)) for c, t in times_s.items()]
+    report = report_input(PROBLEM, {}, finals, DEFAULT, None, choices=choices)
+    assert report.best is finals[0], "it only was lucky"
+    assert report.speedup is not None
+    assert report.speedup.value == 1
+
+
+def test_rounds_of_an_older_database_are_split_into_those_that_choose_and_that_judge() -> None:
+    """A is faster in the first half and B in the second: only one half may be counted for it."""
+    halves = {DEFAULT: (3.0, 3.0), A: (1.0, 3.0), B: (2.0, 1.0)}
+    finals = [
+        measured(config, Timing((one,) * 4 + (other,) * 4, StopReason.INTERLEAVED))
+        for config, (one, other) in halves.items()
+    ]
+    report = report_input(PROBLEM, {}, finals, DEFAULT, None)
+    assert report.speedup is not None
+    assert report.speedup.value == 1
+    finals[1] = measured(A, Timing((1.0,) * 4 + (2.0,) * 4, StopReason.INTERLEAVED))
+    report = report_input(PROBLEM, {}, finals, DEFAULT, None)
+    assert report.best is finals[1]
+    assert report.speedup is not None
+    assert report.speedup.value == pytest.approx(1.5)
+
+
+def test_a_single_sample_is_no_claim() -> None:
+    finals = [
+        measured(c, Timing((t,), StopReason.INTERLEAVED))
+        for c, t in ((DEFAULT, 9.0), (A, 1.0), (B, 2.0))
+    ]
+    report = report_input(PROBLEM, {}, finals, DEFAULT, None)
+    assert report.speedup is not None
+    assert (report.speedup.value, report.speedup.is_faster) == (pytest.approx(9.0), False)
+
+
+def test_winner_that_failed_in_the_finals_is_not_the_best() -> None:
+    choices = [measured(A, Timing((1.0, 1.0))), measured(B, Timing((1.1, 1.1)))]
+    wrong = Measurement(A, PROBLEM, Outcome.WRONG_RESULT, message="y[0] is 1, expected 2")
+    finals = [wrong, measured(DEFAULT, Timing((2.0, 2.0), StopReason.INTERLEAVED))]
+    report = report_input(PROBLEM, {}, finals, DEFAULT, None, choices=choices)
+    assert report.best is finals[1]
+
+
+# ---------------------------------------------------------------------- rates, by simulation
+
+
+def normal(rng: np.random.Generator, *shape: int) -> Logs:
+    return rng.normal(0, 0.03, shape)
+
+
+def offset_by_load(rng: np.random.Generator, *shape: int) -> Logs:
+    """Each load of a configuration has an offset of 1 %."""
+    return rng.normal(0, 0.01, (*shape[:2], 1)) + rng.normal(0, 0.01, shape)
+
+
+def drifting(rng: np.random.Generator, *shape: int) -> Logs:
+    """The machine's clock wanders; the configurations of a round share it."""
+    steps = rng.normal(0, 0.02, shape[1:])
+    return np.cumsum(steps.ravel()).reshape(steps.shape) + rng.normal(0, 0.01, shape)
+
+
+def final_report(rng: np.random.Generator, draw: Draw, faster: float = 0.0) -> InputReport:
+    """An input whose three finalists are equal code, and as much faster than the default."""
+    effect = math.log1p(faster) * np.array([0, 1, 1, 1]).reshape(4, 1, 1)
+    choosing = draw(rng, 4, 1, 7) - effect
+    judging = (draw(rng, 4, 6, 4) - effect).reshape(4, -1)[:, : sum(SIZES)]
+    configs = (DEFAULT, A, B, C)
+    choices = [measured(c, timing(choosing[n])) for n, c in enumerate(configs) if n]
+    winner = 1 + int(choosing[1:].mean(axis=(1, 2)).argmin())
+    finals = [measured(configs[n], timing(judging[n], SIZES)) for n in (winner, 0)]
+    return report_input(PROBLEM, {}, finals, DEFAULT, None, choices=choices)
+
+
+def older_report(rng: np.random.Generator, draw: Draw) -> InputReport:
+    """As an older database has it: all finalists in the same 20 rounds of one load."""
+    logs = draw(rng, 4, 1, 20)
+    finals = [measured(c, timing(logs[n])) for n, c in enumerate([DEFAULT, A, B, C])]
+    return report_input(PROBLEM, {}, finals, DEFAULT, None)
+
+
+def claimed(reports: Sequence[InputReport]) -> float:
+    """The share of inputs with a claim; four standard errors of 0.025 among 600 are 0.026."""
+    return sum(r.speedup is not None and r.speedup.is_faster for r in reports) / len(reports)
+
+
+@pytest.mark.parametrize("draw", [normal, offset_by_load, drifting])
+def test_equal_code_is_called_faster_on_few_inputs(draw: Draw) -> None:
+    rng = np.random.default_rng(3)
+    assert claimed([final_report(rng, draw) for _ in range(600)]) <= 0.025 + 0.026
+
+
+@pytest.mark.parametrize("draw", [normal, drifting])
+def test_equal_code_is_called_faster_on_few_inputs_of_an_older_database(draw: Draw) -> None:
+    rng = np.random.default_rng(4)
+    assert claimed([older_report(rng, draw) for _ in range(600)]) <= 0.025 + 0.026
+
+
+def test_faster_code_is_found() -> None:
+    rng = np.random.default_rng(5)
+    assert claimed([final_report(rng, normal, faster=0.1) for _ in range(100)]) >= 0.95
+
+
+def test_over_many_inputs_of_equal_code_there_is_seldom_a_claim() -> None:
+    rng = np.random.default_rng(6)
+    reports = [final_report(rng, normal) for _ in range(2400)]
+    families = [hold_discoveries(reports[n : n + 48]) for n in range(0, len(reports), 48)]
+    uncorrected = [any(claimed([r]) for r in reports[n : n + 48]) for n in range(0, 2400, 48)]
+    assert sum(uncorrected) > 20, "of 50 families, without a correction"
+    assert sum(claimed(family) > 0 for family in families) <= 8, "2.5 expected, 4 errors above"
+
+
+# ------------------------------------------------------------------------------ what is said
+
+
+def printed(speedups: Sequence[TimeRatio]) -> str:
+    best, baseline = measured(A, Timing((1.0, 1.0))), measured(DEFAULT, Timing((2.0, 2.0)))
+    reports = [
+        InputReport(PROBLEM, best, baseline, speedup, 0, {Outcome.OK: 2}, 2) for speedup in speedups
+    ]
+    stream = io.StringIO()
+    print_inputs(Console(file=stream, width=140), hold_discoveries(reports), "kernel", DEFAULT)
+    return " ".join(stream.getvalue().split())
+
+
+def test_table_says_how_many_speed_ups_may_be_chance() -> None:
+    text = printed([*[ratio_of(0.001)] * 3, ratio_of(0.4, 1.01)])
+    assert "3 of 4 speed-ups are significant" in text
+    assert "of these, at most 5 % are expected to be chance" in text
+    assert text.count("not significantly faster") == 1
+
+
+def test_table_without_a_significant_speed_up_says_so() -> None:
+    assert "No speed-up is significant." in printed([ratio_of(0.4, 1.01)])
+    assert "equal code looks so in at most 2.5 %" in printed([ratio_of(0.001)])
