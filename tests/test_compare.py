@@ -187,7 +187,7 @@ def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured
     base: str, tmp_path: Path
 ) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.2)
-    in_finals = tuned(tmp_path, "finals.db", 2, every, searched=(64,))
+    in_finals = tuned(tmp_path, "finals.db", 2, every, function="edited", searched=(64,))
     status, data = run(base, in_finals, "--of", "best", folder=tmp_path)
     assert (status, data["counts"]) == (1, {"slower": 4})
     assert [c["notes"] for c in data["comparisons"]] == [[]] * 4
@@ -281,8 +281,9 @@ def test_annotations_name_the_source_and_escape_what_github_would_read(
     base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = make_spec(tmp_path, SPACE)
+    before = tuned(tmp_path, "before.db", seed=1, function="edited")
     place = tuned(tmp_path, "now.db", seed=6, slower={8: 1.1, 64: float("inf")})
-    assert main([base, place, "--spec", str(spec.path), "--github", "--of", "best"]) == 1
+    assert main([before, place, "--spec", str(spec.path), "--github", "--of", "best"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("::")]
     start, _, message = line.removeprefix("::error ").partition("::")
     assert start.startswith("file=")
@@ -297,11 +298,13 @@ def test_annotations_name_the_source_and_escape_what_github_would_read(
 def test_annotations_of_a_program_name_its_source(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "main.sh").write_text("echo took 1 us")
     kernel = "kernel: {function: kernel, source: kernel.cl, host: kernel.py}\n"
     program = "program: {sources: [main.sh], run: [sh, '{source}', '{BLOCK}', '{n}'], time: wall}\n"
     space = SPACE.replace(kernel, program).replace("launch: {group: [BLOCK], grid: [n]}\n", "")
-    places = [tuned(tmp_path, f"{n}.db", n, {8: 1 + n / 9}, space=space) for n in range(2)]
+    places = []
+    for n in range(2):
+        (tmp_path / "main.sh").write_text(f"echo took {n} us")
+        places.append(tuned(tmp_path, f"{n}.db", n, {8: 1 + n / 9}, space=space))
     words = ("--spec", str(tmp_path / "space.yaml"), "--github", "--of", "default")
     assert main([*places, *words]) == 1
     assert re.search(
@@ -498,3 +501,69 @@ def _options(
     with pytest.raises(SystemExit):
         command(["--help"])
     return set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+
+
+def in_burdened_run(
+    folder: Path, name: str, burdened: Sequence[int], slower: float = 1.0, burden: float = 1.3
+) -> str:
+    """Write a database of an edited kernel: other work begins after the search of some inputs, so
+    that the search of the `burdened` ones and all finals take longer."""
+    spec = dataclasses.replace(make_spec(folder, SPACE), functions=("edited",))
+    before = Device(5, dict.fromkeys((8, 16, 32, 64), slower))
+    after = Device(6, dict.fromkeys((8, 16, 32, 64), slower * burden))
+    with opened(folder / name) as store:
+        plans = [make_plan(given, spec=spec, environment=ENVIRONMENT) for given in spec.inputs]
+        searches = [begin_search(store, plan, tuning_run_id=n) for n, plan in enumerate(plans)]
+        for search in searches:
+            given = search.plan.problem
+            device = after if given["n"] in burdened else before
+            for block in (16, 64):
+                search.test(device.measure(given, block))
+        for search in searches:
+            found = [after.measure(search.plan.problem, block) for block in (16, 64)]
+            store.add_interleaved(search.run_id, search.plan, FINAL, found)
+            store.end_run(search.run_id, "complete")
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("burdened", [(), (64,), (32, 64), (16, 32, 64)])
+def test_work_that_begins_in_the_candidates_run_is_no_regression(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], burdened: Sequence[int]
+) -> None:
+    place = in_burdened_run(tmp_path, "burdened.db", burdened)
+    status, data = run(base, place, folder=tmp_path)
+    assert status == 0
+    assert set(data["counts"]) <= {"the machine changed", "within noise"}
+    assert data["upper_limit"] > 1.3, "a slowdown of the kernel itself may be hidden"
+    if "the machine changed" in data["counts"]:
+        out = " ".join(capsys.readouterr().out.split())
+        assert re.search(r"the default's times changed by up to 1\.3\d\dx during a run", out)
+        assert "--rerun measures both sides together" in out
+
+
+def test_a_slowdown_beyond_that_of_the_machine_is_a_regression(base: str, tmp_path: Path) -> None:
+    place = in_burdened_run(tmp_path, "burdened.db", (32, 64), slower=2.5)
+    status, data = run(base, place, folder=tmp_path)
+    assert (status, verdicts(data)[64]) == (1, "slower")
+
+
+def test_equal_sources_are_no_regression_however_slow_the_machine_became(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = dict.fromkeys((8, 16, 32, 64), 1.3)
+    status, data = run(base, tuned(tmp_path, "same.db", 9, every), folder=tmp_path)
+    assert (status, data["counts"]) == (0, {"the machine changed": 8})
+    assert "the same code, in the same environment" in capsys.readouterr().out
+    edited = tuned(tmp_path, "edited.db", 9, every, function="edited")
+    assert run(base, edited, folder=tmp_path)[0] == 1
+
+
+def test_a_worse_winner_of_equal_sources_is_compared_with_the_default(
+    base: str, tmp_path: Path
+) -> None:
+    for slower in (1.0, 1.3):
+        every = dict.fromkeys((8, 16, 32, 64), slower)
+        place = tuned(tmp_path, f"{slower}.db", 9, every, searched=(64,), finals=(64,))
+        status, data = run(base, place, folder=tmp_path)
+        assert (status, verdicts(data)[8]) == (1, "slower")
+    assert verdicts(data, "default")[8] == "the machine changed"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from harness.compare.machine import NONE, Evidence, evidence
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
 from harness.compare.statistics import (
@@ -25,12 +26,13 @@ from harness.stats.timing import mean_log
 
 
 class Ending(str, Enum):
-    """The verdict of a row that needs no test."""
+    """The verdict of a row that needs no test, or whose difference the machine explains."""
 
     SAME = "not measured again"
     BROKEN = "works no more"
     FIXED = "works now"
     MISSING = "not compared"
+    MACHINE = "the machine changed"
 
     def __str__(self) -> str:
         return self.value
@@ -73,7 +75,8 @@ class ComparedRow:
         It is the largest slowdown that may have been missed; None where the verdict is clear, or
         nothing was tested.
         """
-        if self.change is None or self.verdict is not ChangeVerdict.WITHIN_NOISE:
+        unclear = (ChangeVerdict.WITHIN_NOISE, Ending.MACHINE)
+        if self.change is None or self.verdict not in unclear:
             return None
         return self.change.ratio.high
 
@@ -138,7 +141,12 @@ def compare(
             f"BASE holds {', '.join(names[0])}, and CANDIDATE {', '.join(names[1])}: they have no "
             "kernel in common; tune the same space into both"
         )
-    drafts = [draft for pair in matched for draft in _drafts(*pair, rules.subjects)]
+    drafts = [
+        dataclasses.replace(draft, evidence=found)
+        for pair in matched
+        for found in [evidence(*pair, rules.threshold)]
+        for draft in _drafts(*pair, rules.subjects)
+    ]
     rows = [draft.row for draft in drafts]
     fresh = {row.kernel for row in rows if row.verdict not in (Ending.SAME, Ending.MISSING)}
     check_last(base, candidate, matched, fresh)
@@ -148,19 +156,27 @@ def compare(
         message = "BASE and CANDIDATE have no input in common that works"
         raise UsageError("; ".join([message, *lost, advice]))
     notes = [*matching_notes(base, candidate, matched), *_assumed_noise(drafts, rules), *lost]
-    return Comparison(list(_judged(drafts, rules)), rules, tuple(notes))
+    judged = list(_judged(drafts, rules))
+    if any(row.verdict is Ending.MACHINE for row in judged):
+        notes.append(
+            "Where the machine changed, nothing is known of the kernel: --rerun measures both "
+            "sides together"
+        )
+    return Comparison(judged, rules, tuple(notes))
 
 
 @dataclass(frozen=True)
 class _Draft:
     """A row before its test, with the variance of its input; None where nothing is tested.
 
-    `differences` are those of the occasions of a rerun.
+    `differences` are those of the occasions of a rerun. `evidence` is that on the machine in the
+    two runs, which a rerun does not need.
     """
 
     row: ComparedRow
     variance: OccasionVariance | None = None
     differences: tuple[float, ...] = ()
+    evidence: Evidence = NONE
 
 
 def _assumed_noise(drafts: Sequence[_Draft], rules: Rules) -> Iterator[str]:
@@ -317,14 +333,43 @@ def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
         if draft.variance is not None
     ]
     changes = iter(judge(pairs, rules.level, rules.threshold, rules.run_noise))
-    for draft in drafts:
-        if draft.variance is None:
-            yield draft.row
+    judged = [(draft, next(changes) if draft.variance else None) for draft in drafts]
+    defaults = {
+        (draft.row.kernel, draft.row.environment, draft.row.problem): change
+        for draft, change in judged
+        if change
+        and (draft.row.subject == "default" or BOTH in draft.row.notes)
+        and _is_same_code(draft)
+    }
+    for draft, change in judged:
+        row = draft.row
+        if change is None:
+            yield row
             continue
-        row, change = draft.row, next(changes)
+        reference = defaults.get((row.kernel, row.environment, row.problem))
+        machine = None if draft.differences else _machine(draft, change, reference, rules)
         is_clear = change.verdict is not ChangeVerdict.WITHIN_NOISE
         notes = tuple(note for note in row.notes if is_clear or note == BOTH)
-        yield dataclasses.replace(row, verdict=change.verdict, change=change, notes=notes)
+        verdict = Ending.MACHINE if machine else change.verdict
+        notes = (*notes, machine) if machine else notes
+        yield dataclasses.replace(row, verdict=verdict, change=change, notes=notes)
+
+
+def _machine(draft: _Draft, change: Change, default: Change | None, rules: Rules) -> str | None:
+    """Return how the machine explains a significant difference, None if it does not.
+
+    `default` is the change of the default on the same input, where its code is the same.
+    """
+    if change.verdict is ChangeVerdict.WITHIN_NOISE:
+        return None
+    if _is_same_code(draft):
+        return "the same code, in the same environment"
+    return draft.evidence.explanation(change, default, rules.threshold)
+
+
+def _is_same_code(draft: _Draft) -> bool:
+    row = draft.row
+    return draft.evidence.is_same(row.base, row.candidate, row.environment)
 
 
 def _samples(measurement: Measurement | None) -> Sequence[float]:

@@ -48,6 +48,7 @@ class InputResults:
     none. `groups` has the occasions of each configuration that was measured several times and not
     selected for its time. `tried` are the configurations that have a measurement. After a
     rerun (harness.compare.rerun) the n-th occasions of both sides belong together.
+    `default_course` has the default's mean logarithms in the order in which they were measured.
     """
 
     measured: Mapping[str, Measurement]
@@ -56,6 +57,7 @@ class InputResults:
     tried: frozenset[Config]
     uuids: Mapping[str, str] = field(default_factory=dict)
     is_rerun: bool = False
+    default_course: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,10 @@ def _of_campaigns(
         of_config[samples_s if is_replayed else row.uuid] = mean_log(samples_s)
     uuids = {id(row.measurement): row.uuid for row in results.rows}
     inputs = {
-        problem: _of_input(results, problem, list(groups.get(problem, {}).values()), uuids)
+        problem: dataclasses.replace(
+            _of_input(results, problem, list(groups.get(problem, {}).values()), uuids),
+            default_course=_default_course(results, problem),
+        )
         for problem in results.measured
     }
     return KernelResults(last.space_name, last.environment, last.key.program_sha256, inputs)
@@ -176,6 +181,19 @@ def _occasions(rows: Iterable[MeasurementRow], default: Config) -> Iterator[Meas
         m = row.measurement
         if m.timing is not None and (row.stage == FINAL or m.config == default):
             yield row
+
+
+def _default_course(results: Results, problem: Input) -> tuple[float, ...]:
+    """Return the mean logarithms of the default's measurements, oldest first."""
+    rows = [
+        row
+        for row in _occasions(results.rows, results.default)
+        if (row.measurement.input, row.measurement.config) == (problem, results.default)
+    ]
+    rows.sort(key=lambda row: row.measured_at)
+    return tuple(
+        mean_log(row.measurement.timing.samples_s) for row in rows if row.measurement.timing
+    )
 
 
 def _of_input(
