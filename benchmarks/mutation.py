@@ -186,6 +186,11 @@ class _Finder(ast.NodeVisitor):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Leave messages alone."""
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """Leave frozen dataclasses alone: nothing that works would do something else."""
+        if node.arg != "frozen":
+            self.generic_visit(node)
+
 
 def mutants_of(path: str, source: bytes) -> list[Mutant]:
     """Return every mutant of a module that still compiles."""

@@ -7,7 +7,7 @@ import json
 import math
 import random
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from harness.dispatch.study import QUICK, study
 from harness.measure.occasions import ONE_OCCASION
 from harness.results import CANDIDATE
 from harness.results.view import Results, read_results, the_one
-from harness.stats.interleaved import merge_sessions
 from harness.tuning import Stages
 from harness.tuning.state import State
 from tests.replays import FormulaMeasurer, in_occasions, make_spec, opened
@@ -354,51 +353,6 @@ def ok(problem: Input, size: int, *samples_s: float) -> Measurement:
 
 
 GIVEN = Input({"n": 8})
-
-
-def failing(size: int) -> Measurement:
-    return Measurement(block(size), GIVEN, Outcome.LAUNCH_FAILED, message="lost")
-
-
-def seconds(found: Mapping[Config, Measurement]) -> dict[int, float]:
-    return {int(str(config["BLOCK"])): m.time_s for config, m in found.items()}
-
-
-def test_sessions_merge_on_the_scale_of_the_last() -> None:
-    first = [ok(GIVEN, 16, 1.0), ok(GIVEN, 32, 4.0), ok(GIVEN, 64, 8.0)]
-    last = [ok(GIVEN, 32, 2.0), ok(GIVEN, 64, 4.0), ok(GIVEN, 128, 3.0)]
-    other = [ok(GIVEN, 256, 0.1)]
-    expected = {16: 0.5, 32: 2.0, 64: 4.0, 128: 3.0}
-    assert seconds(merge_sessions([first, last])) == pytest.approx(expected)
-    assert seconds(merge_sessions([other, first, last])) == pytest.approx(expected), (
-        "none in common"
-    )
-    assert seconds(merge_sessions([first, [failing(32), failing(16)]])) == {
-        16: 1.0,
-        32: 4.0,
-        64: 8.0,
-    }
-    failed = Measurement(block(16), GIVEN, Outcome.CRASHED, message="crashed")
-    found = merge_sessions([first, [failed, *last]])
-    assert found[block(16)] is failed, "as it last ended"
-    assert seconds(merge_sessions([first, [failed]]))[64] == 8.0
-    chain = [[ok(GIVEN, 1, 1.0), ok(GIVEN, 2, 2.0)], [ok(GIVEN, 2, 4.0), ok(GIVEN, 3, 6.0)]]
-    for turns in (chain, chain[::-1]):
-        linked = seconds(merge_sessions([*turns, [ok(GIVEN, 1, 10.0)]]))
-        assert linked == pytest.approx({1: 10.0, 2: 20.0, 3: 30.0})
-    assert merge_sessions([]) == {}
-
-
-def test_drift_is_taken_out_of_rounds() -> None:
-    first = [ok(GIVEN, 16, 1.0, 3.0), ok(GIVEN, 32, 2.0, 6.0)]
-    last = [ok(GIVEN, 32, 8.0, 2.0), ok(GIVEN, 64, 12.0, 3.0)]
-    found = {m.config: m.timing for m in merge_sessions([first, last]).values() if m.timing}
-    for size, time in ((16, 2.0), (32, 4.0), (64, 6.0)):
-        assert found[block(size)].samples_s == pytest.approx((time, time))
-    odd = [ok(GIVEN, 16, 1.0, 1.0, 1.0), ok(GIVEN, 32, 2.0)]
-    assert seconds(merge_sessions([odd, last]))[16] == pytest.approx(2.0), (
-        "rounds that do not match"
-    )
 
 
 def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -> None:

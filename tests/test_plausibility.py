@@ -13,7 +13,15 @@ from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker, Reply
 from harness.measure.kernel_data import make_kernel_data
 from harness.measure.kernel_runner import KernelJob
-from harness.measure.plausibility import PROVED, KernelTimes, Proofs, why_unproved
+from harness.measure.plausibility import (
+    GPU_FLOOR_S,
+    PROVED,
+    KernelTimes,
+    Proofs,
+    why_below,
+    why_too_fast,
+    why_unproved,
+)
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
 from tests.fakes import FAKE_HOST, KERNELS, Array, FakeCompiler, FakeDevice
@@ -120,3 +128,48 @@ def test_kernel_that_knows_the_data_is_found_on_other_data(tmp_path: Path) -> No
     assert again is not None
     assert again.outcome is Outcome.WRONG_RESULT
     assert worker.run(job) == Reply(None), "the first data must be made again"
+
+
+def test_limits_of_what_is_plausible_are_plausible_themselves() -> None:
+    assert why_too_fast(0.1, 1.0) is None, "exactly ten times as fast"
+    assert why_too_fast(0.0999, 1.0) is not None
+    assert why_below(2.0, 2.0, "it") is None
+    assert why_below(1.99, 2.0, "it") == "its 1.99 s are less than it takes (2 s)"
+    assert why_unproved(timed(2.0), timed(1.0)) is None, "exactly twice the time"
+    assert why_unproved(timed(2.01), timed(1.0)) is not None
+
+
+def test_no_launch_takes_less_than_the_floor_of_its_device() -> None:
+    assert KernelTimes().floor_s == 3e-7
+    assert GPU_FLOOR_S == 1e-6
+    found = KernelTimes(floor_s=1e-6)
+    assert found.why_implausible(timed(9e-7), DEFAULT, None) is not None
+    assert found.why_implausible(timed(1e-6), DEFAULT, None) is None
+
+
+def test_a_default_at_the_floor_excuses_nothing_below_it() -> None:
+    assert times(3e-7).why_implausible(timed(2e-7), DEFAULT, None) is not None
+    assert times(2.9e-7).why_implausible(timed(2e-7), DEFAULT, None) is None
+    too_fast = times(2.9e-7).why_implausible(timed(2e-8), DEFAULT, None)
+    assert too_fast == "it is 14.5 times as fast as the default"
+
+
+def test_only_a_time_that_wins_needs_a_proof() -> None:
+    assert times(1.0).why_implausible(timed(0.01), DEFAULT, best_s=0.01) is None
+    assert times(1.0).why_implausible(timed(0.01), DEFAULT, best_s=0.0101) is not None
+    crashed = Measurement(OTHER, GIVEN, Outcome.CRASHED, message="it died")
+    assert times(1.0).why_implausible(crashed, DEFAULT, None) is None
+
+
+def test_a_default_that_failed_is_no_time_to_compare_with() -> None:
+    found = KernelTimes()
+    found.note([Measurement(DEFAULT, GIVEN, Outcome.CRASHED, message="it died")])
+    assert found.why_implausible(timed(0.01), DEFAULT, None) is None
+
+
+def test_a_proof_of_one_configuration_is_none_of_another() -> None:
+    proofs = Proofs()
+    proofs.settle(timed(0.01), "too fast", lambda: None)
+    other = proofs.settle(timed(0.01, DEFAULT), "too fast", lambda: "it is wrong")
+    assert other.outcome is Outcome.WRONG_RESULT
+    assert proofs.settle(timed(0.01), "too fast", never).outcome is Outcome.OK

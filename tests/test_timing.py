@@ -10,6 +10,7 @@ from scipy import stats
 
 from harness.core.records import StopReason, Timing
 from harness.stats.timing import (
+    LogDifference,
     Sampling,
     half_width,
     is_within_noise,
@@ -198,3 +199,58 @@ def test_equal_configurations_differ_5_times_in_100() -> None:
         for a, b in (np.exp(rng.normal(0, 0.05, (2, 10))) for _ in range(600))
     )
     assert wrong / 600 == pytest.approx(0.05, abs=0.036)
+
+
+def test_sampling_takes_20_samples_unless_half_a_percent_is_known_sooner() -> None:
+    assert Sampling() == Sampling(
+        warmup=1, repeats=20, min_repeats=5, precision=0.005, confidence=0.95, give_up_at=2.0
+    )
+
+
+@pytest.mark.parametrize("best_s", [0.01, 100.0])
+def test_what_is_worse_is_a_multiple_of_the_best(best_s: float) -> None:
+    slow, near = ([best_s * (factor + step) for step in (0, 0.1, 0.2)] for factor in (2.1, 1.9))
+    assert Sampling().stop(slow, best_s) is StopReason.WORSE
+    assert Sampling().stop(near, best_s) is None
+
+
+def test_of_many_samples_only_some_counts_are_looked_at() -> None:
+    sampling = Sampling(repeats=1000)
+    looked = [count for count in (99, 100, 101, 102, 150, 151, 152) if
+              sampling.stop([1.0] * count, None)]  # fmt: skip
+    assert looked == [99, 100, 102, 150]
+
+
+def test_two_samples_have_an_interval() -> None:
+    assert half_width([1.0, 3.0]) == pytest.approx(12.7062, rel=1e-5)  # t of 1 degree of freedom
+    samples = Timing((1.0, 1.2), StopReason.INTERLEAVED), Timing((2.0, 2.1), StopReason.INTERLEAVED)
+    assert time_ratio(*samples) == paired_ratio(samples[0].samples_s, samples[1].samples_s)
+
+
+def test_what_has_a_single_sample_differs_by_an_unknown_error() -> None:
+    assert log_difference([2.0], [1.0, 1.0]) == LogDifference(math.log(2), math.inf, 1.0)
+
+
+def test_noise_is_judged_by_the_ratio_of_medians() -> None:
+    assert not is_within_noise(Timing((0.5,)), Timing((2.0,)))
+    assert is_within_noise(Timing((3.0,)), Timing((3.0,)))
+
+
+def test_two_samples_each_are_enough_for_a_test() -> None:
+    assert is_within_noise(Timing((1.0, 1.4)), Timing((1.1, 1.6)))
+
+
+def test_noise_of_one_alone_excuses_no_difference() -> None:
+    noisy = Timing((1.0, 1.4, 0.8, 1.2))
+    assert not is_within_noise(noisy, Timing((1.2,)))
+    assert not is_within_noise(Timing((1.2,)), noisy)
+
+
+def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confidence() -> None:
+    one, other = (1.0, 1.1, 1.2), (1.15, 1.25, 1.35)
+    p_value = stats.ttest_ind(np.log(one), np.log(other), equal_var=False).pvalue
+    timings = Timing(one), Timing(other)
+    assert is_within_noise(*timings, confidence=1 - 0.9 * p_value)
+    assert not is_within_noise(*timings, confidence=1 - 1.1 * p_value)
+    assert is_within_noise(*timings) == (p_value > 0.05)
+    assert not is_within_noise(Timing((1.0, 1.0)), Timing((1.1, 1.1)), confidence=1.0)

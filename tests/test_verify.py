@@ -231,3 +231,104 @@ def test_ten_million_elements_are_compared_without_copies_of_them() -> None:
     finally:
         tracemalloc.stop()
     assert peak_bytes < found.nbytes / 4
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerances"),
+    [
+        ("float16", (1e-1, 1e-3)),
+        ("float32", (1e-5, 1e-6)),
+        ("float64", (1e-13, 1e-14)),
+        ("complex64", (1e-5, 1e-6)),
+        ("complex128", (1e-13, 1e-14)),
+        ("int32", (0.0, 0.0)),
+        ("bool", (0.0, 0.0)),
+    ],
+)
+def test_every_format_has_its_own_tolerances(dtype: str, tolerances: tuple[float, float]) -> None:
+    assert Tolerance().of(np.dtype(dtype)) == tolerances
+
+
+@pytest.mark.parametrize("factor", [1, -1])
+def test_the_difference_may_be_the_absolute_and_the_relative_tolerance_together(
+    factor: int,
+) -> None:
+    tolerance = Tolerance(rtol=0.25, atol=0.5)
+    expected = factor * np.array([2.0])
+    for found in (1.0, 3.0):
+        assert compare(np.array([factor * found]), expected, tolerance) is None
+    for found in (0.99, 3.01, -2.0):
+        assert compare(np.array([factor * found]), expected, tolerance) is not None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "rtol", "atol"),
+    [
+        ([101.0, 3.0], [100.0, 1.0], 0.0, 0.5),  # beyond by 0.5 and 1.5
+        ([103.0, 3.5], [100.0, 1.0], 0.01, 1.0),  # by 1 and 1.49
+        ([3.0, 103.5], [1.0, 100.0], 0.01, 1.0),  # by 0.99 and 1.5
+    ],
+)
+def test_the_worst_is_farthest_beyond_both_tolerances(
+    found: list[float], expected: list[float], rtol: float, atol: float
+) -> None:
+    worst = compare(np.array(found), np.array(expected), Tolerance(rtol, atol))
+    assert worst is not None
+    assert (worst.index, worst.wrong_count) == ((1,), 2)
+    assert worst.tolerance == pytest.approx(atol + rtol * expected[1])
+
+
+def test_of_equally_wrong_elements_and_outputs_the_first_is_the_worst() -> None:
+    expected = np.zeros(100_000, np.float32)
+    found = expected.copy()
+    found[[5, 99_999]] = 2.0
+    worst = verify({"a": found, "b": found}, {"a": expected, "b": expected}, Tolerance())
+    assert worst is not None
+    assert (worst.argument, worst.index, worst.wrong_count) == ("a", (5,), 2)
+
+
+def test_no_number_is_near_an_infinity() -> None:
+    worst = compare(np.array([1.0]), np.array([np.inf]), Tolerance(0.5, 0.5))
+    assert worst is not None
+    assert worst.tolerance == 0.0
+
+
+def test_a_tolerance_holds_where_one_of_both_is_no_integer() -> None:
+    tolerance = Tolerance(rtol=0.0, atol=0.5)
+    assert compare(np.array([3], np.int32), np.array([3.2]), tolerance) is None
+    assert compare(np.array([3.2]), np.array([3], np.int32), tolerance) is None
+    assert compare(np.array([4]), np.array([3]), tolerance) is not None
+    assert compare(np.array([4]), np.array([3]), Tolerance(atol=1.5)) is None
+
+
+def test_complex_number_where_a_real_one_is_expected_is_reported_by_its_part() -> None:
+    worst = compare(np.array([1 + 2j]), np.array([1.0]))
+    assert worst is not None
+    assert (worst.argument, worst.found, worst.expected) == ("y.imag", 2.0, 0.0)
+    both = compare(np.array([2 + 2j]), np.array([1 + 1j]))
+    assert both is not None
+    assert both.argument == "y.real", "both parts are equally far off"
+
+
+def test_array_made_to_be_wrong_has_the_other_highest_bit() -> None:
+    mixed = never_right(np.array([-1, 1]), np.dtype("int32"))
+    assert np.asarray(mixed).tolist() == [2**31 - 1, 1 - 2**31]
+    unsigned = never_right(np.array([0, 2**31]), np.dtype("uint32"))
+    assert np.asarray(unsigned).tolist() == [2**31, 0]
+    missing = never_right(np.array([1.0, np.nan]), np.dtype("float32"))
+    np.testing.assert_array_equal(missing, [np.nan, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "byte"),
+    [
+        ("int16", 5, 0x80),
+        ("int16", -5, 0x7F),
+        ("uint16", 5, 0xFF),
+        ("uint16", 2**15, 0),
+        ("float32", 5, 0xFF),
+        ("complex64", 5, 0xFF),
+    ],
+)
+def test_the_byte_that_is_wrong_is_the_farthest_one(dtype: str, value: int, byte: int) -> None:
+    assert never_right(np.array([value, value]), np.dtype(dtype)) == Fill(byte)

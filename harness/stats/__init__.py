@@ -35,4 +35,7 @@ class Estimate:
 
 def _exp(exponent: float) -> float:
     """Raise e to this power; infinity where the result is too large for a float."""
-    return math.exp(exponent) if exponent < 709 else math.inf
+    try:
+        return math.exp(exponent)
+    except OverflowError:
+        return math.inf

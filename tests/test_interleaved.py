@@ -1,0 +1,94 @@
+"""Interleaved measurements of one input that were made at different times become one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.stats.interleaved import merge_sessions
+
+GIVEN = Input({"n": 8})
+
+
+def block(value: int) -> Config:
+    return Config({"BLOCK": value})
+
+
+def ok(size: int, *samples_s: float) -> Measurement:
+    return Measurement(block(size), GIVEN, Outcome.OK, Timing(samples_s))
+
+
+def failing(size: int) -> Measurement:
+    return Measurement(block(size), GIVEN, Outcome.LAUNCH_FAILED, message="lost")
+
+
+def seconds(found: Mapping[Config, Measurement]) -> dict[int, float]:
+    return {int(str(config["BLOCK"])): m.time_s for config, m in found.items()}
+
+
+def test_sessions_merge_on_the_scale_of_the_last() -> None:
+    first = [ok(16, 1.0), ok(32, 4.0), ok(64, 8.0)]
+    last = [ok(32, 2.0), ok(64, 4.0), ok(128, 3.0)]
+    other = [ok(256, 0.1)]
+    expected = {16: 0.5, 32: 2.0, 64: 4.0, 128: 3.0}
+    assert seconds(merge_sessions([first, last])) == pytest.approx(expected)
+    assert seconds(merge_sessions([other, first, last])) == pytest.approx(expected), (
+        "none in common"
+    )
+    assert seconds(merge_sessions([first, [failing(32), failing(16)]])) == {
+        16: 1.0,
+        32: 4.0,
+        64: 8.0,
+    }
+    failed = Measurement(block(16), GIVEN, Outcome.CRASHED, message="crashed")
+    found = merge_sessions([first, [failed, *last]])
+    assert found[block(16)] is failed, "as it last ended"
+    assert seconds(merge_sessions([first, [failed]]))[64] == 8.0
+    chain = [[ok(1, 1.0), ok(2, 2.0)], [ok(2, 4.0), ok(3, 6.0)]]
+    for turns in (chain, chain[::-1]):
+        linked = seconds(merge_sessions([*turns, [ok(1, 10.0)]]))
+        assert linked == pytest.approx({1: 10.0, 2: 20.0, 3: 30.0})
+    assert merge_sessions([]) == {}
+
+
+def test_drift_is_taken_out_of_rounds() -> None:
+    first = [ok(16, 1.0, 3.0), ok(32, 2.0, 6.0)]
+    last = [ok(32, 8.0, 2.0), ok(64, 12.0, 3.0)]
+    found = {m.config: m.timing for m in merge_sessions([first, last]).values() if m.timing}
+    for size, time in ((16, 2.0), (32, 4.0), (64, 6.0)):
+        assert found[block(size)].samples_s == pytest.approx((time, time))
+    odd = [ok(16, 1.0, 1.0, 1.0), ok(32, 2.0)]
+    assert seconds(merge_sessions([odd, last]))[16] == pytest.approx(2.0), (
+        "rounds that do not match"
+    )
+
+
+def test_a_later_session_that_none_links_leaves_earlier_ones_to_their_scale() -> None:
+    """The middle one shares 32 with the last alone, the first 16 with the middle one alone."""
+    first = [ok(16, 1.0), ok(8, 3.0)]
+    middle = [ok(16, 10.0), ok(32, 20.0)]
+    last = [ok(32, 5.0), ok(64, 7.0)]
+    found = seconds(merge_sessions([first, middle, last]))
+    assert found == pytest.approx({8: 7.5, 16: 2.5, 32: 5.0, 64: 7.0})
+
+
+def test_scale_is_that_of_all_configurations_that_both_sessions_have() -> None:
+    first = [ok(1, 1.0), ok(2, 1.0), ok(3, 1.0)]
+    last = [ok(1, 4.0), ok(2, 9.0)]
+    assert seconds(merge_sessions([first, last]))[3] == pytest.approx(6.0), "sqrt(4 x 9)"
+
+
+def test_a_failed_configuration_links_nothing() -> None:
+    first, last = [ok(16, 1.0), ok(32, 4.0)], [failing(32), ok(64, 8.0)]
+    assert seconds(merge_sessions([first, last])) == pytest.approx({32: float("inf"), 64: 8.0})
+
+
+def test_why_sampling_stopped_and_its_occasions_stay() -> None:
+    timing = Timing((1.0, 2.0, 3.0), StopReason.INTERLEAVED, occasions=(1, 2))
+    measured = Measurement(block(16), GIVEN, Outcome.OK, timing)
+    (merged,) = merge_sessions([[measured]]).values()
+    assert merged.timing is not None
+    assert merged.timing.samples_s == pytest.approx((6 ** (1 / 3),) * 3)
+    assert (merged.timing.stopped, merged.timing.occasions) == (timing.stopped, timing.occasions)

@@ -1,0 +1,32 @@
+"""Corrections for several tests, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.stats.multiple_tests import holm, holm_levels
+
+
+def test_p_values_count_by_how_many_are_not_smaller() -> None:
+    assert holm(np.array([0.01, 0.02, 0.03]), 3) == pytest.approx([0.03, 0.04, 0.04])
+    assert holm(np.array([0.03, 0.01]), 2) == pytest.approx([0.03, 0.02])
+
+
+def test_tests_that_are_not_passed_are_larger_than_all() -> None:
+    assert holm(np.array([0.02, 0.01]), 10) == pytest.approx([0.18, 0.10])
+
+
+def test_no_adjusted_p_value_exceeds_1() -> None:
+    assert holm(np.array([0.9, 0.6, 0.4]), 3).tolist() == [1.0, 1.0, 1.0]
+    assert holm(np.array([0.01, 0.9]), 2) == pytest.approx([0.02, 0.9])
+
+
+def test_levels_stop_where_the_first_is_not_rejected() -> None:
+    found = holm_levels(np.array([0.04, 0.001, 0.03, 0.5]), 0.06)
+    assert found == pytest.approx([0.06 / 3, 0.06 / 4, 0.06 / 3, 0.06 / 3])
+
+
+def test_a_p_value_at_its_level_is_rejected() -> None:
+    assert holm_levels(np.array([0.025, 0.9]), 0.05) == pytest.approx([0.025, 0.05])
+    assert holm_levels(np.array([0.01, 0.02]), 0.05) == pytest.approx([0.025, 0.05])
