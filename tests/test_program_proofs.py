@@ -17,8 +17,15 @@ from harness.measure.plausibility import PROVED
 from harness.measure.programs import measurer as measurer_module
 from harness.measure.programs import worker
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.measure.programs.proof import DOUBTED_FROM, Beside, Reference, why_unproved_beside
-from harness.measure.programs.runner import ProgramJob, ProgramResult
+from harness.measure.programs.proof import (
+    DOUBTED_FROM,
+    Beside,
+    Reference,
+    why_cached,
+    why_unproved_beside,
+)
+from harness.measure.programs.runner import FirstRun, ProgramJob, ProgramResult
+from harness.measure.programs.sealed import SealedFile
 from harness.measure.programs.worker import ProgramFacts, ProgramWorker
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
@@ -85,7 +92,9 @@ class Machine:
     def take_reference(self, _: ProgramWorker, job: ProgramJob, kept: Path) -> Reference:
         """Run the default twice, as its worker does."""
         runs = [self.once(job) for _ in range(2)]
-        return Reference(kept, min(r for r, _ in runs), min(p for _, p in runs), True, True)
+        return Reference(
+            SealedFile(kept), min(r for r, _ in runs), min(p for _, p in runs), True, True
+        )
 
     def run(self, _: ProgramWorker, job: ProgramJob) -> ProgramResult:
         """Measure one program alone."""
@@ -256,7 +265,7 @@ def test_clock_contradicts_where_less_than_half_is_saved(
 
 def test_speed_that_needs_a_proof_needs_a_clock_that_shows_half_of_it() -> None:
     measured = Measurement(Config({}), GIVEN, Outcome.OK, Timing((1 / 15,)))
-    reference = Reference(Path(), 1.0, 1.1, True, True)
+    reference = Reference(SealedFile(Path()), 1.0, 1.1, True, True)
     undecided = beside(15, [0.0] * 6 + [0.9] * 4)
     assert "only 0 s sooner" in str(why_unproved_beside(undecided, measured, reference))
     assert why_unproved_beside(beside(15, [0.9] * 6), measured, reference) is None
@@ -274,3 +283,22 @@ def test_signs_and_ranks_tell_what_lies_below_zero() -> None:
     assert p_below([-1.0] * 10) == pytest.approx(2 / 1024)
     assert p_below([1.0] * 10) == 1
     assert p_below([-3.0, -2.0, 1.0]) == pytest.approx(2 * 2 / 8), "ranks 2 and 3 are below"
+
+
+@pytest.mark.parametrize(
+    ("first_s", "cpu_s", "first_was_slow", "is_cached"),
+    [
+        (1.0, 1.0, False, True),
+        (1.0, 0.1, False, False),  # it waited on a busy machine
+        (1.0, 1.0, True, False),  # so did the first run of the default
+        (0.3, 0.3, False, False),  # still much faster than the default
+    ],
+)
+def test_first_run_that_is_as_slow_as_the_default_shows_a_cache(
+    first_s: float, cpu_s: float, first_was_slow: bool, is_cached: bool
+) -> None:
+    observed = {"cpu_s": 0.1}
+    measured = Measurement(Config({}), GIVEN, Outcome.OK, Timing((0.1,)), observed=observed)
+    result = ProgramResult(measured, first=FirstRun(first_s, cpu_s))
+    reference = Reference(SealedFile(Path()), 1.0, 1.1, True, True, first_was_slow)
+    assert (why_cached(result, reference) is not None) == is_cached

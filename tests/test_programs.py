@@ -41,6 +41,7 @@ from harness.measure.programs.sandbox import (
     end_programs_when_terminated,
     run_command,
 )
+from harness.measure.programs.sealed import SealedFile
 from harness.space import ConstrainedSpace
 from harness.space_file import ProgramPlan, Spec, load_spec
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
@@ -653,7 +654,7 @@ def test_nothing_proves_a_program_that_writes_nothing(
     assert "nothing can prove it" in found.message
 
 
-REFERENCE = Reference(Path(), 1.0, 1.2, True, True)
+REFERENCE = Reference(SealedFile(Path()), 1.0, 1.2, True, True)
 
 
 def timed(time_s: float, **more: Any) -> Measurement:

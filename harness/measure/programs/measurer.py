@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError, UsageError
 from harness.core.program import Binary
@@ -19,6 +20,7 @@ from harness.measure.programs import proof
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import Beside, Reference
 from harness.measure.programs.runner import ProgramJob, ProgramResult
+from harness.measure.programs.sealed import SealedFile
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
 from harness.measure.run_folder import RunFolder
 from harness.space import Space
@@ -161,7 +163,8 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self, problem: Input, config: Config, binary: Binary, reference: Reference | None
     ) -> ProgramJob:
         plan = self._plan
-        expected, shape = plan.expected_file(problem), None
+        expected: Path | SealedFile | None = plan.expected_file(problem)
+        shape = None
         if reference is not None and plan.verify.against == "baseline":
             expected = reference.output
         if reference is not None and plan.verify.against == "nothing":
@@ -245,10 +248,14 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         beside = None
         if default is not None and default.measurement.outcome is Outcome.OK:
             beside = Beside.of(default, result)
-            contradicted = beside.why_contradicted()
-            if contradicted is not None:
-                reason = f"it reports {beside.speedup:.3g} times the speed of the default"
-                return self._proofs.settle(measured, reason, lambda: contradicted, always=True)
+        reference = self._reference(space, job.input)
+        speedup = reference.time_s / measured.time_s if beside is None else beside.speedup
+        refusal = proof.why_cached(result, reference)
+        if beside is not None:
+            refusal = beside.why_contradicted() or refusal
+        if refusal is not None:
+            reason = f"it is {speedup:.3g} times as fast as the default"
+            return self._proofs.settle(measured, reason, lambda: refusal, always=True)
         return self._proofs.settle(
             measured,
             self._why_implausible(space, job, result, beside),

@@ -21,8 +21,9 @@ from pathlib import Path
 from harness.core.records import Measurement
 from harness.measure import plausibility
 from harness.measure.plausibility import MAX_SPEEDUP, why_below, why_too_fast
-from harness.measure.programs.runner import ProgramResult
+from harness.measure.programs.runner import FirstRun, ProgramResult
 from harness.measure.programs.sandbox import Bounds, CannotStart, run_command
+from harness.measure.programs.sealed import SealedFile
 from harness.space_file import ProgramPlan
 from harness.stats.signed_rank import p_below
 
@@ -42,6 +43,9 @@ _LEVEL = 2.5e-3
 _HOPELESS = 0.5
 """Claimed seconds below this share of the clock's scatter cannot be checked."""
 
+_FIRST_SLOWDOWN = 2.0
+_RESOLVED_CPU_S = 0.01
+
 _FLOOR_RUNS = 5
 _RESOLVED_S = 2e-3
 """Smaller differences between the times of processes may come from the machine."""
@@ -56,13 +60,15 @@ _REGION_FLOOR_S = 1e-6  # no timed region of a program is shorter
 @dataclass(frozen=True)
 class Reference:
     """The baseline's result on an input: its output, its time and that of its process, whether it
-    writes words at all, and whether it wrote the same words twice."""
+    writes words at all, whether it wrote the same words twice, and whether its first run was much
+    slower than its second."""
 
-    output: Path
+    output: SealedFile
     time_s: float
     process_s: float
     has_words: bool
     has_same_shape: bool
+    first_was_slow: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,35 @@ def why_implausible(
     if reason is None and result.has_other_shape and reference.has_same_shape:
         return "it does not write what the default writes, as if it had ended early"
     return reason
+
+
+def was_slow(first: FirstRun, later: FirstRun) -> bool:
+    """Say whether a first run took twice as long as later ones, also on processors.
+
+    A busy machine makes a run wait, which takes no processor time.
+    """
+    is_late = first.time_s >= _FIRST_SLOWDOWN * later.time_s
+    return is_late and first.cpu_s >= _FIRST_SLOWDOWN * later.cpu_s + _RESOLVED_CPU_S
+
+
+def why_cached(result: ProgramResult, reference: Reference) -> str | None:
+    """Return why runs seem to use what the first one left; None where they do not seem to.
+
+    They do where they are much faster than the baseline, and the first one was not. A program
+    whose baseline has such a first run keeps caches by its nature, as for code that it compiles.
+    """
+    measured, first = result.measurement, result.first
+    saved_s = reference.time_s - measured.time_s
+    if first is None or reference.first_was_slow or saved_s < measured.time_s:
+        return None
+    later = FirstRun(measured.time_s, measured.observed.get("cpu_s", 0.0))
+    if reference.time_s - first.time_s > saved_s / 2 or not was_slow(first, later):
+        return None
+    return (
+        f"its first run took {first.time_s:.3g} s and later ones {later.time_s:.3g} s, as if they "
+        "used results that it left outside of its folder; let each run do all its work, or "
+        "leave the compilation of code out of program.time"
+    )
 
 
 def why_doubted(result: ProgramResult, reference: Reference) -> str | None:

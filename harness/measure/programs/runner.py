@@ -27,6 +27,7 @@ from harness.measure.programs.sandbox import (
     CommandResult,
     run_command,
 )
+from harness.measure.programs.sealed import SealedFile
 from harness.measure.run_folder import require_room
 from harness.measure.trial import Job, RunFailed, outcome_of
 from harness.space_file import ProgramPlan
@@ -50,19 +51,28 @@ class ProgramJob(Job):
     variables: tuple[tuple[str, str], ...]
     files: tuple[Path, ...]
     timeout_s: float
-    expected: Path | None = None
-    proof: Path | None = None
-    shape: Path | None = None
+    expected: Path | SealedFile | None = None
+    proof: SealedFile | None = None
+    shape: SealedFile | None = None
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """The seconds of a configuration's first run, and those on processors."""
+
+    time_s: float
+    cpu_s: float
 
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """A measurement, the seconds of the process of each sample, and whether an output had other
-    words than the baseline's."""
+    """A measurement, the seconds of the process of each sample, whether an output had other words
+    than the baseline's, and the first run of all."""
 
     measurement: Measurement
     process_s: tuple[float, ...] = ()
     has_other_shape: bool = False
+    first: FirstRun | None = None
 
 
 def measure_program(plan: ProgramPlan, job: ProgramJob) -> ProgramResult:
@@ -86,9 +96,9 @@ def measure_interleaved(
 
 
 def run_twice(
-    plan: ProgramPlan, job: ProgramJob, outputs: Sequence[Path]
+    plan: ProgramPlan, job: ProgramJob, outputs: Sequence[SealedFile]
 ) -> list[tuple[float, CommandResult]]:
-    """Run a configuration once for each path, which keeps the output; return times and results.
+    """Run a configuration once for each file, which keeps the output; return times and results.
 
     Raises LaunchFailed where a run fails.
     """
@@ -122,6 +132,7 @@ class ProgramRunner:
         self._folder = folder
         self._results: list[CommandResult] = []
         self._observed: dict[str, float] = {}
+        self._first: FirstRun | None = None
         tight = plan.verify
         loose = tight.model_copy(update={"rtol": PROOF_RTOL}) if tight.rtol is None else tight
         wanted = [(job.expected, tight), (job.proof, loose)]
@@ -132,7 +143,7 @@ class ProgramRunner:
         self._program.write_bytes(job.binary.data)
         self._program.chmod(0o700)
 
-    def _read(self, path: Path, verify: ProgramVerify) -> Expected:
+    def _read(self, path: Path | SealedFile, verify: ProgramVerify) -> Expected:
         return Expected(path.read_bytes(), verify, self._plan.time)
 
     def prepare(self) -> Iterator[float]:
@@ -166,9 +177,9 @@ class ProgramRunner:
     def result(self, measurement: Measurement) -> ProgramResult:
         """Return a measurement of this runner with what only its runs know."""
         process_s = tuple(result.wall_s for result in self._results)
-        return ProgramResult(measurement, process_s, self.has_other_shape)
+        return ProgramResult(measurement, process_s, self.has_other_shape, self._first)
 
-    def run_once(self, output: Path | None = None) -> tuple[float, CommandResult]:
+    def run_once(self, output: SealedFile | None = None) -> tuple[float, CommandResult]:
         """Run and verify once; return the seconds and how the command ended.
 
         Keeps the run's output in a file where one is named. Raises RunFailed and LaunchFailed, and
@@ -184,14 +195,14 @@ class ProgramRunner:
             require_room()
             raise
 
-    def _run_timed(self, output: Path | None) -> tuple[float, CommandResult]:
+    def _run_timed(self, output: SealedFile | None) -> tuple[float, CommandResult]:
         began_s = time.perf_counter()
         try:
             return self._run(output)
         finally:
             self.wall_s += time.perf_counter() - began_s
 
-    def _run(self, output: Path | None) -> tuple[float, CommandResult]:
+    def _run(self, output: SealedFile | None) -> tuple[float, CommandResult]:
         with tempfile.TemporaryDirectory(prefix="run-", dir=self._folder) as folder:
             written = Written(Path(folder, "work"), Path(folder))
             written.folder.mkdir()
@@ -203,7 +214,9 @@ class ProgramRunner:
                 if output is not None:
                     output.write_bytes(written.content(self._plan.verify.output))
                 self._verify(written, left_s)
-                return self._time_s(written, result), result
+                time_s = self._time_s(written, result)
+                self._first = self._first or FirstRun(time_s, result.cpu_s)
+                return time_s, result
             except CheckTimeout as error:
                 raise RunFailed(Outcome.TIMEOUT, str(error)) from None
             except WrongOutput as error:

@@ -12,8 +12,9 @@ from harness.measure.build_queue import BuildWorker
 from harness.measure.occasions import Block
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.outputs import Expected, WrongOutput
-from harness.measure.programs.proof import Reference, launch_floor_s
+from harness.measure.programs.proof import Reference, launch_floor_s, was_slow
 from harness.measure.programs.runner import (
+    FirstRun,
     ProgramJob,
     ProgramResult,
     measure_interleaved,
@@ -21,6 +22,7 @@ from harness.measure.programs.runner import (
     run_twice,
 )
 from harness.measure.programs.sandbox import end_programs_when_terminated
+from harness.measure.programs.sealed import SealedFile
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class ProgramWorker:
         Keeps the outputs in files beside `kept`. Raises HostModuleError where a run fails, or
         where the second output differs though all outputs must equal the first.
         """
-        first, second = (kept.with_name(f"{kept.name}.{k}") for k in range(2))
+        first, second = (SealedFile(kept.with_name(f"{kept.name}.{k}")) for k in range(2))
         default = f"the default configuration ({job.config})"
         try:
             runs = run_twice(self._plan, job, (first, second))
@@ -91,4 +93,5 @@ class ProgramWorker:
             process_s=min(result.wall_s for _, result in runs),
             has_words=not expected.is_empty,
             has_same_shape=expected.has_shape_of(second.read_bytes()),
+            first_was_slow=was_slow(*(FirstRun(t, result.cpu_s) for t, result in runs)),
         )

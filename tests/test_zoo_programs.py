@@ -1,0 +1,142 @@
+"""Programs that fake speed, each refused with the right reason, beside honest ones that are not.
+
+They were written after what is published of agents and of tuned programs that cheat.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import HostModuleError
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.programs import measurer as measurer_module
+from harness.measure.programs import runner, worker
+from harness.measure.programs.measurer import ProgramMeasurer
+from harness.measure.programs.sandbox import Bounds, CommandResult, run_command
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
+from tests.fakes import HereProcesses
+from tests.planted import until
+
+ZOO = Path(__file__).parent / "zoo" / "programs"
+NAMES = sorted(path.stem for path in ZOO.glob("*.sh") if path.stem != "common")
+SPACE = f"""\
+name: zoo
+program:
+  sources: [{ZOO}/honest.sh]
+  run: [sh, "{ZOO}/{{WHO}}.sh"]
+  environment: {{HOME: "HOME_FOLDER", ZOO_CLOCK: "CLOCK", ZOO_TEMP: "TEMP_FOLDER"}}
+  time: {{pattern: 'took (\\S+) s', unit: s}}
+parameters:
+  WHO: {{values: [{", ".join(NAMES)}], default: honest}}
+inputs: {{features: [n], values: [{{n: 1}}]}}
+measure: {{repeats: 4, min_repeats: 4, warmup: 1}}
+"""
+GIVEN = Input({"n": 1})
+
+
+@pytest.fixture
+def measurer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgramMeasurer]:
+    """Runs the programs for real, on a clock that only `spend` moves."""
+    clock = tmp_path / "clock"
+
+    def clocked(
+        words: Sequence[str],
+        folder: Path,
+        outputs: Path,
+        bounds: Bounds,
+        variables: Mapping[str, str],
+    ) -> CommandResult:
+        clock.write_text("")
+        result = run_command(words, folder, outputs, bounds, variables)
+        spent_s = sum(map(float, clock.read_text().split()))
+        return dataclasses.replace(result, wall_s=spent_s, cpu_s=spent_s)
+
+    monkeypatch.setattr(runner, "run_command", clocked)
+    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
+    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "home").mkdir()
+    text = SPACE.replace("HOME_FOLDER", str(tmp_path / "home")).replace('CLOCK"', f'{clock}"')
+    (tmp_path / "zoo.yaml").write_text(text.replace("TEMP_FOLDER", str(tmp_path)))
+    with closing(ProgramMeasurer(load_spec(tmp_path / "zoo.yaml"))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def measure(measurer: ProgramMeasurer) -> Callable[[str], Measurement]:
+    """Measures one program of the zoo."""
+    space = ConstrainedSpace.of(measurer._spec, GIVEN, measurer.limits, None)
+    return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
+
+
+REFUSED = {
+    "ends_early": "`took`, expected `1`",
+    "made_up_2": "but its process ends only 0 s sooner than the default's",
+    "made_up_20": "but its process ends only 0 s sooner than the default's",
+    "own_part": "but its process ends only 0.01 s sooner than the default's",
+    "outlived": "1 of its processes still ran when it ended, and harness killed them",
+    "two_times": "matches 2 times in stdout, expected once",
+    "cached": "its first run took 0.1 s and later ones 0.005 s, as if they used results",
+    "copies_reference": "of stdout is `",
+    "replaces_reference": "stdout is `took`, expected `7`",
+    "zero_output": "is 0, expected 448 +- 0; 16 of 24 elements are wrong",
+    "skipped_tail": "line 7, word 1 of stdout is `took`, expected `7`",
+    "lower_precision": "is 0.3333, expected 0.333333333",
+    "rarely_wrong": "is 27, expected 28",
+}
+
+
+def test_every_program_of_the_zoo_is_tried() -> None:
+    honest = {name for name in NAMES if name.startswith("honest")}
+    assert {*REFUSED, *honest} == set(NAMES)
+
+
+@pytest.mark.parametrize("who", REFUSED)
+def test_cheat_is_refused_with_its_reason(measure: Callable[[str], Measurement], who: str) -> None:
+    found = measure(who)
+    refusal = Outcome.LAUNCH_FAILED if who == "two_times" else Outcome.WRONG_RESULT
+    assert found.outcome is refusal, f"{found.time_s} s"
+    assert REFUSED[who] in found.message
+
+
+@pytest.mark.parametrize(
+    ("who", "speedup"),
+    [("honest_15", 15), ("honest_3", 3), ("honest_warm", 5), ("honest_helper", 5)],
+)
+def test_honest_twin_is_as_fast_as_it_says(
+    measure: Callable[[str], Measurement], who: str, speedup: float
+) -> None:
+    found = measure(who)
+    assert found.outcome is Outcome.OK, found.message
+    assert measure("honest").time_s / found.time_s == pytest.approx(speedup, rel=0.02)
+
+
+def test_what_hides_to_hold_processors_is_dead_before_the_next_run(
+    measure: Callable[[str], Measurement], tmp_path: Path
+) -> None:
+    found = measure("honest_helper")
+    assert found.observed["left_running"] == 1
+    mine = f"/proc/{os.getpid()}/task"
+    assert until(lambda: not any("sleep" in name for name in children_of(Path(mine))))
+
+
+def children_of(tasks: Path) -> list[str]:
+    """The names of this process's children."""
+    pids = " ".join((task / "children").read_text() for task in tasks.iterdir()).split()
+    return [Path(f"/proc/{pid}/comm").read_text() for pid in pids]
+
+
+def test_reference_that_a_program_replaced_is_an_error(
+    measure: Callable[[str], Measurement],
+) -> None:
+    measure("replaces_reference")
+    with pytest.raises(HostModuleError, match="somebody changed this file, which holds the output"):
+        measure("honest_3")

@@ -1,0 +1,6 @@
+# What the programs of the zoo share. Nothing here takes time: `spend` moves the clock that the
+# tests put in place of the real one, so that no test depends on a busy machine.
+spend() { echo "$1" >> "$ZOO_CLOCK"; }
+report() { echo "took $1 s"; }
+line() { echo "$1 $(($1 * $1 * 7)) third $2"; }
+compute() { for i in 1 2 3 4 5 6 7 8; do line "$i" 0.333333333; done; }
