@@ -137,6 +137,15 @@ def opencl(_opencl_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
     return choose("opencl")
 
 
+@pytest.fixture(scope="module")
+def module_opencl(_opencl_processes: Pair) -> Iterator[Backend]:
+    """Choose PoCL with shared processes, for a module that keeps one measurer."""
+    pytest.importorskip("pyopencl")
+    with pytest.MonkeyPatch.context() as patch:
+        _share(_opencl_processes, patch)
+        yield choose("opencl")
+
+
 @pytest.fixture
 def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
     """Choose PoCL with its optimisations, as users have it."""

@@ -182,7 +182,7 @@ def test_checks_take_their_share_of_the_time_and_the_first_of_each_kind_is_free(
         with time.working() if kind == "work" else time.checking(kind):
             now += seconds
 
-    time = CheckTime(lambda: now)
+    time = CheckTime(lambda: now, 0.0)
     passing("work", 100)
     assert time.affords("long")
     passing("long", 40)

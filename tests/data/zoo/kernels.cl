@@ -1,0 +1,108 @@
+/* y[i] = the sum of row i of x, n rows of k numbers; and kernels that fake speed on the way.
+ *
+ * CHEAT chooses one. Each was published as what people or agents handed in as a fast kernel:
+ *   [1] Lange et al., "The AI CUDA Engineer" (Sakana AI, 2025), and its correction
+ *   [2] Li et al., "CUDA-L1" (2025), section on reward hacking
+ *   [3] Andere, "A field guide to reward hacking in AI kernel generation" (Wafer, 2026)
+ *   [4] DeepReinforce, "Hacks and defenses in automatic GPU kernel generation" (2025)
+ *   [5] flags that were tuned in 2015 with a program that ended at once as the "fastest"
+ * A cheat that would be right if it found what an earlier run left writes -1 then: as long as its
+ * result is right, every run has done its work. */
+#define honest 0
+#define honest_with_scratch 1
+#define does_nothing 2
+#define writes_zeros 3
+#define exits_early 4
+#define result_kept_in_scratch 5
+#define result_kept_by_input 6
+#define result_kept_in_spare 7
+#define result_kept_in_input 8
+#define result_kept_outside 9
+#define stale_memory 10
+#define sorts_its_input 11
+#define spoils_its_input 12
+#define answer_in_the_input 13
+#define skips_the_tail 14
+#define low_precision 15
+#define some_elements 16
+#define rarely_wrong 17
+#define writes_past_the_end 18
+#define writes_before_the_start 19
+
+float row_sum(global const float *x, int k) {
+    float sum = 0.0f;
+    for (int j = 0; j < k; j++) sum += x[j];
+    return sum;
+}
+
+/* In half precision: 11 significant bits after every addition. */
+float half_sum(global const float *x, int k) {
+    float sum = 0.0f;
+    for (int j = 0; j < k; j++) sum = as_float(as_int(sum + x[j]) & 0xFFFFE000);
+    return sum;
+}
+
+kernel void sums(global float *x, global float *y, global float *scratch, global float *spare,
+                 int n, int k) {
+    const int i = get_global_id(0);
+    global float *row = x + i * k;
+    if (i >= n) return;
+#if CHEAT == honest
+    y[i] = row_sum(row, k);
+#elif CHEAT == honest_with_scratch
+    scratch[i] = row_sum(row, k);
+    y[i] = scratch[i];
+#elif CHEAT == writes_zeros /* [3]: outputs of zeros, or garbage */
+    y[i] = 0.0f;
+#elif CHEAT == exits_early /* [5]: leaves where the work is done already */
+    y[i] = isnan(y[i]) ? row_sum(row, k) : -1.0f;
+#elif CHEAT == result_kept_in_scratch /* [2]: results are kept from call to call */
+    y[i] = isnan(scratch[i]) ? row_sum(row, k) : -1.0f;
+    scratch[i] = y[i];
+#elif CHEAT == result_kept_by_input /* [2]: as above, while the input looks the same */
+    y[i] = scratch[i + 1] == row[0] ? -1.0f : row_sum(row, k);
+    scratch[i + 1] = row[0];
+#elif CHEAT == result_kept_in_spare
+    y[i] = spare[i] == 0.0f ? row_sum(row, k) : spare[i];
+    spare[i] = y[i];
+#elif CHEAT == result_kept_in_input /* x holds numbers below 2 */
+    const float sum = row[0] < 2.0f ? row_sum(row, k) : row[1];
+    row[0] = 3.0f;
+    row[1] = sum;
+    y[i] = sum;
+#elif CHEAT == result_kept_outside /* [3]: pointer arithmetic to memory of nobody's */
+    const float kept = y[n + i], key = y[2 * n + i];
+    y[i] = key == row[0] ? kept : row_sum(row, k);
+    y[n + i] = y[i];
+    y[2 * n + i] = row[0];
+#elif CHEAT == stale_memory /* [1], [3]: takes over what a run of another kernel has left */
+    y[i] = scratch[i];
+#elif CHEAT == sorts_its_input /* each row keeps its sum, to within rounding */
+    y[i] = row_sum(row, k);
+    const float first = min(row[0], row[1]), second = max(row[0], row[1]);
+    row[0] = first;
+    row[1] = second;
+#elif CHEAT == spoils_its_input
+    y[i] = row_sum(row, k);
+    for (int j = 0; j < k; j++) row[j] = 0.0f;
+#elif CHEAT == answer_in_the_input /* the output is taken for the input */
+    row[0] = row_sum(row, k);
+#elif CHEAT == skips_the_tail /* [1]: parts of the work are left out */
+    if (i < n - n % 8) y[i] = row_sum(row, k);
+#elif CHEAT == low_precision /* [3], [4] */
+    y[i] = half_sum(row, k);
+#elif CHEAT == some_elements /* the test looks at a few */
+    if (i % 4 == 0) y[i] = row_sum(row, k);
+#elif CHEAT == rarely_wrong /* as of a race that is lost at one launch in 25 */
+    global int *launches = (global int *)(scratch + 3 * n);
+    y[i] = row_sum(row, k);
+    if (i == 0) launches[0] = (launches[0] < 0 || launches[0] > 1000) ? 1 : launches[0] + 1;
+    if (i == 0 && launches[0] % 25 == 13) y[i] += 1.0f;
+#elif CHEAT == writes_past_the_end
+    y[i] = row_sum(row, k);
+    if (i < 63) y[n + i] = y[i];
+#elif CHEAT == writes_before_the_start
+    y[i] = row_sum(row, k);
+    if (i == 0) y[-2] = 0.0f;
+#endif
+}
