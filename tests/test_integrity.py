@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import random
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,107 @@ def test_what_a_merge_adds_or_updates_has_checksums(database: Path, tmp_path: Pa
     everything(merged)
     for table in ("spaces", "commands", "runs", "builds", "measurements", "tests"):
         assert query(merged, f"SELECT count(*) FROM {table} WHERE checksum IS NULL") == [(0,)]
+
+
+# -------------------------------------------------------------------- flipped bits
+
+FLIPS = 60
+
+
+def test_a_flipped_bit_changes_no_value_that_is_read(database: Path) -> None:
+    expected, sound = everything(database), database.read_bytes()
+    rng = random.Random(0)
+    refused = 0
+    for _ in range(FLIPS):
+        damaged = bytearray(sound)
+        # Most of the file is empty space: flip bits where there are some.
+        at = rng.choice([index for index in rng.choices(range(len(sound)), k=50) if sound[index]])
+        damaged[at] ^= 1 << rng.randrange(8)
+        database.write_bytes(damaged)
+        try:
+            assert everything(database) == expected
+        except ResultsError:
+            refused += 1
+    assert refused > FLIPS / 4
+
+
+# ------------------------------------------------------------ what is not of harness
+
+FOREIGN = [
+    (
+        "CREATE TRIGGER faster AFTER INSERT ON samples BEGIN UPDATE samples SET time_s = 1; END",
+        "has the trigger `faster` on the table samples, which harness did not make: it can change "
+        "what is stored. To drop it: sqlite3 ",
+    ),
+    (
+        "ALTER TABLE samples ADD COLUMN half_s FLOAT GENERATED ALWAYS AS (time_s / 2) VIRTUAL",
+        "has a computed column `half_s` in the table samples, which harness did not make",
+    ),
+    (
+        "ALTER TABLE runs ADD COLUMN mark TEXT DEFAULT 'x'",
+        "has a default for the column `mark` in the table runs, which harness did not make",
+    ),
+    (
+        "ALTER TABLE tests RENAME TO old; DROP INDEX ix_tests_result; "
+        "CREATE TABLE tests (id INTEGER PRIMARY KEY, result_id INTEGER, run_id INTEGER, "
+        "measurement_id INTEGER, ordinal INTEGER, requestor TEXT, checksum BIGINT, "
+        "UNIQUE (run_id, ordinal) ON CONFLICT IGNORE); "
+        "INSERT INTO tests SELECT * FROM old; DROP TABLE old",
+        "has a rule for conflicts in the table tests, which harness did not make",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sql", "message"), FOREIGN, ids=[sql[:40] for sql, _ in FOREIGN])
+def test_what_could_change_stored_values_is_refused_by_name(
+    database: Path, sql: str, message: str
+) -> None:
+    tamper(database, sql)
+    with pytest.raises(ResultsError, match=re.escape(message)):
+        everything(database)
+    with pytest.raises(ResultsError, match=re.escape(message)):
+        write(database, make_ok(5))
+
+
+def test_the_command_of_the_message_drops_the_trigger(database: Path) -> None:
+    name = 'it\'s; "x"; DROP TABLE runs; \x1b[31m'
+    quoted = name.replace('"', '""')
+    tamper(database, f'CREATE TRIGGER "{quoted}" AFTER INSERT ON samples BEGIN SELECT 1; END')
+    with pytest.raises(ResultsError) as error:
+        everything(database)
+    assert "\x1b" not in str(error.value)
+    tamper(
+        database, f'DROP TRIGGER "{quoted}"; CREATE TRIGGER t DELETE ON runs BEGIN SELECT 1; END'
+    )
+    with pytest.raises(ResultsError) as error:
+        everything(database)
+    words = shlex.split(str(error.value).partition("To drop it: ")[2])
+    assert words[:2] == ["sqlite3", str(database)]
+    tamper(database, words[2])
+    everything(database)
+
+
+def test_a_view_is_refused_by_a_writer_and_left_alone_by_a_reader(database: Path) -> None:
+    tamper(database, "CREATE VIEW best AS SELECT * FROM runs")
+    everything(database)
+    with pytest.raises(ResultsError, match=r"has the view `best`.* 'DROP VIEW \"best\"'"):
+        write(database, make_ok(5))
+
+
+def test_a_lost_row_that_others_refer_to_is_found(database: Path) -> None:
+    tamper(database, "DELETE FROM configurations WHERE id = 2")
+    with pytest.raises(ResultsError, match="refers to a row of configurations that is missing"):
+        everything(database)
+
+
+def test_a_damaged_index_is_neither_read_nor_written_to(database: Path) -> None:
+    tamper(
+        database,
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET rootpage = (SELECT rootpage "
+        "FROM sqlite_master WHERE name = 'ix_tests_result') WHERE name = 'ix_measurements_run'",
+        forget_checksums=False,
+    )
+    with pytest.raises(ResultsError, match=r"is damaged"):
+        everything(database)
+    with pytest.raises(ResultsError, match=r"is damaged"):
+        write(database, make_ok(6))

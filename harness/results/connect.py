@@ -33,6 +33,7 @@ from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.files import cache_folder
 from harness.core.plain_pickle import UnsafePickle
 from harness.results import schema
+from harness.results.guard import guard
 from harness.results.url import database_url, read_only_url, sqlite_path, without_password
 
 
@@ -104,6 +105,7 @@ def reading(database: str) -> Iterator[Engine]:
     try:
         _check_version(engine, database)
         _check_tables(engine, database)
+        guard(engine, database, is_writer=False)
         yield engine.execution_options(version=_version(engine))
     except DBAPIError as error:
         raise ResultsError(f"{without_password(database)} cannot be read: {error.orig}") from None
@@ -232,6 +234,7 @@ def _begin(connection: Connection) -> None:
 def _prepare(engine: Engine, database: str) -> None:
     """Make the tables and columns that are missing, and note who writes."""
     _check_version(engine, database, may_be_new=True)
+    guard(engine, database, is_writer=True)
     if engine.dialect.name == "sqlite":
         _use_write_ahead_log(engine)
     with engine.begin() as connection:
@@ -298,9 +301,10 @@ def _version(engine: Engine) -> int | None:
 def _table_names(engine: Engine, database: str) -> list[str]:
     try:
         return inspect(engine).get_table_names()
-    except DBAPIError as error:
+    except (DBAPIError, UnicodeDecodeError) as error:
+        reason = getattr(error, "orig", "the names of its tables are no text")
         raise ResultsError(
-            f"{without_password(database)} is no results database: {error.orig}"
+            f"{without_password(database)} is no results database: {reason}"
         ) from None
 
 
