@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
+from harness.analysis.sampling import sampling_lines
 from harness.core.records import Input
 from harness.core.text import first_few
 from harness.results import Command, Run
@@ -81,6 +82,7 @@ def _reason(results: Results, problem: Input, run: Run | None) -> str:
 def reservations(results: Results) -> Iterator[str]:
     """Yield a sentence for each thing that was left out, or begun and not completed."""
     yield from left_out_lines(results)
+    yield from sampling_lines(results)
     reasons, last = _noted_reasons(results), _last_runs(results)
     started = [problem for problem in results.measured if problem in last]
     stopped = [problem for problem in started if last[problem].state != "complete"]

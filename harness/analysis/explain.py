@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.effects.trials import measurement_numbers
+from harness.analysis.sampling import measurement_numbers, sampled
+from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.models.starchart import (
@@ -30,7 +31,7 @@ from harness.models.starchart import (
 )
 from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
 from harness.models.stargazer import fit_linear
-from harness.results import SEARCHED
+from harness.results import MeasurementRows
 from harness.results.view import Results
 
 if TYPE_CHECKING:
@@ -77,36 +78,55 @@ class Samples:
 
 
 def samples(results: Results) -> Samples:
-    """Make the table from the search and the measurements across inputs.
+    """Make the table from the search and the measurements across inputs, or from a sample of them.
 
     Finals are left out, because they have many samples of few configurations. Raises UsageError if
     a parameter or feature has the name of a measured column.
     """
     import pandas as pd
 
-    table = results.table()
-    measured = table["measured"]
-    works = measured["stage"].isin(SEARCHED) & (measured["outcome"] == "ok")
-    plain = measured[works].drop(
-        columns=["stage", "outcome", "mean_s", "std_s", "samples_s", "requestor", "message"]
+    searched = results.searched
+    rows = sampled(searched.where(searched.of(searched.columns.works)))
+    columns = rows.columns
+    inputs, configs = (
+        list(map(column.at, rows.selected.tolist())) for column in (columns.inputs, columns.configs)
     )
-    features, config = table["input"][works], table["config"][works]
-    found = [row.measurement for row, is_kept in zip(results.rows, works, strict=True) if is_kept]
+    features = pd.DataFrame([dict(one) for one in inputs])
     parts = {
-        **_columns(features, [m.input for m in found]),
-        **_columns(config, [m.config for m in found]),
+        **_columns(features, inputs),
+        **_columns(pd.DataFrame([dict(one) for one in configs]), configs),
     }
-    least = plain["time_s"].groupby([features[name] for name in features.columns]).transform("min")
-    made = pd.Series(measurement_numbers([row.measurement for row in results.rows]))
-    taken = sorted(set(parts) & {SLOWDOWN, MEASUREMENT, *map(str, plain.columns)})
+    time_s = rows.of(columns.time_s)
+    plain = {
+        "time_s": time_s,
+        "unbiased": results.unbiased(rows),
+        **_observed(results.rows, rows),
+    }
+    taken = sorted(set(parts) & {SLOWDOWN, MEASUREMENT, *plain})
     if taken:
         raise UsageError(
             f"the parameter or feature `{taken[0]}` has the name of a measured column; rename it"
         )
-    measured_columns = {SLOWDOWN: plain["time_s"] / least, MEASUREMENT: made[works]}
-    flat = plain.assign(**measured_columns, **parts)
+    least = _least(searched)[rows.of(columns.inputs.codes)]
+    measured = {SLOWDOWN: time_s / least, MEASUREMENT: measurement_numbers(rows)}
+    flat = pd.DataFrame({**plain, **measured, **parts})
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
-    return Samples(flat.reset_index(drop=True), varying, tuple(map(str, features.columns)))
+    return Samples(flat, varying, tuple(map(str, features.columns)))
+
+
+def _observed(all_rows: MeasurementRows, rows: MeasurementRows) -> dict[str, Array]:
+    """Return the quantities that were observed on any measurement; NaN where not."""
+    found = rows.columns.observed
+    known = [name for name, values in found.items() if not np.isnan(all_rows.of(values)).all()]
+    return {name: rows.of(found[name]) for name in known}
+
+
+def _least(rows: MeasurementRows) -> Array:
+    """Return the least time of each input, by its code."""
+    columns = rows.columns
+    least = np.full(len(columns.inputs.values), np.inf)
+    np.minimum.at(least, rows.of(columns.inputs.codes), rows.of(columns.time_s))
+    return least
 
 
 def _columns(part: pd.DataFrame, rows: Sequence[Mapping[str, Value]]) -> Mapping[str, pd.Series]:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from harness.core.config_diff import difference, differing
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted
+from harness.results.measured import MeasuredConfigs
 
 MAX_REASONS = 5
 MAX_HEADLINE = 300
@@ -29,6 +30,15 @@ class FailureGroup(Generic[T]):
     headline: str
     """The headline of the first of them."""
     members: tuple[T, ...]
+
+
+@dataclass
+class _FailureExample:
+    """The number of failures of a kind, and the one whose configuration changes least."""
+
+    example: Measurement
+    changes: int
+    count: int = 0
 
 
 def group_failures(
@@ -65,14 +75,21 @@ def describe_failures(
     The example of each is the configuration that differs least from the default, so that it names
     little beside the cause.
     """
-    failed = [m for row in measured.values() for m in row.values() if not m.timing]
-    if not failed:
+    groups: dict[Hashable, _FailureExample] = {}
+    for m in (m for row in measured.values() for m in MeasuredConfigs.of(row).failures()):
+        reason = m.outcome, _NUMBER.sub("#", headline(m.message))
+        changes = len(differing(m.config, default))
+        found = groups.setdefault(reason, _FailureExample(m, changes))
+        found.count += 1
+        if changes < found.changes:
+            found.example, found.changes = m, changes
+    if not groups:
         return
     yield "Failed configurations, by reason:"
-    groups = group_failures(failed, lambda m: m.message, lambda m: m.outcome)
-    for group in groups[:MAX_REASONS]:
-        example = min(group.members, key=lambda m: len(differing(m.config, default)))
-        yield f"    {len(group.members)} {group.kind}: {headline(example.message)}"
+    ordered = sorted(groups.values(), key=lambda group: -group.count)
+    for group in ordered[:MAX_REASONS]:
+        example = group.example
+        yield f"    {group.count} {example.outcome}: {headline(example.message)}"
         yield f"        for example {difference(example.config, default)} on ({example.input})"
     if len(groups) > MAX_REASONS:
         yield f"    and {counted(len(groups) - MAX_REASONS, 'other reason')}"

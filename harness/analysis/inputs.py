@@ -7,11 +7,11 @@ harness.analyse on what a database holds.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from harness.analysis.searched import Searched
 from harness.core.config_diff import DEFAULT
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.stats.claims import hold_false_discoveries
@@ -77,7 +77,7 @@ def report_input(
 
     `hold_discoveries` judges the speed-ups of several inputs.
     """
-    final, note = {m.config: m for m in finals}, ""
+    known, final, note = Searched.of(measured), {m.config: m for m in finals}, ""
     winner, judged = _winner(final, choices, default)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
@@ -88,7 +88,7 @@ def report_input(
     speedup = speedup_over(default)
     if speedup and speedup.value < 1:
         best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
-    elif not best and (best := fastest(measured.values())):
+    elif not best and (best := known.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
         baseline, note = measured.get(default), "not measured again"
     return InputReport(
@@ -96,11 +96,11 @@ def report_input(
         best,
         baseline,
         speedup,
-        _count_ties(best, measured, confidence),
-        Counter(m.outcome for m in measured.values()),
+        known.ties(best.config, confidence) if best else 0,
+        known.outcomes,
         legal,
         note,
-        sum(m.shared_with is not None for m in measured.values()),
+        known.shared,
         {name: ratio for name, config in baselines.items() if (ratio := speedup_over(config))},
         {
             name: found
@@ -165,15 +165,6 @@ def _halves(timing: Timing) -> tuple[Timing, Timing]:
         return timing, timing
     first, second = timing.samples_s[:half], timing.samples_s[half:]
     return Timing(first, timing.stopped), Timing(second, timing.stopped)
-
-
-def _count_ties(best: Measurement | None, measured: Measured, confidence: float) -> int:
-    """Count the others within noise of the best, by the times of the search."""
-    if best is None or best.config not in measured:
-        return 0
-    own = measured[best.config]
-    distinct = one_per_code(measured.values(), best.config)
-    return sum(_tie(own, m, confidence) for m in distinct if m.config != best.config)
 
 
 def fastest(measurements: Iterable[Measurement]) -> Measurement | None:

@@ -35,6 +35,6 @@ def _report(args: argparse.Namespace) -> int:
     from harness.report import write_report
     from harness.results.view import read_results
 
-    write_report(args.output, read_results(args.database, args.space))
+    write_report(args.output, read_results(args.database, args.space, builds=False))
     print_line(make_console(), f"{args.output}: the report")
     return 0

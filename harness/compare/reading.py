@@ -19,6 +19,7 @@ from harness.results import (
     LEFT_OUT,
     Command,
     MeasurementRow,
+    MeasurementRows,
     StoredCampaign,
     campaigns,
     read_commands,
@@ -27,6 +28,7 @@ from harness.results import (
     sqlite_path,
     without_password,
 )
+from harness.results.measured import by_input
 from harness.results.view import Results
 from harness.stats.timing import mean_log
 
@@ -129,25 +131,25 @@ def _versions(
 
 
 def _of_campaigns(
-    database: str, read: Callable[..., list[MeasurementRow]], same: Sequence[StoredCampaign]
+    database: str, read: Callable[..., MeasurementRows], same: Sequence[StoredCampaign]
 ) -> KernelResults:
     """Read the last campaign, and the noise between runs from the finals of earlier ones too."""
     last = same[0]
-    results = Results(last, (database,), tuple(read(last.key, space=last.space_name)))
-    earlier = (row for c in same[1:] for row in read(c.key, [FINAL], c.space_name))
+    results = Results(last, (database,), read(last.key, space=last.space_name))
+    found = [results.rows, *(read(c.key, [FINAL], c.space_name) for c in same[1:])]
     is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
-    for row in _occasions([*results.rows, *earlier], results.default):
+    for row in (row for rows in found for row in _occasions(rows, results.default)):
         m = row.measurement
         samples_s = m.timing.samples_s if m.timing else ()
         of_config = groups.setdefault(m.input, {}).setdefault(m.config, {})
         # A replay serves the same samples again; that is one occasion.
         of_config[samples_s if is_replayed else row.uuid] = mean_log(samples_s)
-    uuids = {id(row.measurement): row.uuid for row in results.rows}
+    rows_of = by_input(results.rows)
     inputs = {
         problem: dataclasses.replace(
-            _of_input(results, problem, list(groups.get(problem, {}).values()), uuids),
-            default_course=_default_course(results, problem),
+            _of_input(results, problem, list(groups.get(problem, {}).values()), rows_of[problem]),
+            default_course=_default_course(rows_of[problem], results.default),
         )
         for problem in results.measured
     }
@@ -171,45 +173,49 @@ def _broken(commands: Iterable[Command]) -> dict[Input, str]:
     }
 
 
-def _occasions(rows: Iterable[MeasurementRow], default: Config) -> Iterator[MeasurementRow]:
+def _occasions(rows: MeasurementRows, default: Config) -> Iterator[MeasurementRow]:
     """Yield the rows of the finals, and those of the default in the search.
 
     Other configurations reach the finals because they were fast in the search, so their times in
     the search are biased.
     """
-    for row in rows:
-        m = row.measurement
-        if m.timing is not None and (row.stage == FINAL or m.config == default):
-            yield row
+    columns = rows.columns
+    wanted = rows.of(columns.stages.codes) == columns.stages.code(FINAL)
+    wanted |= rows.of(columns.configs.codes) == columns.config_table.find(default)
+    yield from rows.where(wanted & rows.of(columns.works))
 
 
-def _default_course(results: Results, problem: Input) -> tuple[float, ...]:
-    """Return the mean logarithms of the default's measurements, oldest first."""
-    rows = [
-        row
-        for row in _occasions(results.rows, results.default)
-        if (row.measurement.input, row.measurement.config) == (problem, results.default)
-    ]
-    rows.sort(key=lambda row: row.measured_at)
+def _default_course(rows: MeasurementRows, default: Config) -> tuple[float, ...]:
+    """Return the mean logarithms of the default's measurements on an input, oldest first."""
+    found = [row for row in _occasions(rows, default) if row.measurement.config == default]
+    found.sort(key=lambda row: row.measured_at)
     return tuple(
-        mean_log(row.measurement.timing.samples_s) for row in rows if row.measurement.timing
+        mean_log(row.measurement.timing.samples_s) for row in found if row.measurement.timing
     )
 
 
 def _of_input(
-    results: Results, problem: Input, groups: Sequence[Occasions], uuids: Mapping[int, str]
+    results: Results, problem: Input, groups: Sequence[Occasions], rows: MeasurementRows
 ) -> InputResults:
-    """Select the measurements of an input; `uuids` has those of all measurements by `id()`."""
+    """Select the measurements of an input, whose rows these are."""
     known, finals = results.measured[problem], results.finals.get(problem, ())
     choices = results.choices.get(problem, ())
     report = report_input(problem, known, finals, results.default, legal=None, choices=choices)
     default = report.baseline or known.get(results.default)
     subjects = {"best": report.best or next(iter(known.values())), "default": default}
     measured = {subject: m for subject, m in subjects.items() if m}
-    of_measured = {subject: uuids[id(m)] for subject, m in measured.items()}
+    of_measured = {subject: _uuid(rows, m) for subject, m in measured.items()}
     # Baselines that the search did not propose have their first measurement in the finals.
     tried = frozenset({*known, *(final.config for final in finals)})
     return InputResults(measured, not report.note, groups, tried, of_measured)
+
+
+def _uuid(rows: MeasurementRows, measurement: Measurement) -> str:
+    """Return the identifier of a measurement among the rows of its input; of equal ones the
+    last."""
+    code = rows.columns.config_table.find(measurement.config)
+    same = list(rows.where(rows.of(rows.columns.configs.codes) == code))
+    return next(row.uuid for row in reversed(same) if row.measurement == measurement)
 
 
 # ------------------------------------------------------------------------- exports

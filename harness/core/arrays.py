@@ -8,3 +8,4 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
+Codes = npt.NDArray[np.int32]

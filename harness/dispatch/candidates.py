@@ -17,8 +17,9 @@ from harness.models.folds import FEWEST_INPUTS
 from harness.stats.interleaved import merge_sessions, refuted
 from harness.stats.timing import is_within_noise, mean_log, time_ratio
 
-if TYPE_CHECKING:  # at run time it would be a cycle
-    from harness.results.view import Measured, Results
+if TYPE_CHECKING:
+    from harness.results.measured import Measured
+    from harness.results.view import Results
 
 MOST_CANDIDATES = 200
 """In a matrix; beyond that, those of the least mean slowdown, and the winners."""

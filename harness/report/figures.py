@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.inputs import InputReport
+from harness.analysis.searched import Searched
+from harness.core.arrays import Array, Flags
 from harness.core.config_diff import difference
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Measurement, Outcome
 from harness.dispatch.matrix import Matrix
+from harness.results import MeasurementRows
+from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 from harness.stats.timing import TimeRatio
-
-Array = npt.NDArray[np.float64]
 
 MOST_BOXES = 16
 """The most inputs in the box plots; of more, a selection spread evenly by speed-up is shown."""
@@ -36,9 +38,10 @@ _NOT_BUILT = (Outcome.ILLEGAL, Outcome.BUILD_FAILED)
 
 def distinct_code(results: Results) -> str:
     """Count the builds, and those with a machine code of their own."""
-    tried = [m for known in results.measured.values() for m in known.values()]
-    built = [m for m in tried if m.outcome not in _NOT_BUILT]
-    shared = sum(m.shared_with is not None for m in built)
+    rows = _distinct(results)
+    outcomes = rows.columns.outcomes
+    built = rows.where(~np.isin(rows.of(outcomes.codes), list(map(outcomes.code, _NOT_BUILT))))
+    shared = int(_is_shared(built).sum())
     counts = f"{len(built) - shared:,} of {len(built):,} builds"
     if not shared:
         return f"{counts}; no two are known to have the same machine code"
@@ -47,8 +50,28 @@ def distinct_code(results: Results) -> str:
 
 def sample_count(results: Results) -> int:
     """Count the samples; configurations of equal machine code share theirs."""
-    taken = (row.measurement for row in results.rows if row.measurement.shared_with is None)
-    return sum(m.timing.count for m in taken if m.timing)
+    rows = results.rows
+    return int(rows.of(rows.columns.samples_s.counts)[~_is_shared(rows)].sum())
+
+
+def outcome_counts(results: Results) -> Counter[Outcome]:
+    """Count the configurations on all inputs by outcome."""
+    counts: Counter[Outcome] = Counter()
+    for known in results.measured.values():
+        counts.update(Searched(known).outcomes)
+    return counts
+
+
+def _distinct(results: Results) -> MeasurementRows:
+    """Take one row for each configuration on each input."""
+    parts = [known.rows.selected for known in results.measured.values()]
+    return results.rows.take(np.concatenate(parts) if parts else np.empty(0, dtype=np.intp))
+
+
+def _is_shared(rows: MeasurementRows) -> Flags:
+    shared = rows.columns.shared_with
+    flags: Flags = rows.of(shared.codes) != shared.code(None)
+    return flags
 
 
 # ------------------------------------------------------------------------------ the search
@@ -67,28 +90,20 @@ class SearchCurve:
 
 def search_curves(results: Results) -> list[SearchCurve]:
     """Compute the curve of each input on which anything worked."""
-    searched: dict[Input, dict[Config, float]] = {}
-    for row in results.rows:
-        if row.stage == "search":
-            m = row.measurement
-            searched.setdefault(m.input, {})[m.config] = m.time_s
-    found = []
-    for problem, known in searched.items():
-        times = list(known.values())
-        least = min(times, default=math.inf)
-        if least < math.inf:
-            best = list(itertools.accumulate(times, min))
-            steps = [k for k, time_s in enumerate(best) if k == 0 or time_s < best[k - 1]]
-            steps = [k for k in steps if best[k] < math.inf]
-            ends = [*steps, len(best) - 1]
-            found.append(
-                SearchCurve(
-                    str(problem),
-                    tuple(k + 1 for k in ends),
-                    tuple(least / best[k] for k in ends),
-                )
-            )
-    return found
+    searched = measured_by_input(results.rows.of_stages(["search"]))
+    curves = (_curve(str(problem), known) for problem, known in searched.items())
+    return [curve for curve in curves if curve is not None]
+
+
+def _curve(label: str, known: MeasuredConfigs) -> SearchCurve | None:
+    times = known.rows.of(known.columns.time_s)
+    least = times.min(initial=np.inf)
+    if least == np.inf:
+        return None
+    best = np.minimum.accumulate(times)
+    is_step = np.concatenate([[True], best[1:] < best[:-1]]) & (best < np.inf)
+    ends = np.append(np.flatnonzero(is_step), len(best) - 1)
+    return SearchCurve(label, tuple((ends + 1).tolist()), tuple((least / best[ends]).tolist()))
 
 
 @dataclass(frozen=True)
@@ -102,14 +117,14 @@ class Distribution:
 
 def distribution(results: Results) -> Distribution:
     """Compute the slowdowns of all that the search measured."""
-    slowdowns: list[float] = []
+    slowdowns: list[Array] = []
     failed = 0
     for known in results.measured.values():
-        times = [m.time_s for m in known.values() if m.timing]
-        failed += len(known) - len(times)
-        least = min(times, default=math.inf)
-        slowdowns += [time_s / least for time_s in times]
-    return Distribution(np.array(slowdowns), failed)
+        times = known.rows.of(known.columns.time_s)
+        worked = times[np.isfinite(times)]
+        failed += len(times) - len(worked)
+        slowdowns.append(worked / worked.min(initial=np.inf))
+    return Distribution(np.concatenate(slowdowns) if slowdowns else np.empty(0), failed)
 
 
 # -------------------------------------------------------------------------- the winners
@@ -260,5 +275,8 @@ def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArr
 
 def noise(results: Results) -> Array:
     """Return the standard deviation over the mean of each measurement with several samples."""
-    timings = [m.timing for known in results.measured.values() for m in known.values() if m.timing]
-    return np.array([t.std_s / t.mean_s for t in timings if t.count > 1])
+    rows = _distinct(results)
+    found, own = rows.columns.statistics, rows.selected[rows.of(rows.columns.works)]
+    several = own[found.count[own] > 1]
+    spreads: Array = found.std[several] / found.mean[several]
+    return spreads

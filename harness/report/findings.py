@@ -45,13 +45,15 @@ class Findings:
 
     @cached_property
     def trials(self) -> Trials:
-        """All tests, including failures."""
+        """The tests, or a sample of many, including failures."""
         return trials(self.results)
 
     @cached_property
     def effects(self) -> Effects | None:
         """The effect of each value on the time; None where no parameter varied."""
-        return effects_on_time(self.trials) if self.trials.parameters else None
+        if not self.trials.parameters:
+            return None
+        return effects_on_time(trials(self.results, unbiased=True))
 
     @cached_property
     def explanation(self) -> Explanation | None:

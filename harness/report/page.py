@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import jinja2
@@ -96,7 +95,7 @@ def warnings_of(findings: Findings) -> Iterator[str]:
 def facts_of(results: Results) -> list[tuple[str, str]]:
     """List what was measured, where, when, and how much of it."""
     environment, campaign = results.campaign.environment, results.campaign
-    outcomes = Counter(m.outcome for known in results.measured.values() for m in known.values())
+    outcomes = figures.outcome_counts(results)
     counts = f"{outcomes.total():,}: " + ", ".join(f"{n:,} {o}" for o, n in outcomes.most_common())
     missing = len(not_measured(results))
     requested = f" of {len(results.measured) + missing:,} requested"

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.analysis.effects import Effect
+from harness.core.arrays import Array
 from harness.models.starchart import Tree, draw
-from harness.report.figures import Array, Distribution, HeatMap, InputBoxes, SearchCurve, SpeedUp
+from harness.report.figures import Distribution, HeatMap, InputBoxes, SearchCurve, SpeedUp
 from harness.stats import Estimate
 
 if TYPE_CHECKING:

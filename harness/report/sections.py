@@ -212,7 +212,7 @@ def _across(findings: Findings) -> Iterator[PageSection]:
 
 def _failures(findings: Findings) -> PageSection:
     """Show a table of the kinds of failures, their causes, and the commonest reasons."""
-    rows = effects_text.failures_rows(findings.trials)
+    rows = effects_text.failures_rows(findings.results)
     if not rows:
         return PageSection("failures", "Failures", ("No configuration failed.",))
     explained = effects_text.causes_lines(causes(findings.trials))

@@ -2,13 +2,14 @@
 
 from harness.core.records import Interleaved
 from harness.results.cells import CANDIDATE, CHOICE, FINAL, SEARCHED
+from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.connect import reading, writing
+from harness.results.gathering import as_rows
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
 from harness.results.notes import ABLATION, EXHAUSTED, LIMITS
 from harness.results.read import (
     InterleavedByConfigs,
-    MeasurementRow,
     by_configs,
     interleaved_groups,
     read_measurements,
@@ -40,11 +41,13 @@ __all__ = [
     "Interleaved",
     "InterleavedByConfigs",
     "MeasurementRow",
+    "MeasurementRows",
     "Run",
     "RunPlan",
     "Store",
     "Stored",
     "StoredCampaign",
+    "as_rows",
     "by_configs",
     "campaigns",
     "insert_keyed",

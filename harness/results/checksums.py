@@ -34,6 +34,12 @@ def row_checksum(table: Table, row: Mapping[str, Any]) -> int | None:
     return crc32(_encode(cells).encode())
 
 
+def checksums_of(table: Table, cells: Mapping[str, Sequence[Any]]) -> list[int]:
+    """Return the checksums of rows, given their cells by column; each has its column's type."""
+    columns = [cells[name] for name, _ in _covered(table)]
+    return [crc32(_encode(row).encode()) for row in zip(*columns, strict=True)]
+
+
 def numbers_checksum(samples_s: Sequence[float], observed: Mapping[str, float]) -> int:
     """Return the checksum of a measurement's samples, in order, and of its observations."""
     named = [[name, float(observed[name])] for name in sorted(observed)]

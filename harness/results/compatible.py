@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from harness.core.records import Input
-from harness.results import MeasurementRow
+from harness.results import MeasurementRows
 
 
 @dataclass(frozen=True)
@@ -24,25 +26,30 @@ class Compatible:
     """Measurements whose configurations set exactly these parameters, and the others."""
 
     names: frozenset[str]
-    rows: tuple[MeasurementRow, ...]
+    rows: MeasurementRows
     left_out: LeftOut
 
 
-def compatible(rows: Sequence[MeasurementRow], known: Iterable[str]) -> Compatible:
+def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
     """Keep the rows whose configurations set exactly the parameters of the current space.
 
     Rows from before a parameter was added, renamed or removed cannot be compared with later ones.
     `known` are the space's parameters. They include the flags of compilers that were not used,
     which no configuration sets.
     """
+    columns, table = rows.columns, rows.columns.config_table
+    layout = table.layout[rows.of(columns.configs.codes)]
+    found = {code: frozenset(table.layouts[code]) for code in np.unique(layout).tolist()}
     space = frozenset(known)
-    found = {tuple(row.measurement.config) for row in rows}  # few, of many configurations
-    names = frozenset().union(*(one for one in found if space.issuperset(one)))
-    fit = {one for one in found if names == set(one)}
-    kept: list[MeasurementRow] = []
-    others: list[MeasurementRow] = []
-    for row in rows:
-        (kept if tuple(row.measurement.config) in fit else others).append(row)
-    differing = {name for one in map(set, found - fit) for name in one - space | names - one}
-    inputs = frozenset(row.measurement.input for row in others)
-    return Compatible(names, tuple(kept), LeftOut(len(others), inputs, tuple(sorted(differing))))
+    names = frozenset().union(*(one for one in found.values() if space.issuperset(one)))
+    fits = np.array([found.get(code) == names for code in range(len(table.layouts))], dtype=bool)
+    kept = fits[layout]
+    others = {one for one in found.values() if one != names}
+    differing = {name for one in others for name in one - space | names - one}
+    inputs = np.unique(rows.of(columns.inputs.codes)[~kept]).tolist()
+    left_out = LeftOut(
+        int((~kept).sum()),
+        frozenset(columns.inputs.values[code] for code in inputs),
+        tuple(sorted(differing)),
+    )
+    return Compatible(names, rows.where(kept), left_out)

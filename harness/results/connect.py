@@ -201,12 +201,20 @@ def _to_json(value: object) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def _from_json(text: str) -> object:
-    return json.loads(text, parse_constant=_refuse_constant)
-
-
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+"""One for all cells: `json.loads` would make one for each."""
+
+
+def _from_json(text: str) -> object:
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return _DECODER.decode(text)  # which says what is wrong
+    return value if end == len(text) else _DECODER.decode(text)
 
 
 def _set_up_writer(connection: Any, _record: object) -> None:

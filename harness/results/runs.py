@@ -10,8 +10,9 @@ from sqlalchemy import Connection, Table
 
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Value
 from harness.results import schema
+from harness.results.columns import MeasurementRows
 from harness.results.notes import BASELINES, last_moment, read_notes
-from harness.results.read import MeasurementRow, read_measurements
+from harness.results.read import read_measurements
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
 from harness.results.stored_rows import StoredRow, read_rows, referred, rows_by_id
@@ -121,15 +122,17 @@ def _campaign(run: _Placed) -> StoredCampaign:
 
 
 def read_campaign(
-    connection: Connection, campaign: StoredCampaign
-) -> tuple[tuple[MeasurementRow, ...], tuple[Run, ...], tuple[Command, ...]]:
+    connection: Connection, campaign: StoredCampaign, builds: bool = True
+) -> tuple[MeasurementRows, tuple[Run, ...], tuple[Command, ...]]:
     """Return the measurements, runs and commands of a campaign, oldest first.
+
+    Without `builds`, measurements lack theirs.
 
     Raises ResultsError where the database is damaged.
     """
     key, name = campaign.key, campaign.space_name
     return (
-        tuple(read_measurements(connection, key, space=name)),
+        read_measurements(connection, key, space=name, builds=builds),
         tuple(read_runs(connection, key, name)),
         tuple(read_commands(connection, key, name)),
     )

@@ -29,8 +29,8 @@ from harness.results.notes import ABLATION, read_notes
 from harness.results.sessions import command_of
 
 RUN_STATES = ("running", "complete", "interrupted")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_UUID = re.compile(r"[0-9a-f]{32}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+UUID = re.compile(r"[0-9a-f]{32}")
 _ROUNDING = 1e-9
 
 
@@ -121,8 +121,8 @@ def _check_environment(row: Row) -> None:
 
 
 def _check_space(row: Row) -> None:
-    _must_match(_DIGEST, row, "sha256")
-    _must_match(_DIGEST, row, "program_sha256")
+    _must_match(DIGEST, row, "sha256")
+    _must_match(DIGEST, row, "program_sha256")
     for name, parameter in row["parameters"].items():
         Config({name: parameter["default"]})
         if not isinstance(parameter["role"], str):
@@ -138,12 +138,12 @@ def _check_configuration(row: Row) -> None:
 
 
 def _check_command(row: Row) -> None:
-    _must_match(_UUID, row, "uuid")
+    _must_match(UUID, row, "uuid")
     command_of(row)
 
 
 def _check_run(row: Row) -> None:
-    _must_match(_UUID, row, "uuid")
+    _must_match(UUID, row, "uuid")
     _must_be_one_of(RUN_STATES, row, "state")
     notes = read_notes(row["notes"])
     if ABLATION in notes:
@@ -151,11 +151,11 @@ def _check_run(row: Row) -> None:
 
 
 def _check_build(row: Row) -> None:
-    _must_match(_DIGEST, row, "key")
+    _must_match(DIGEST, row, "key")
 
 
 def _check_measurement(row: Row) -> None:
-    _must_match(_UUID, row, "uuid")
+    _must_match(UUID, row, "uuid")
     _must_be_one_of(STAGES, row, "stage")
     _check_warmup(row["warmup_s"])
     outcome, shared_with = Outcome(row["outcome"]), row["shared_with"]
@@ -163,7 +163,7 @@ def _check_measurement(row: Row) -> None:
         message = row["message"]
         Measurement(Config({}), Input({}), outcome, message=message, shared_with=shared_with)
     if shared_with is not None:
-        _must_match(_DIGEST, row, "shared_with")
+        _must_match(DIGEST, row, "shared_with")
     names_read(row)
     worst = worst_element_of(row)
     if worst is not None and not _is_sound(worst):

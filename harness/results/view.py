@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from harness.constraints.expression import Expression
+from harness.core.arrays import Flags
 from harness.core.errors import ResultsError, UsageError
 from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.core.text import first_few, printable, suggestion
@@ -24,9 +27,11 @@ from harness.results import (
     CampaignKey,
     Command,
     MeasurementRow,
+    MeasurementRows,
     Run,
     Store,
     StoredCampaign,
+    as_rows,
     campaigns,
     interleaved_groups,
     read_campaign,
@@ -35,6 +40,7 @@ from harness.results import (
 )
 from harness.results.ablation import Ablation
 from harness.results.compatible import Compatible, compatible
+from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +50,6 @@ UNBIASED = ("Designed", "UniformRandom")
 """Techniques whose samples are fit for statistics over parameters: they follow a design or draw
 uniformly, whatever was measured before. A search prefers what it expects to be fast."""
 
-Measured = Mapping[Config, Measurement]
-
 
 @dataclass(frozen=True)
 class Results:
@@ -53,10 +57,15 @@ class Results:
 
     campaign: StoredCampaign
     databases: tuple[str, ...]
-    all_rows: tuple[MeasurementRow, ...]
+    all_rows: Sequence[MeasurementRow]
     """All measurements as read; see `rows`."""
     runs: tuple[Run, ...] = ()
     commands: tuple[Command, ...] = ()
+
+    @cached_property
+    def columns(self) -> MeasurementRows:
+        """All measurements as columns."""
+        return as_rows(self.all_rows)
 
     @property
     def title(self) -> str:
@@ -71,33 +80,32 @@ class Results:
     @cached_property
     def compatible(self) -> Compatible:
         """The measurements that fit the current space (see harness.results.compatible)."""
-        return compatible(self.all_rows, self.campaign.default)
+        return compatible(self.columns, self.campaign.default)
 
     @property
-    def rows(self) -> tuple[MeasurementRow, ...]:
+    def rows(self) -> MeasurementRows:
         """The measurements whose configurations set the parameters of the current space."""
         return self.compatible.rows
 
     @cached_property
-    def measured(self) -> Mapping[Input, Measured]:
+    def searched(self) -> MeasurementRows:
+        """The measurements of the search, and across inputs."""
+        return self.rows.of_stages(SEARCHED)
+
+    @cached_property
+    def measured(self) -> Mapping[Input, MeasuredConfigs]:
         """By input, the configurations that were searched or measured across inputs."""
-        found: dict[Input, dict[Config, Measurement]] = {}
-        for row in self.rows:
-            if row.stage in SEARCHED:
-                found.setdefault(row.measurement.input, {})[row.measurement.config] = (
-                    row.measurement
-                )
-        return found
+        return measured_by_input(self.searched)
 
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
         """By input, the last interleaved measurements of the winner beside the default."""
-        return {problem: groups[-1] for problem, groups in self._interleaved(FINAL).items()}
+        return LazyMapping(self._interleaved(FINAL), lambda groups: groups[-1])
 
     @cached_property
     def choices(self) -> Mapping[Input, Sequence[Measurement]]:
         """By input, the last interleaved measurements of the finalists, which chose the winner."""
-        return {problem: groups[-1] for problem, groups in self._interleaved(CHOICE).items()}
+        return LazyMapping(self._interleaved(CHOICE), lambda groups: groups[-1])
 
     @cached_property
     def candidates(self) -> Mapping[Input, Sequence[Interleaved]]:
@@ -108,15 +116,13 @@ class Results:
     def interleaved(self) -> Mapping[Input, Sequence[Interleaved]]:
         """By input, the interleaved measurements of finalists, of winners, and of candidates."""
         stages = self._interleaved(CHOICE), self._interleaved(FINAL), self.candidates
-        inputs = dict.fromkeys(problem for stage in stages for problem in stage)
-        return {i: [group for stage in stages for group in stage.get(i, ())] for i in inputs}
+        inputs = {problem: problem for stage in stages for problem in stage}
+        return LazyMapping(
+            inputs, lambda i: [group for stage in stages for group in stage.get(i, ())]
+        )
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
-        rows: dict[Input, list[MeasurementRow]] = {}
-        for row in self.rows:
-            if row.stage == stage:
-                rows.setdefault(row.measurement.input, []).append(row)
-        return {problem: interleaved_groups(found) for problem, found in rows.items()}
+        return LazyMapping(by_input(self.rows.of_stages([stage])), interleaved_groups)
 
     @cached_property
     def default(self) -> Config:
@@ -162,10 +168,15 @@ class Results:
     def _is_exhausted(self, problem: Input) -> bool:
         return self.notes.get(problem, {}).get(EXHAUSTED) == "yes"
 
-    def is_unbiased(self, row: MeasurementRow) -> bool:
-        """Whether a measurement is fit for statistics over parameters: it was designed or drawn
-        uniformly, or every legal configuration of its input was measured."""
-        return row.requestor in UNBIASED or self._is_exhausted(row.measurement.input)
+    def unbiased(self, rows: MeasurementRows) -> Flags:
+        """Say which measurements are fit for statistics over parameters: they were designed or
+        drawn uniformly, or every legal configuration of their input was measured."""
+        columns = rows.columns
+        drawn = np.array([name in UNBIASED for name in columns.requestors.values], dtype=np.bool_)
+        whole = np.array(list(map(self._is_exhausted, columns.inputs.values)), dtype=np.bool_)
+        unbiased: Flags = drawn[rows.of(columns.requestors.codes)]
+        unbiased |= whole[rows.of(columns.inputs.codes)]
+        return unbiased
 
     @cached_property
     def limits(self) -> Mapping[str, int]:
@@ -185,10 +196,10 @@ class Results:
     @cached_property
     def constraints(self) -> tuple[str, ...]:
         """The space's constraints, without those over device limits that are not known."""
-        pairs = ((row.measurement.input, row.measurement.config) for row in self.rows)
-        known = {name for problem, config in pairs for name in (*problem, *config)} | set(
-            self.limits
-        )
+        inputs = self.rows.columns.inputs
+        shown = (inputs.values[code] for code in np.unique(self.rows.of(inputs.codes)).tolist())
+        known = {name for problem in shown for name in problem} | self.compatible.names
+        known |= self.limits.keys()
         texts = self.campaign.constraints
         return tuple(text for text in texts if Expression(text).names <= known)
 
@@ -201,28 +212,32 @@ class Results:
         """
         import pandas as pd  # here: it takes half a second to load
 
+        rows = list(self.rows)
+        marks = self.unbiased(self.rows).tolist()
+        records = [_record(row, mark) for row, mark in zip(rows, marks, strict=True)]
         parts = {
-            "input": pd.DataFrame([dict(row.measurement.input) for row in self.rows]),
-            "config": pd.DataFrame([dict(row.measurement.config) for row in self.rows]),
-            "measured": pd.DataFrame([self._record(row) for row in self.rows]),
+            "input": pd.DataFrame([dict(row.measurement.input) for row in rows]),
+            "config": pd.DataFrame([dict(row.measurement.config) for row in rows]),
+            "measured": pd.DataFrame(records),
         }
         joined: pd.DataFrame = pd.concat(parts, axis=1)
         return joined
 
-    def _record(self, row: MeasurementRow) -> dict[str, object]:
-        m = row.measurement
-        return {
-            "stage": row.stage,
-            "outcome": m.outcome.value,
-            "time_s": m.time_s if m.timing else math.nan,
-            "mean_s": m.timing.mean_s if m.timing else math.nan,
-            "std_s": m.timing.std_s if m.timing else math.nan,
-            "samples_s": m.timing.samples_s if m.timing else (),
-            "requestor": row.requestor,
-            "unbiased": self.is_unbiased(row),
-            "message": m.message,
-            **m.observed,
-        }
+
+def _record(row: MeasurementRow, is_unbiased: bool) -> dict[str, object]:
+    m = row.measurement
+    return {
+        "stage": row.stage,
+        "outcome": m.outcome.value,
+        "time_s": m.time_s if m.timing else math.nan,
+        "mean_s": m.timing.mean_s if m.timing else math.nan,
+        "std_s": m.timing.std_s if m.timing else math.nan,
+        "samples_s": m.timing.samples_s if m.timing else (),
+        "requestor": row.requestor,
+        "unbiased": is_unbiased,
+        "message": m.message,
+        **m.observed,
+    }
 
 
 # ------------------------------------------------------------------------------ reading
@@ -238,12 +253,16 @@ def results_of(store: Store, key: CampaignKey, database: str) -> Results | None:
 
 
 def read_results(
-    databases: str | Sequence[str], space: str | None = None, all_campaigns: bool = False
+    databases: str | Sequence[str],
+    space: str | None = None,
+    all_campaigns: bool = False,
+    builds: bool = True,
 ) -> list[Results]:
     """Read one Results for each campaign of one or several databases, the last worked on first.
 
     A campaign that is in several databases becomes one Results, with each measurement once.
-    Without `all_campaigns`, only the last campaign of each space, program and environment is read.
+    Without `all_campaigns`, only the last campaign of each space, program and environment is read;
+    without `builds`, measurements lack theirs, which saves memory.
 
     Raises UsageError where nothing is found.
     """
@@ -257,7 +276,8 @@ def read_results(
             chosen = [c for c in there if space in (None, c.space_name)]
             for campaign in chosen if all_campaigns else _latest(chosen):
                 same = found.setdefault((campaign.key, campaign.space_name), [])
-                same.append(Results(campaign, (database,), *read_campaign(connection, campaign)))
+                read = read_campaign(connection, campaign, builds)
+                same.append(Results(campaign, (database,), *read))
     if not found:
         raise UsageError(_nothing(databases, space, held))
     return [_joined(parts) for parts in found.values()]
@@ -274,6 +294,8 @@ def _latest(found: Iterable[StoredCampaign]) -> list[StoredCampaign]:
 
 def _joined(parts: Sequence[Results]) -> Results:
     """Join one campaign of several databases; of two copies of a run the last updated counts."""
+    if len(parts) == 1:
+        return parts[0]
     rows = {row.uuid: row for part in parts for row in part.all_rows}
     runs: dict[str, Run] = {}
     for run in (run for part in parts for run in part.runs):

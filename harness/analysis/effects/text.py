@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from harness.analysis.effects.causes import Cause
 from harness.analysis.effects.times import Effect, Effects, SampleCounts
-from harness.analysis.effects.trials import Trials
 from harness.analysis.failures import group_failures
-from harness.core.records import Input, Outcome
-from harness.results import without_password
+from harness.core.records import Input
+from harness.results import MeasurementRows, without_password
 from harness.results.ablation import TOLERANCE, Ablation
 from harness.results.view import Results
 
@@ -22,18 +24,29 @@ FAILURES_HEAD = ("failure", "tests", "share", "configurations", "most frequent r
 EFFECTS_HEAD = ("parameter", "value", "instead of", "time", "95 % interval", "share of variance")
 
 
-def failures_rows(found: Trials) -> list[tuple[str, ...]]:
+def failures_rows(results: Results) -> list[tuple[str, ...]]:
     """Return a row per kind of failure under FAILURES_HEAD, the most frequent first."""
-    ends = found.ends
-    failed = ends[ends["outcome"] != Outcome.OK.value]
+    searched, columns = results.searched, results.searched.columns
+    failed = searched.where(~searched.of(columns.works))
+    kinds = Counter(failed.of(columns.outcomes.codes).tolist())
     rows: list[tuple[str, ...]] = []
-    for kind, count in failed["outcome"].value_counts().items():
-        part = failed[failed["outcome"] == kind]
-        reason = group_failures(part["message"], str)[0].headline
-        configurations = part["configuration"].nunique()
-        share = f"{count / len(ends):.1%}"
-        rows.append((str(kind), f"{count:,}", share, f"{configurations:,}", reason))
+    for kind, count in kinds.most_common():
+        part = failed.where(failed.of(columns.outcomes.codes) == kind)
+        configurations = len(np.unique(part.of(columns.configs.codes)))
+        share = f"{count / len(searched):.1%}"
+        name = str(columns.outcomes.values[kind])
+        rows.append((name, f"{count:,}", share, f"{configurations:,}", _commonest(part)))
     return rows
+
+
+def _commonest(failed: MeasurementRows) -> str:
+    """Return the headline of the most frequent reason."""
+    messages = failed.columns.messages
+    counts = Counter(failed.of(messages.codes).tolist())
+    reasons = group_failures(counts, lambda code: messages.values[code])
+    appeared = {code: place for place, code in enumerate(counts)}
+    found = sorted(reasons, key=lambda group: appeared[group.members[0]])
+    return max(found, key=lambda group: sum(counts[code] for code in group.members)).headline
 
 
 def causes_lines(found: Sequence[Cause]) -> Iterator[str]:

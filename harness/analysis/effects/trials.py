@@ -1,17 +1,19 @@
-"""All tests of a results database as tables, including failures."""
+"""Tests of a results database as tables, including failures."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.analysis.sampling import MOST_ROWS, measurement_numbers, numbered, sampled
 from harness.core.arrays import Indices
-from harness.core.records import Measurement, Value
-from harness.results import SEARCHED
+from harness.core.records import Value
+from harness.results import MeasurementRows
+from harness.results.columns import Coded
+from harness.results.config_table import ConfigTable
 from harness.results.view import Results
 
 if TYPE_CHECKING:
@@ -43,32 +45,36 @@ class Trials:
     defaults: Mapping[str, Value]
 
 
-def trials(results: Results) -> Trials:
-    """Make the tables from the search and the measurements across inputs.
+def trials(results: Results, unbiased: bool = False) -> Trials:
+    """Make the tables from the search and the measurements across inputs, or from a sample of them.
 
     Finals are left out, because they have many samples of few configurations. Only features and
-    parameters that vary get a column.
+    parameters that vary get a column. With `unbiased`, a sample is drawn from the unbiased
+    measurements, if there are any.
     """
     import pandas as pd  # here: it takes half a second to load
 
-    rows = [row for row in results.rows if row.stage in SEARCHED]
-    found = [row.measurement for row in rows]
-    features = _columns([m.input for m in found])
-    parameters = _columns([m.config for m in found])
+    rows = results.searched
+    if unbiased and len(rows) > MOST_ROWS and (marked := results.unbiased(rows)).any():
+        rows = rows.where(marked)
+    rows = sampled(rows)
+    columns = rows.columns
+    inputs, configs = rows.of(columns.inputs.codes), rows.of(columns.configs.codes)
+    features = _varying(ConfigTable.of(columns.inputs.values), inputs)
+    parameters = _varying(columns.config_table, configs)
     ends = {
-        "outcome": [m.outcome.value for m in found],
-        "message": [m.message for m in found],
-        "time_s": [m.time_s if m.timing else math.nan for m in found],
-        "unbiased": [results.is_unbiased(row) for row in rows],
-        "input": _numbered([m.input for m in found]),
-        "configuration": _numbered([m.config for m in found]),
-        "measurement": measurement_numbers(found),
+        "outcome": _words(columns.outcomes, rows),
+        "message": _words(columns.messages, rows),
+        "time_s": np.where(rows.of(columns.works), rows.of(columns.time_s), np.nan),
+        "unbiased": results.unbiased(rows),
+        "input": numbered(inputs),
+        "configuration": numbered(configs),
+        "measurement": measurement_numbers(rows),
     }
-    columns = {
-        name: pd.Series(values, dtype=object) for name, values in {**features, **parameters}.items()
-    }
+    settings = {name: pd.Series(values, dtype=object) for name, values in features.items()}
+    settings |= {name: pd.Series(values, dtype=object) for name, values in parameters.items()}
     return Trials(
-        pd.DataFrame(columns),
+        pd.DataFrame(settings),
         pd.DataFrame(ends),
         tuple(features),
         tuple(parameters),
@@ -97,22 +103,16 @@ def independent_clusters(ends: pd.DataFrame) -> Indices:
     return found
 
 
-def measurement_numbers(found: Sequence[Measurement]) -> list[int]:
-    """Number the measurements that were really made.
-
-    Of configurations with the same machine code, one was measured on an input; the others have its
-    samples and its number.
-    """
-    return _numbered([(m.input, m.shared_with or m.config.digest) for m in found])
-
-
-def _columns(rows: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
+def _varying(table: ConfigTable, rows: Indices) -> dict[str, list[Value]]:
     """Return the values of each name that takes more than one; None where a row lacks it."""
-    names = dict.fromkeys(name for values in rows for name in values)
-    columns = {name: [values.get(name) for values in rows] for name in names}
-    return {name: values for name, values in columns.items() if len(set(map(key_of, values))) > 1}
+    found = {}
+    for name, values, codes in zip(table.names, table.values, table.codes.T, strict=True):
+        here, known = codes[rows].tolist(), (*values, None)
+        if len({key_of(known[code]) for code in set(here)}) > 1:
+            found[name] = [known[code] for code in here]
+    return found
 
 
-def _numbered(keys: Sequence[Hashable]) -> list[int]:
-    numbers: dict[Hashable, int] = {}
-    return [numbers.setdefault(key, len(numbers)) for key in keys]
+def _words(column: Coded[Any], rows: MeasurementRows) -> list[str]:
+    texts = [str(value) for value in column.values]
+    return [texts[code] for code in rows.of(column.codes).tolist()]

@@ -25,7 +25,7 @@ from harness.results.view import Results, read_results
 def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
     """Print every Results; return 2 if anything that was asked for could not be printed."""
     console = make_console()
-    found = read_results(options.database, options.space, options.all_campaigns)
+    found = read_results(options.database, options.space, options.all_campaigns, builds=False)
     if options.platforms and len(found) < 2:
         raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
     tree.check_options(found, wanted, options.platforms)

@@ -24,13 +24,13 @@ from harness.results.view import Results
 def print_effects(console: Console, results: Results) -> None:
     """Print failures by kind with their causes, and the effect of each value on the time."""
     found = trials(results)
-    rows = failures_rows(found)
+    rows = failures_rows(results)
     if rows:
         console.print(_table(FAILURES_HEAD, rows))
         print_lines(console, [*causes_lines(causes(found)), ""])
     if not found.parameters:
         return
-    effects = effects_on_time(found)
+    effects = effects_on_time(trials(results, unbiased=True))
     title, *notes = effects_lines(effects, results)
     print_line(console, title)
     rows = effects_rows(effects)

@@ -1,0 +1,224 @@
+"""Measurements as columns, so that millions fit into memory; a record is made when it is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.arrays import Array, Codes, Flags, Indices
+from harness.core.records import (
+    Build,
+    Config,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+    WorstElement,
+)
+from harness.results.config_table import ConfigTable
+from harness.stats.samples import Ragged, SampleStatistics
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MeasurementRow:
+    """One measurement as stored.
+
+    Measurements that were interleaved share a `group`. `uuid` is the same in every copy of a row.
+    `requestor` is the first technique that asked for it, None where no search did. `measured_at`
+    is ISO 8601 in UTC.
+    """
+
+    id: int
+    stage: str
+    measurement: Measurement
+    group: str | None = None
+    uuid: str = ""
+    requestor: str | None = None
+    measured_at: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Coded(Generic[T]):
+    """A column of few distinct values: `codes`, shape (rows,), are indices of `values`."""
+
+    codes: Codes
+    values: Sequence[T]
+
+    def at(self, row: int) -> T:
+        """Return the value of a row."""
+        value: T = self.values[self.codes[row]]
+        return value
+
+    def code(self, value: T) -> int:
+        """Return the code of a value; -1, which no row has, where no row has the value."""
+        return next((code for code, one in enumerate(self.values) if one == value), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of measurements, each of shape (rows,).
+
+    `worst` has the worst elements by row, `observed` the observations by name: NaN where a row has
+    none. Some of the `samples_s` are shared by configurations of equal machine code.
+    """
+
+    ids: Indices
+    uuids: npt.NDArray[np.bytes_]
+    measured_at: npt.NDArray[np.bytes_]
+    wall_s: Array
+    inputs: Coded[Input]
+    configs: Coded[Config]
+    config_table: ConfigTable
+    stages: Coded[str]
+    groups: Coded[str | None]
+    requestors: Coded[str | None]
+    outcomes: Coded[Outcome]
+    stopped: Coded[StopReason | None]
+    messages: Coded[str]
+    shared_with: Coded[str | None]
+    host_read: Coded[tuple[str, ...] | None]
+    occasions: Coded[tuple[int, ...]]
+    builds: Coded[Build | None]
+    samples_s: Ragged
+    warmup_s: Ragged
+    worst: Mapping[int, WorstElement]
+    observed: Mapping[str, Array]
+
+    @cached_property
+    def statistics(self) -> SampleStatistics:
+        """The statistics of each row's samples."""
+        return SampleStatistics.of(self.samples_s)
+
+    @cached_property
+    def works(self) -> Flags:
+        """Which rows have the outcome ok."""
+        works: Flags = self.outcomes.codes == self.outcomes.code(Outcome.OK)
+        return works
+
+    @cached_property
+    def time_s(self) -> Array:
+        """The medians; infinity for a failure."""
+        time_s: Array = np.where(self.works, self.statistics.median, np.inf)
+        return time_s
+
+    @cached_property
+    def origins(self) -> Codes:
+        """A number that rows share if their configurations have the same machine code on an input,
+        as far as that is known: that of the configuration that was measured."""
+        digests = self.shared_with.values
+        if all(digest is None for digest in digests):
+            return self.configs.codes
+        others = len(self.config_table)  # measured configurations that are not here
+        code_of = self._config_of_digest
+        measured = [
+            code_of.get(digest, others + code) if digest else -1
+            for code, digest in enumerate(digests)
+        ]
+        origins = np.array(measured, dtype=np.int32)[self.shared_with.codes]
+        codes: Codes = np.where(origins >= 0, origins, self.configs.codes)
+        return codes
+
+    @cached_property
+    def _config_of_digest(self) -> Mapping[str, int]:
+        return {config.digest: code for code, config in enumerate(self.config_table)}
+
+    def row(self, row: int) -> MeasurementRow:
+        """Make the record of a row."""
+        return MeasurementRow(
+            int(self.ids[row]),
+            self.stages.at(row),
+            self.measurement(row),
+            self.groups.at(row),
+            self.uuids[row].decode(),
+            self.requestors.at(row),
+            self.measured_at[row].decode(),
+        )
+
+    def measurement(self, row: int) -> Measurement:
+        """Make the measurement of a row."""
+        return Measurement(
+            self.configs.at(row),
+            self.inputs.at(row),
+            self.outcomes.at(row),
+            self.timing(row),
+            self.builds.at(row),
+            self.worst.get(row),
+            self.messages.at(row),
+            tuple(self.warmup_s.at(row).tolist()),
+            float(self.wall_s[row]),
+            self._observed(row),
+            self.host_read.at(row),
+            self.shared_with.at(row),
+        )
+
+    def timing(self, row: int) -> Timing | None:
+        """Make the timing of a row; None for a failure."""
+        stopped = self.stopped.at(row)
+        if stopped is None:
+            return None
+        return Timing(tuple(self.samples_s.at(row).tolist()), stopped, self.occasions.at(row))
+
+    def _observed(self, row: int) -> dict[str, float]:
+        values = ((name, float(column[row])) for name, column in self.observed.items())
+        return {name: value for name, value in values if not math.isnan(value)}
+
+
+class MeasurementRows(Sequence[MeasurementRow]):
+    """Some rows of columns, in an order; each record is made when it is read."""
+
+    def __init__(self, columns: Columns, selected: Indices | None = None) -> None:
+        self.columns = columns
+        self.selected: Indices = np.arange(len(columns.ids)) if selected is None else selected
+
+    def __len__(self) -> int:
+        return len(self.selected)
+
+    def __iter__(self) -> Iterator[MeasurementRow]:
+        return map(self.columns.row, self.selected.tolist())
+
+    @overload
+    def __getitem__(self, index: int) -> MeasurementRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> MeasurementRows: ...
+    def __getitem__(self, index: int | slice) -> MeasurementRow | MeasurementRows:
+        if isinstance(index, slice):
+            return self.take(self.selected[index])
+        return self.columns.row(int(self.selected[index]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} measurements>"
+
+    def take(self, index: Indices) -> MeasurementRows:
+        """Take rows by their indices into the columns."""
+        return MeasurementRows(self.columns, index)
+
+    def where(self, kept: Flags) -> MeasurementRows:
+        """Keep the rows that are marked, shape (rows,)."""
+        return self.take(self.selected[kept])
+
+    def of_stages(self, stages: Sequence[str]) -> MeasurementRows:
+        """Keep the rows of some stages."""
+        wanted = [code for code, stage in enumerate(self.columns.stages.values) if stage in stages]
+        return self.where(np.isin(self.columns.stages.codes[self.selected], wanted))
+
+    def measurements(self) -> Iterator[Measurement]:
+        """Make the measurement of each row."""
+        return map(self.columns.measurement, self.selected.tolist())
+
+    def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return these rows of a column, shape (rows,)."""
+        return column[self.selected]

@@ -1,0 +1,132 @@
+"""What was measured on each input, over columns: records are made when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from typing import TypeVar
+
+import numpy as np
+
+from harness.core.arrays import Indices
+from harness.core.records import Config, Input, Measurement
+from harness.results.columns import Columns, MeasurementRow, MeasurementRows
+from harness.results.gathering import as_rows
+
+Key = TypeVar("Key")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+Measured = Mapping[Config, Measurement]
+
+
+class LazyMapping(Mapping[Key, Made]):
+    """A mapping whose values are made from others whenever they are read."""
+
+    def __init__(self, values: Mapping[Key, Given], make: Callable[[Given], Made]) -> None:
+        self._values, self._make = values, make
+
+    def __getitem__(self, key: Key) -> Made:
+        return self._make(self._values[key])
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class MeasuredConfigs(Mapping[Config, Measurement]):
+    """The measurement of each configuration on one input; `rows` has one row for each."""
+
+    def __init__(self, rows: MeasurementRows) -> None:
+        self.rows = rows
+
+    @classmethod
+    def of(cls, measured: Measured) -> MeasuredConfigs:
+        """Turn records into columns; columns stay as they are."""
+        if isinstance(measured, cls):
+            return measured
+        return cls(as_rows(MeasurementRow(0, "search", m) for m in measured.values()))
+
+    @property
+    def columns(self) -> Columns:
+        """The columns, which have other rows too."""
+        return self.rows.columns
+
+    def find(self, config: Config) -> int | None:
+        """Return the row of a configuration in the columns; None if it was not measured."""
+        code = self.columns.config_table.find(config)
+        rows = self.rows.selected[self.rows.of(self.columns.configs.codes) == code]
+        return int(rows[0]) if code is not None and len(rows) else None
+
+    def failures(self) -> Iterator[Measurement]:
+        """Make the measurements that failed."""
+        return self.rows.where(~self.rows.of(self.columns.works)).measurements()
+
+    def __getitem__(self, config: Config) -> Measurement:
+        row = self.find(config)
+        if row is None:
+            raise KeyError(config)
+        return self.columns.measurement(row)
+
+    def __contains__(self, config: object) -> bool:
+        return isinstance(config, Config) and self.find(config) is not None
+
+    def __iter__(self) -> Iterator[Config]:
+        return map(self.columns.configs.at, self.rows.selected.tolist())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def values(self) -> ValuesView[Measurement]:
+        """The measurements, without a search for each."""
+        return _Measurements(self)
+
+    def items(self) -> ItemsView[Config, Measurement]:
+        """The configurations with their measurements, without a search for each."""
+        return _Pairs(self)
+
+
+class _Measurements(ValuesView[Measurement]):
+    _mapping: MeasuredConfigs
+
+    def __iter__(self) -> Iterator[Measurement]:
+        return self._mapping.rows.measurements()
+
+
+class _Pairs(ItemsView[Config, Measurement]):
+    _mapping: MeasuredConfigs
+
+    def __iter__(self) -> Iterator[tuple[Config, Measurement]]:
+        return ((m.config, m) for m in self._mapping.rows.measurements())
+
+
+def measured_by_input(rows: MeasurementRows) -> dict[Input, MeasuredConfigs]:
+    """Collect the configurations of each input, in the order of their first measurements; of
+    several measurements of a configuration the last counts."""
+    columns = rows.columns
+    width = len(columns.config_table)
+    keys = rows.of(columns.inputs.codes).astype(np.int64) * width
+    keys += rows.of(columns.configs.codes)
+    _, first = np.unique(keys, return_index=True)
+    _, last = np.unique(keys[::-1], return_index=True)
+    last = len(keys) - 1 - last
+    kept = rows.take(rows.selected[last[np.argsort(first)]])
+    return {problem: MeasuredConfigs(own) for problem, own in by_input(kept).items()}
+
+
+def by_input(rows: MeasurementRows) -> dict[Input, MeasurementRows]:
+    """Group the rows by input, in the order in which inputs appear."""
+    if not len(rows):
+        return {}
+    inputs = rows.columns.inputs
+    codes = rows.of(inputs.codes)
+    order: Indices = np.argsort(codes, kind="stable")
+    known, starts = np.unique(codes[order], return_index=True)
+    groups = np.split(rows.selected[order], starts[1:])
+    pairs = sorted(zip(order[starts].tolist(), known.tolist(), groups, strict=True), key=_first)
+    return {inputs.values[code]: rows.take(group) for _, code, group in pairs}
+
+
+def _first(pair: tuple[int, int, Indices]) -> int:
+    return pair[0]

@@ -1,0 +1,112 @@
+"""Statistics of many measurements' samples at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.core.arrays import Array, Flags, Indices
+from harness.stats.timing import NEGLIGIBLE
+
+_BATCH = 100_000  # rows, so that copies stay small
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of different lengths: row k is `values[ends[k - 1]:ends[k]]`."""
+
+    values: Array
+    ends: Indices
+
+    def at(self, row: int) -> Array:
+        """Return the values of a row."""
+        return self.values[self.ends[row - 1] if row else 0 : self.ends[row]]
+
+    @property
+    def starts(self) -> Indices:
+        """Where rows start, shape (rows,)."""
+        starts: Indices = np.concatenate([[0], self.ends[:-1]]).astype(np.intp)
+        return starts[: len(self.ends)]
+
+    @property
+    def counts(self) -> Indices:
+        """The lengths of rows, shape (rows,)."""
+        counts: Indices = np.diff(self.ends, prepend=0)
+        return counts
+
+
+@dataclass(frozen=True, eq=False)
+class SampleStatistics:
+    """Of each row of samples, shape (rows,): their number, median, mean and standard deviation,
+    and the mean and the variance of their logarithms.
+
+    NaN for a row without samples; deviation and variance are 0 where all samples are equal.
+    """
+
+    count: Indices
+    median: Array
+    mean: Array
+    std: Array
+    mean_log: Array
+    variance_log: Array
+
+    @classmethod
+    def of(cls, samples: Ragged) -> SampleStatistics:
+        """Compute the statistics, for all rows of one length together."""
+        counts, starts = samples.counts, samples.starts
+        found = np.full((5, len(counts)), np.nan)
+        for count in np.unique(counts[counts > 0]).tolist():
+            rows = np.flatnonzero(counts == count)
+            for first in range(0, len(rows), _BATCH):
+                part = rows[first : first + _BATCH]
+                values = samples.values[starts[part][:, None] + np.arange(count)]
+                found[:, part] = _statistics(values)
+        return cls(counts, *found)
+
+
+def _statistics(values: Array) -> Array:
+    """Compute the statistics of rows of equal length, shape (5, rows)."""
+    count = values.shape[1]
+    ordered = np.sort(values, axis=1)
+    median = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    if count % 2:
+        median = ordered[:, count // 2]
+    with np.errstate(invalid="ignore", divide="ignore"):  # a reader refuses such samples
+        logs = np.log(values)
+    is_equal = ordered[:, 0] == ordered[:, -1]
+    freedom = max(1, count - 1)
+    std = np.sqrt(np.square(values - values.mean(axis=1, keepdims=True)).sum(axis=1) / freedom)
+    variance = np.square(logs - logs.mean(axis=1, keepdims=True)).sum(axis=1) / freedom
+    return np.stack(
+        [
+            median,
+            values.mean(axis=1),
+            np.where(is_equal, 0.0, std),
+            logs.mean(axis=1),
+            np.where(is_equal, 0.0, variance),
+        ]
+    )
+
+
+def within_noise(
+    found: SampleStatistics, own: int, others: Indices, confidence: float = 0.95
+) -> Flags:
+    """Say which of the others' times differ from a row's own by at most 0.5 %, or not
+    significantly, shape (others,): `harness.stats.timing.is_within_noise` for many at once."""
+    from scipy.special import stdtr  # here: it takes time to load
+
+    mean = found.mean_log[own] - found.mean_log[others]
+    counts = np.array([found.count[own], *found.count[others]], dtype=np.float64)
+    variances = np.array([found.variance_log[own], *found.variance_log[others]])
+    parts = variances / counts
+    error = np.sqrt(parts[0] + parts[1:])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        squares = parts**2 / (counts - 1)
+        freedom = (parts[0] + parts[1:]) ** 2 / (squares[0] + squares[1:])
+        p_values = 2 * stdtr(freedom, -np.abs(mean) / error)
+        is_near = np.abs(np.log(found.median[own] / found.median[others])) <= NEGLIGIBLE
+    p_values = np.where(error == 0, mean == 0, p_values)
+    is_known = (counts[0] > 1) & (counts[1:] > 1)
+    flags: Flags = is_near | (is_known & (p_values > 1 - confidence))
+    return flags & (counts[1:] > 0)
