@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from harness.constraints.expression import Expression
-from harness.core.records import Config, Input, Interleaved, Measurement, StopReason, Timing
+from harness.core.arrays import Array, Flags
+from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
+from harness.dispatch.searched_times import SearchedTimes
 from harness.models.folds import FEWEST_INPUTS
+from harness.results.measured import Measured, MeasuredConfigs
 from harness.stats.interleaved import merge_sessions, refuted
-from harness.stats.timing import is_within_noise, mean_log, time_ratio
+from harness.stats.timing import mean_log, time_ratio
 
 if TYPE_CHECKING:
-    from harness.results.measured import Measured
     from harness.results.view import Results
 
 MOST_CANDIDATES = 200
@@ -46,19 +48,18 @@ def matrix_of(results: Results) -> Matrix:
     All inputs take part in choosing the candidates. `harness.dispatch.verdict.held_out` removes
     those that only held-out inputs won.
     """
-    known = {problem: row for problem, row in results.measured.items() if _least(row) < math.inf}
+    known = {problem: row for problem, row in results.measured.items() if row.works()}
     applies = applies_where(map(Expression, results.constraints), results.limits)
     choices = [name for name, role in results.campaign.roles.items() if role == "choice"]
     sessions = {problem: results.candidates.get(problem, ()) for problem in known}
-    interleaved = {
-        problem: _interleaved(row, results.interleaved.get(problem, ()))
-        for problem, row in known.items()
-    }
+    interleaved = _all_interleaved(known, results.interleaved, results.default)
     if common := _interleaved_everywhere(interleaved, sessions, applies):
-        times = _CandidateTimes(interleaved, _mean_s, _is_tie_interleaved)
+        times = _InterleavedTimes(interleaved)
         return _matrix(times, results.default, common, applies, choices)
-    note = "" if _is_recorded(known) else _note(sessions)
-    return _matrix(_searched(known), results.default, _candidates(known), applies, choices, note)
+    searched = SearchedTimes.of(known)
+    note = "" if searched.are_recorded else _note(sessions)
+    candidates = searched.candidates(MOST_CANDIDATES)
+    return _matrix(searched, results.default, candidates, applies, choices, note)
 
 
 def applies_where(constraints: Iterable[Expression], limits: Mapping[str, int]) -> Applies:
@@ -82,7 +83,9 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
     """
     if len(known) < FEWEST_INPUTS:
         return []
-    matrix = _matrix(_searched(known), default, _candidates(known), applies).judgeable()
+    searched = SearchedTimes.of(known)
+    candidates = searched.candidates(MOST_CANDIDATES)
+    matrix = _matrix(searched, default, candidates, applies).judgeable()
     if len(matrix.features) == 0:
         return []
     indices = [*greedy_portfolio(matrix, _MOST_MEMBERS), *static_order(matrix)[:_MOST_SINGLE]]
@@ -96,14 +99,30 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
 # ------------------------------------------------------------------ interleaved times
 
 
-def _interleaved(row: Measured, sessions: Sequence[Interleaved]) -> Measured:
+def _all_interleaved(
+    known: Mapping[Input, MeasuredConfigs],
+    interleaved: Mapping[Input, Sequence[Interleaved]],
+    default: Config,
+) -> dict[Input, Measured]:
+    """Return the interleaved measurements of each input; empty where an input has none."""
+    if not all(problem in interleaved for problem in known):
+        return {}
+    sessions = {problem: interleaved[problem] for problem in known}
+    tried = {m.config for groups in sessions.values() for group in groups for m in group}
+    return {
+        problem: _interleaved(row.failures({default, *tried}), sessions[problem])
+        for problem, row in known.items()
+    }
+
+
+def _interleaved(failures: Iterable[Measurement], sessions: Sequence[Interleaved]) -> Measured:
     """Return the interleaved measurements of an input, and its failures from the search, which are
     not tried again.
 
     A configuration that failed in any session, such as on the other data of the finals, is a
     failure whatever other sessions say, unless that may have been chance.
     """
-    failed = {config: m for config, m in row.items() if m.timing is None}
+    failed = {m.config: m for m in failures}
     return failed | merge_sessions(sessions) | refuted(sessions)
 
 
@@ -118,7 +137,7 @@ def _interleaved_everywhere(
     Empty if some input was measured only for other candidates, since then they have little in
     common, or if nothing worked in the interleaved rounds.
     """
-    if any(_least(row) == math.inf for row in interleaved.values()):
+    if not all(any(m.timing for m in row.values()) for row in interleaved.values()):
         return []
     measured = dict.fromkeys(c for row in interleaved.values() for c, m in row.items() if m.timing)
     common = [
@@ -157,38 +176,53 @@ def _note(sessions: Mapping[Input, Sequence[Interleaved]]) -> str:
 # ------------------------------------------------------------------ which times count
 
 
+class _Times(Protocol):
+    """The times of configurations on each input, in seconds, and which are ties."""
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """The inputs, in the order of all rows below."""
+
+    @property
+    def best_s(self) -> Array:
+        """The least time of each input, shape (inputs,)."""
+
+    def time_s(self, configs: Sequence[Config]) -> Array:
+        """Return times, shape (inputs, configurations): infinity for a failure, NaN where a
+        configuration was not measured."""
+
+    def tied(self, configs: Sequence[Config]) -> Flags:
+        """Say which do not differ significantly from the best, shape (inputs, configurations)."""
+
+
 @dataclass(frozen=True)
-class _CandidateTimes:
-    """The measurements of each input that count, the seconds of each, and which are ties."""
+class _InterleavedTimes:
+    """Times of interleaved measurements, which are compared by their geometric means."""
 
     rows: Mapping[Input, Measured]
-    seconds: Callable[[Measurement], float]
-    is_tie: Callable[[Timing, Timing], bool]
 
-    def best(self, problem: Input) -> Measurement:
-        """Return the fastest measurement."""
-        return min(self.rows[problem].values(), key=self.seconds)
+    @property
+    def inputs(self) -> Sequence[Input]:
+        return list(self.rows)
 
-    def time_s(self, problem: Input, config: Config) -> float:
-        """Return the seconds; infinity for a failure, NaN where it was not measured."""
-        found = self.rows[problem].get(config)
-        return math.nan if found is None else self.seconds(found)
+    @property
+    def best_s(self) -> Array:
+        return np.array([_mean_s(best) for best in self._best()])
 
-    def ties(self, problem: Input, configs: Iterable[Config]) -> list[bool]:
-        """Say which configurations do not differ significantly from the best."""
-        row, best = self.rows[problem], self.best(problem).timing
-        timings = [row[config].timing if config in row else None for config in configs]
-        return [bool(best and timing and self.is_tie(timing, best)) for timing in timings]
+    def time_s(self, configs: Sequence[Config]) -> Array:
+        found = [
+            [_mean_s(row[c]) if c in row else math.nan for c in configs]
+            for row in self.rows.values()
+        ]
+        return np.array(found).reshape(len(self.rows), len(configs))
 
+    def tied(self, configs: Sequence[Config]) -> Flags:
+        rows = zip(self.rows.values(), self._best(), strict=True)
+        found = [[_is_tie(row.get(c), best) for c in configs] for row, best in rows]
+        return np.array(found, dtype=np.bool_).reshape(len(self.rows), len(configs))
 
-def _searched(known: Mapping[Input, Measured]) -> _CandidateTimes:
-    return _CandidateTimes(known, lambda m: m.time_s, is_within_noise)
-
-
-def _is_recorded(known: Mapping[Input, Measured]) -> bool:
-    """Say whether these come from a recording, where nothing more can be measured."""
-    timings = (m.timing for row in known.values() for m in row.values())
-    return any(timing and timing.stopped is StopReason.RECORDED for timing in timings)
+    def _best(self) -> list[Measurement]:
+        return [min(row.values(), key=_mean_s) for row in self.rows.values()]
 
 
 def _mean_s(measurement: Measurement) -> float:
@@ -197,15 +231,17 @@ def _mean_s(measurement: Measurement) -> float:
     return math.exp(mean_log(timing.samples_s)) if timing else math.inf
 
 
-def _is_tie_interleaved(one: Timing, other: Timing) -> bool:
-    return not time_ratio(one, other).is_significant
+def _is_tie(one: Measurement | None, best: Measurement) -> bool:
+    if one is None or one.timing is None or best.timing is None:
+        return False
+    return not time_ratio(one.timing, best.timing).is_significant
 
 
 # ------------------------------------------------------------------------------ the matrix
 
 
 def _matrix(
-    times: _CandidateTimes,
+    times: _Times,
     default: Config,
     candidates: Iterable[Config],
     applies: Applies,
@@ -214,46 +250,26 @@ def _matrix(
 ) -> Matrix:
     import pandas as pd  # here: it takes half a second to load
 
-    inputs = list(times.rows)
+    inputs = times.inputs
     chosen = _distinct(times, [default, *candidates])
     shape = len(inputs), len(chosen)
     return make_matrix(
         pd.DataFrame([dict(problem) for problem in inputs]),
         chosen,
-        np.array([[times.time_s(i, c) for c in chosen] for i in inputs]).reshape(shape),
+        times.time_s(chosen),
         applies=np.array([[applies(i, c) for c in chosen] for i in inputs], bool).reshape(shape),
-        best_s=np.array([times.seconds(times.best(i)) for i in inputs]),
-        tied=np.array([times.ties(i, chosen) for i in inputs], bool).reshape(shape),
+        best_s=times.best_s,
+        tied=times.tied(chosen),
         default=0,
         choices=choices,
         note=note,
     )
 
 
-def _distinct(times: _CandidateTimes, configs: Iterable[Config]) -> list[Config]:
-    distinct: dict[tuple[float, ...], Config] = {}
-    for config in configs:
-        column = (times.time_s(problem, config) for problem in times.rows)
-        key = tuple(-1.0 if math.isnan(time_s) else time_s for time_s in column)
-        distinct.setdefault(key, config)
+def _distinct(times: _Times, configs: Iterable[Config]) -> list[Config]:
+    listed = list(dict.fromkeys(configs))
+    columns = np.nan_to_num(times.time_s(listed), nan=-1.0, posinf=np.inf).T
+    distinct: dict[bytes, Config] = {}
+    for config, column in zip(listed, columns, strict=True):
+        distinct.setdefault(column.tobytes(), config)
     return list(distinct.values())
-
-
-def _candidates(known: Mapping[Input, Measured]) -> list[Config]:
-    """Return every winner, and what was measured on all inputs."""
-    winners = [min(row.values(), key=lambda m: m.time_s).config for row in known.values()]
-    everywhere = [c for c in next(iter(known.values()), {}) if all(c in r for r in known.values())]
-    least = {problem: _least(row) for problem, row in known.items()}
-    everywhere.sort(key=lambda c: _mean_log_slowdown(known, least, c))
-    return [*winners, *everywhere[:MOST_CANDIDATES]]
-
-
-def _least(row: Measured) -> float:
-    return min((m.time_s for m in row.values()), default=math.inf)
-
-
-def _mean_log_slowdown(
-    known: Mapping[Input, Measured], least: Mapping[Input, float], config: Config
-) -> float:
-    ratios = [row[config].time_s / least[problem] for problem, row in known.items()]
-    return math.inf if math.inf in ratios else math.fsum(map(math.log, ratios)) / len(ratios)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import TypeVar
 
 import numpy as np
@@ -59,9 +59,18 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
         rows = self.rows.selected[self.rows.of(self.columns.configs.codes) == code]
         return int(rows[0]) if code is not None and len(rows) else None
 
-    def failures(self) -> Iterator[Measurement]:
-        """Make the measurements that failed."""
-        return self.rows.where(~self.rows.of(self.columns.works)).measurements()
+    def works(self) -> bool:
+        """Whether any configuration worked."""
+        return bool(self.rows.of(self.columns.works).any())
+
+    def failures(self, among: Iterable[Config] | None = None) -> Iterator[Measurement]:
+        """Make the measurements that failed, of these configurations or of all."""
+        failed = self.rows.where(~self.rows.of(self.columns.works))
+        if among is not None:
+            wanted = [self.columns.config_table.find(config) for config in among]
+            codes = [code for code in wanted if code is not None]
+            failed = failed.where(np.isin(failed.of(self.columns.configs.codes), codes))
+        return failed.measurements()
 
     def __getitem__(self, config: Config) -> Measurement:
         row = self.find(config)
