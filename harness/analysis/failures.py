@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 from harness.core.config_diff import difference, differing
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted
-from harness.results.measured import MeasuredConfigs
 
 MAX_REASONS = 5
 MAX_HEADLINE = 300
@@ -75,6 +74,8 @@ def describe_failures(
     The example of each is the configuration that differs least from the default, so that it names
     little beside the cause.
     """
+    from harness.results.measured import MeasuredConfigs  # here: it loads SQLAlchemy
+
     groups: dict[Hashable, _FailureExample] = {}
     for m in (m for row in measured.values() for m in MeasuredConfigs.of(row).failures()):
         reason = m.outcome, _NUMBER.sub("#", headline(m.message))

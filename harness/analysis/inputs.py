@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from harness.analysis.searched import Searched
+from harness.analysis.search_counts import SearchCounts
 from harness.core.config_diff import DEFAULT
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.stats.claims import hold_false_discoveries
@@ -77,7 +77,7 @@ def report_input(
 
     `hold_discoveries` judges the speed-ups of several inputs.
     """
-    known, final, note = Searched.of(measured), {m.config: m for m in finals}, ""
+    known, final, note = SearchCounts.of(measured), {m.config: m for m in finals}, ""
     winner, judged = _winner(final, choices, default)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 

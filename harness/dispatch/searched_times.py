@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config, Input, StopReason
-from harness.results.columns import Columns, MeasurementRow
+from harness.results.columns import MeasurementColumns, MeasurementRow
 from harness.results.gathering import as_rows
 from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.stats.samples import within_noise
@@ -20,7 +20,7 @@ from harness.stats.samples import within_noise
 class SearchedTimes:
     """The rows of each input, of common columns, with one row for each configuration."""
 
-    columns: Columns
+    columns: MeasurementColumns
     inputs: tuple[Input, ...]
     rows: tuple[Indices, ...]
 
@@ -36,7 +36,9 @@ class SearchedTimes:
         return cls._of(next(iter(found.values())).columns, found)
 
     @classmethod
-    def _of(cls, columns: Columns, found: Mapping[Input, MeasuredConfigs]) -> SearchedTimes:
+    def _of(
+        cls, columns: MeasurementColumns, found: Mapping[Input, MeasuredConfigs]
+    ) -> SearchedTimes:
         return cls(columns, tuple(found), tuple(row.rows.selected for row in found.values()))
 
     @property

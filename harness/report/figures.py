@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.inputs import InputReport
-from harness.analysis.searched import Searched
+from harness.analysis.search_counts import SearchCounts
 from harness.core.arrays import Array, Flags
 from harness.core.config_diff import difference
 from harness.core.records import Config, Measurement, Outcome
@@ -58,7 +58,7 @@ def outcome_counts(results: Results) -> Counter[Outcome]:
     """Count the configurations on all inputs by outcome."""
     counts: Counter[Outcome] = Counter()
     for known in results.measured.values():
-        counts.update(Searched(known).outcomes)
+        counts.update(SearchCounts(known).outcomes)
     return counts
 
 

@@ -64,7 +64,7 @@ class Coded(Generic[T]):
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class MeasurementColumns:
     """The columns of measurements, each of shape (rows,).
 
     `worst` has the worst elements by row, `observed` the observations by name: NaN where a row has
@@ -175,7 +175,7 @@ class Columns:
 class MeasurementRows(Sequence[MeasurementRow]):
     """Some rows of columns, in an order; each record is made when it is read."""
 
-    def __init__(self, columns: Columns, selected: Indices | None = None) -> None:
+    def __init__(self, columns: MeasurementColumns, selected: Indices | None = None) -> None:
         self.columns = columns
         self.selected: Indices = np.arange(len(columns.ids)) if selected is None else selected
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array
 from harness.core.records import Build, Input, Outcome, StopReason, WorstElement
-from harness.results.columns import Coded, Columns, MeasurementRow, MeasurementRows
+from harness.results.columns import Coded, MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.config_table import Coder, ConfigTable
 from harness.stats.samples import Ragged
 
@@ -71,7 +71,7 @@ _CODED = (
 
 
 class Gatherer:
-    """Columns that grow by chunks."""
+    """MeasurementColumns that grow by chunks."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -112,10 +112,10 @@ class Gatherer:
         inputs: Sequence[Input],
         configs: ConfigTable,
         builds: Callable[[Hashable], Build | None],
-    ) -> Columns:
+    ) -> MeasurementColumns:
         """Make the columns; `inputs` and `configs` are in the order of their keys."""
         coded = {name: self._coded(name) for name in _CODED}
-        return Columns(
+        return MeasurementColumns(
             ids=np.array(self._numbers["ids"], dtype=np.intp),
             uuids=self._text("uuids"),
             measured_at=self._text("measured_at"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.core.arrays import Indices
 from harness.core.records import Config, Input, Measurement
-from harness.results.columns import Columns, MeasurementRow, MeasurementRows
+from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.gathering import as_rows
 
 Key = TypeVar("Key")
@@ -49,7 +49,7 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
         return cls(as_rows(MeasurementRow(0, "search", m) for m in measured.values()))
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> MeasurementColumns:
         """The columns, which have other rows too."""
         return self.rows.columns
 
@@ -89,21 +89,21 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
 
     def values(self) -> ValuesView[Measurement]:
         """The measurements, without a search for each."""
-        return _Measurements(self)
+        return _MeasuredValues(self)
 
     def items(self) -> ItemsView[Config, Measurement]:
         """The configurations with their measurements, without a search for each."""
-        return _Pairs(self)
+        return _MeasuredItems(self)
 
 
-class _Measurements(ValuesView[Measurement]):
+class _MeasuredValues(ValuesView[Measurement]):
     _mapping: MeasuredConfigs
 
     def __iter__(self) -> Iterator[Measurement]:
         return self._mapping.rows.measurements()
 
 
-class _Pairs(ItemsView[Config, Measurement]):
+class _MeasuredItems(ItemsView[Config, Measurement]):
     _mapping: MeasuredConfigs
 
     def __iter__(self) -> Iterator[tuple[Config, Measurement]]:

@@ -12,7 +12,7 @@ from harness.core.records import Build, Config, Input, Interleaved, Value
 from harness.results import schema
 from harness.results.cells import BUILD_COLUMNS, STAGES
 from harness.results.chunks import Requestors, cells_by_id, plain_rows, read_chunks, values_by_id
-from harness.results.columns import Columns, MeasurementRow, MeasurementRows
+from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.config_table import ConfigTable
 from harness.results.gathering import Gatherer
 from harness.results.selecting import CampaignKey, of_campaign, refusing_damage
@@ -42,7 +42,7 @@ def read_measurements(
         return rows if space is None else _of_space(connection, key, space, rows)
 
 
-def _columns(connection: Connection, gatherer: Gatherer, builds: bool) -> Columns:
+def _columns(connection: Connection, gatherer: Gatherer, builds: bool) -> MeasurementColumns:
     """Resolve the ids of inputs, configurations and builds."""
     inputs, configs = gatherer.keys("inputs"), gatherer.keys("configs")
     features = values_by_id(connection, schema.inputs, "features", inputs)

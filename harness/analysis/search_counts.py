@@ -14,13 +14,13 @@ from harness.stats.samples import within_noise
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchCounts:
     """The measured configurations of an input."""
 
     configs: MeasuredConfigs
 
     @classmethod
-    def of(cls, measured: Measured) -> Searched:
+    def of(cls, measured: Measured) -> SearchCounts:
         """Take what was measured, as records or as columns."""
         return cls(MeasuredConfigs.of(measured))
 
