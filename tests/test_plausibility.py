@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from harness.measure.kernel_data import make_kernel_data
 from harness.measure.kernel_runner import KernelJob
 from harness.measure.plausibility import (
     GPU_FLOOR_S,
+    PROOF_RUNS,
     PROVED,
     KernelTimes,
     Proofs,
     why_below,
+    why_first_is_slow,
     why_too_fast,
     why_unproved,
 )
@@ -173,3 +176,107 @@ def test_a_proof_of_one_configuration_is_none_of_another() -> None:
     other = proofs.settle(timed(0.01, DEFAULT), "too fast", lambda: "it is wrong")
     assert other.outcome is Outcome.WRONG_RESULT
     assert proofs.settle(timed(0.01), "too fast", never).outcome is Outcome.OK
+
+
+def test_first_run_may_take_twice_as_long_and_what_it_does_with_the_default() -> None:
+    assert why_first_is_slow(6.0, 1.0, cold_s=2.0) is None
+    assert why_first_is_slow(2.0, 1.0, cold_s=-0.5) is None
+    reason = "its first run on new data takes 6.01 s, but the others 1 s"
+    assert why_first_is_slow(6.01, 1.0, cold_s=2.0) == reason
+
+
+def started(first_s: float, time_s: float, config: Config) -> Measurement:
+    return dataclasses.replace(timed(time_s, config), warmup_s=(first_s, 50.0))
+
+
+@pytest.mark.parametrize(
+    ("default", "is_plausible"),
+    [
+        (timed(1.0, DEFAULT), True),  # nothing is known of its first run
+        (started(1.1, 1.0, DEFAULT), False),
+        (started(1.4, 1.0, DEFAULT), True),
+    ],
+)
+def test_first_run_that_takes_longer_than_that_of_the_default_needs_a_proof(
+    default: Measurement, is_plausible: bool
+) -> None:
+    found, slow = KernelTimes(), started(1.0, 0.2, OTHER)
+    found.note([default])
+    assert found.why_implausible(slow, DEFAULT, None) is None, "nothing is known of its first run"
+    found.note([slow])
+    assert (found.why_implausible(slow, DEFAULT, None) is None) is is_plausible
+    found.note([timed(0.2)])
+    assert (found.why_implausible(timed(0.2), DEFAULT, None) is None) is is_plausible
+
+
+def test_least_that_a_first_run_took_longer_counts() -> None:
+    found, slow = KernelTimes(), started(1.0, 0.2, OTHER)
+    found.note([started(1.1, 1.0, DEFAULT), slow, started(0.7, 0.2, OTHER)])
+    assert found.why_implausible(slow, DEFAULT, None) is not None
+    found.note([started(0.4, 0.2, OTHER), slow])
+    assert found.why_implausible(slow, DEFAULT, None) is None
+    found.note([started(1.0, 1.0, DEFAULT)])
+    assert found.why_implausible(started(0.5, 0.15, OTHER), DEFAULT, None) is not None
+
+
+def test_proof_counts_the_fastest_of_its_runs() -> None:
+    found, measured = KernelTimes(), timed(1.0)
+    found.note([started(1.5, 1.0, DEFAULT)])
+
+    def proved(samples_s: tuple[float, ...], first_s: tuple[float, ...]) -> str | None:
+        again = dataclasses.replace(measured, timing=Timing(samples_s), warmup_s=first_s)
+        return found.why_unproved(again, measured, DEFAULT)
+
+    assert proved((9.0, 1.9, 9.0), (50.0, 2.9)) is None
+    assert proved((9.0, 2.1), (1.0,)) == "a second build and run took 2.1 s"
+    reason = "its first run on new data takes 3.1 s, but the others 1 s"
+    assert proved((1.0,), (3.1, 50.0)) == reason
+    crashed = Measurement(OTHER, GIVEN, Outcome.CRASHED, message="it died")
+    assert "crashed: it died" in str(found.why_unproved(crashed, measured, DEFAULT))
+
+
+def test_kernel_that_keeps_results_where_nobody_looks_is_found_by_its_first_runs(
+    tmp_path: Path,
+) -> None:
+    host = tmp_path / "twice.py"
+    host.write_text(FAKE_HOST)
+    kept: dict[str, Array] = {}
+    key, result = "the first number of x", "y"
+    missed = False
+
+    def keeping(x: Array, y: Array) -> None:
+        """Compute y, unless x begins as it did in the run before."""
+        nonlocal missed
+        missed = key not in kept or kept[key] != x[0]
+        if missed:
+            kept[key], kept[result] = x[0].copy(), 2 * x
+        y[...] = kept[result]
+
+    def clock() -> Iterator[float]:
+        while True:
+            yield 1.0 if missed else 0.2
+
+    device = FakeDevice(clock(), KERNELS | {"twice": keeping})
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    job = KernelJob(
+        config=OTHER,
+        input=GIVEN,
+        binary=FakeCompiler().compile(Program("kernel twice", (), ())),
+        launches=(Launch("twice", (4,), (1,), ("x", "y")),),
+        tolerance=Tolerance(),
+        sampling=Sampling(),
+    )
+    worker.prepare(GIVEN)
+    measured = worker.run(job).result
+    assert measured is not None
+    assert measured.time_s == 0.2
+    found = KernelTimes()
+    found.note([started(1.1, 1.0, DEFAULT), measured])
+    assert "its first run on new data takes 1 s" in str(
+        found.why_implausible(measured, DEFAULT, None)
+    )
+    again = worker.prove(job).result
+    assert again is not None
+    assert again.warmup_s == (1.0,) * PROOF_RUNS
+    unproved = found.why_unproved(again, measured, DEFAULT)
+    assert unproved == "its first run on new data takes 1 s, but the others 0.2 s"

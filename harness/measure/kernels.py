@@ -15,12 +15,12 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import DeviceWorker
+from harness.measure.device_worker import PROOF_SEEDS, DeviceWorker
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
-from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, why_unproved
+from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes
 from harness.measure.processes import ProcessLost
 from harness.measure.verify import Tolerance
 from harness.space import Space
@@ -186,10 +186,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def _run_proof(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
         timeout_s = self._spec.measure.timeout_s
         try:
-            again = self._device.run(job.input, DeviceWorker.prove, job, timeout_s=timeout_s)
+            run = partial(self._device.run, job.input, DeviceWorker.prove, job)
+            again = run(timeout_s=len(PROOF_SEEDS) * timeout_s)
         except (ProcessLost, LaunchFailed, HostModuleError) as error:
             return f"a second run on other data failed: {error}"
-        return why_unproved(again, measured)
+        return self._times.why_unproved(again, measured, space.canonical(space.default))
 
 
 def _failed(job: KernelJob, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:

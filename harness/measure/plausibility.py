@@ -2,7 +2,8 @@
 
 A kernel that returns early, or that finds the results of an earlier one, is the fastest of all. So
 a configuration that is more than 10 times as fast as the default, or faster than an empty launch,
-is built again and measured on other data before it can win.
+or whose first run takes clearly longer than all others, is built again and measured on other data
+before it can win.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
 
 MAX_SPEEDUP = 10.0
 """A higher speed-up over the default needs a proof."""
@@ -52,6 +53,17 @@ def why_unproved(again: Measurement, measured: Measurement) -> str | None:
     if again.time_s > _TOLERATED_SLOWDOWN * measured.time_s:
         return f"a second build and run took {again.time_s:.3g} s"
     return None
+
+
+def why_first_is_slow(first_s: float, time_s: float, cold_s: float) -> str | None:
+    """Return why a first run on new data shows that later runs save its work; None if it does not.
+
+    `cold_s` is what the default takes longer in such a run: caches are cold, and so are a GPU's
+    clocks. A first run may take twice that, and twice the later runs' `time_s`, in seconds.
+    """
+    if first_s <= _TOLERATED_SLOWDOWN * (time_s + max(0.0, cold_s)):
+        return None
+    return f"its first run on new data takes {first_s:.3g} s, but the others {time_s:.3g} s"
 
 
 @dataclass
@@ -101,12 +113,17 @@ class KernelTimes:
 
     floor_s: float = FLOOR_S
     _times: dict[tuple[Input, Config], float] = field(default_factory=dict)
+    _cold_s: dict[tuple[Input, Config], float] = field(default_factory=dict)
+    """The least that a measurement's first run took longer than the others."""
 
     def note(self, measured: Iterable[Measurement]) -> None:
         """Add measurements; the default may be among them."""
         for each in measured:
             if each.outcome is Outcome.OK:
                 self._times[each.input, each.config] = each.time_s
+                if each.warmup_s:
+                    key, cold_s = (each.input, each.config), each.warmup_s[0] - each.time_s
+                    self._cold_s[key] = min(cold_s, self._cold_s.get(key, cold_s))
 
     def why_implausible(
         self, measured: Measurement, default: Config, best_s: float | None
@@ -120,4 +137,29 @@ class KernelTimes:
         reason = why_too_fast(measured.time_s, default_s) if default_s is not None else None
         if reason is not None or (default_s is not None and default_s < self.floor_s):
             return reason
-        return why_below(measured.time_s, self.floor_s, "any launch")
+        below = why_below(measured.time_s, self.floor_s, "any launch")
+        cold_s = self._cold_s.get((measured.input, measured.config))
+        if below or cold_s is None:
+            return below
+        return self.why_first_is_slow(measured, measured.time_s + cold_s, default)
+
+    def why_first_is_slow(
+        self, measured: Measurement, first_s: float, default: Config
+    ) -> str | None:
+        """Return why a first run on new data is too slow for the time of a measurement; None where
+        it is not, or where the default's is not known."""
+        cold_s = self._cold_s.get((measured.input, default))
+        return None if cold_s is None else why_first_is_slow(first_s, measured.time_s, cold_s)
+
+    def why_unproved(
+        self, again: Measurement, measured: Measurement, default: Config
+    ) -> str | None:
+        """Return why runs of a second build on new data do not prove a time; None where they do.
+
+        The fastest of them count: a busy machine slows some, and what runs cannot do, none does.
+        """
+        if again.timing is None:
+            return why_unproved(again, measured)
+        fastest = Timing((min(again.timing.samples_s),))
+        unproved = why_unproved(dataclasses.replace(again, timing=fastest), measured)
+        return unproved or self.why_first_is_slow(measured, min(again.warmup_s), default)
