@@ -113,6 +113,7 @@ def room_bytes(folder: Path) -> int:
 def require_room() -> None:
     """Raise OSError where the temporary folder is full: a failure then says nothing else."""
     folder = Path(tempfile.gettempdir())
+    folder = folder.parent if folder.name.startswith(_PREFIX) else folder  # a worker has its own
     if room_bytes(folder) < _LEAST_ROOM:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
