@@ -1,0 +1,104 @@
+"""The table of times that dispatchers are learnt from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.core.records import Config
+from harness.dispatch.matrix import Matrix, make_matrix
+
+INF, NAN = math.inf, math.nan
+
+
+def matrix(time_s: list[list[float]], **known: object) -> Matrix:
+    times = np.array(time_s)
+    features = pd.DataFrame({"n": range(10, 10 + len(times))}, index=range(5, 5 + len(times)))
+    candidates = [Config({"BLOCK": index}) for index in range(times.shape[1])]
+    return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
+
+
+def test_by_default_all_apply_and_each_input_is_a_group() -> None:
+    made = matrix([[2.0, 3.0, INF], [4.0, 1.0, NAN]])
+    assert made.features.index.tolist() == [0, 1]
+    assert made.applies.all()
+    assert made.best_s.tolist() == [2.0, 1.0]
+    assert made.groups.tolist() == [0, 1]
+    assert not made.tied.any()
+    assert (made.default, made.choices, made.note) == (None, frozenset(), "")
+
+
+def test_the_best_time_is_that_of_what_applies() -> None:
+    made = matrix([[2.0, 1.0], [2.0, 1.0]], applies=np.array([[True, False], [True, True]]))
+    assert made.best_s.tolist() == [2.0, 1.0]
+    assert made.best.tolist() == [0, 1]
+
+
+def test_groups_are_numbered_as_they_come() -> None:
+    assert matrix([[1.0]] * 4, groups=["b", "a", "b", "c"]).groups.tolist() == [0, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("time_s", (2, 3)), ("applies", (2, 3)), ("tied", (3, 2)), ("best_s", (3,)), ("groups", (1,))],
+)
+def test_a_table_of_another_shape_is_refused(name: str, shape: tuple[int, ...]) -> None:
+    made = matrix([[1.0, 2.0], [2.0, 1.0]])
+    wrong = np.ones(shape, dtype=getattr(made, name).dtype)
+    with pytest.raises(ValueError, match=rf"{name} must have the shape \(2,.*but got"):
+        dataclasses.replace(made, **{name: wrong})
+
+
+@pytest.mark.parametrize("best_s", [0.0, -1.0, INF, NAN])
+def test_the_best_time_is_a_time(best_s: float) -> None:
+    with pytest.raises(ValueError, match="best_s must be finite and above 0"):
+        matrix([[1.0], [1.0]], best_s=np.array([1.0, best_s]))
+
+
+def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:
+    made = matrix(
+        [[2.0, 6.0, INF, NAN], [1.0, 9.0, INF, 1.0]],
+        applies=np.array([[True, True, True, True], [True, False, True, True]]),
+    )
+    logs = [[0, math.log(3), math.log(6), NAN], [0, NAN, math.log(2), 0]]
+    np.testing.assert_allclose(made.log_slowdown, logs)
+    np.testing.assert_allclose(made.failed_log, [math.log(6), math.log(2)])
+    assert made.best.tolist() == [0, 0]
+
+
+def test_a_tie_is_no_slowdown() -> None:
+    made = matrix([[1.0, 1.02, 3.0]], tied=np.array([[True, True, False]]))
+    assert made.slowdown.tolist() == [[1.0, 1.0, 3.0]]
+
+
+def test_where_all_fail_a_failure_is_twice_the_best() -> None:
+    made = matrix([[INF, INF]], best_s=np.array([1.0]))
+    np.testing.assert_allclose(made.log_slowdown, [[math.log(2)] * 2])
+
+
+def test_rows_keep_all_that_belongs_to_an_input() -> None:
+    made = matrix([[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]], groups=[7, 8, 7], default=1, note="it")
+    kept = made.rows(np.array([2, 0]))
+    assert kept.features.to_dict("list") == {"n": [12, 10]}
+    assert kept.features.index.tolist() == [0, 1]
+    assert kept.time_s.tolist() == [[6, 5], [1, 2]]
+    assert (kept.best_s.tolist(), kept.groups.tolist()) == ([5, 1], [0, 0])
+    assert (kept.candidates, kept.default, kept.note) == (made.candidates, 1, "it")
+
+
+def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged() -> None:
+    made = matrix(
+        [[1.0, NAN, NAN], [NAN, 2.0, 1.0], [NAN, NAN, NAN]],
+        applies=np.array([[True, False, True], [True, True, True], [True, False, False]]),
+        best_s=np.ones(3),
+    )
+    assert made.complete().applies.tolist() == [
+        [False, False, False], [False, True, False], [False, False, False]
+    ]  # fmt: skip
+    judged = made.judgeable()
+    assert judged.features["n"].tolist() == [11]
+    assert judged.applies.tolist() == [[False, True, False]]
