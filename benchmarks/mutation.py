@@ -4,23 +4,29 @@ A mutant is a copy of harness in which one comparison, operator, constant or con
 The tests that import the mutated module run on it; the mutant is killed if one of them fails.
 Mutants are drawn at random, the same number from each module. Run it where harness is installed:
 
-    python -m benchmarks.mutation [--each 12] [--seed 0] [--jobs 2] [MODULE ...]
+    python -m benchmarks.mutation [--each 12] [--seed 0] [--jobs 2] [--tests TEST ...] [MODULE ...]
 
 MODULE is a file or a folder, `harness/stats` for instance; without one, the modules behind every
-claim of harness are taken. A survivor is printed as a diff: either a test is missing, or the
-mutant does the same as the original. The last line is one JSON object.
+claim of harness are taken. Where tests are named after the module, as test_judge.py after
+space/judge.py, these alone run: they are quick. `--tests` names others. A survivor is printed as a
+diff: either a test is missing, or the mutant does the same as the original. The last line is one
+JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import difflib
 import json
+import multiprocessing
 import os
+import py_compile
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,8 +35,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-
-from harness.stats.proportions import clopper_pearson
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 600.0
@@ -63,6 +67,12 @@ CORE = (
     "harness/models/gaussian_process.py",
     "harness/models/starchart/growing.py",
     "harness/models/starchart/regression.py",
+)
+
+_FORKS = multiprocessing.get_context("forkserver")
+"""Each mutant's tests run in a fork of a process that has loaded what takes longest."""
+_FORKS.set_forkserver_preload(
+    ["hypothesis", "numpy", "pandas", "pytest", "scipy.stats", "sklearn.tree", "sqlalchemy"]
 )
 
 _COMPARISONS = {
@@ -166,6 +176,8 @@ class _Finder(ast.NodeVisitor):
             self._replace(self._start(node), self._end(node), repr(value * 1.5 or 1.0))
 
     def visit_If(self, node: ast.If | ast.IfExp | ast.While) -> None:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return
         start, end = self._start(node.test), self._end(node.test)
         self._replace(start, end, f"not ({self._source[start:end].decode()})")
         self.generic_visit(node)
@@ -208,13 +220,14 @@ def _compiles(source: bytes) -> bool:
 
 
 def tests_of(path: str) -> list[str]:
-    """Return the tests named like a module or that import it; of its package where none does."""
-    named = f"test_{Path(path).stem}"
+    """Return the tests that import a module, those named after it alone where there are such; where
+    none imports it, the tests of its package."""
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     while name != "harness":
-        found = [each for each in _test_modules() if each.stem == named or _names(each, name)]
+        found = [each for each in _test_modules() if _names(each, name)]
+        named = [each for each in found if each.stem.endswith(f"_{Path(path).stem}")]
         if found:
-            return sorted(str(each.relative_to(ROOT)) for each in found)
+            return sorted(str(each.relative_to(ROOT)) for each in named or found)
         name = name.rpartition(".")[0]
     return []
 
@@ -241,32 +254,47 @@ def drawn(paths: Sequence[str], each: int, seed: int) -> list[Mutant]:
     return mutants
 
 
-def survives(mutant: Mutant, tree: Path) -> bool:
+def survives(mutant: Mutant, tree: Path, tests: Sequence[str]) -> bool:
     """Run the tests on the mutant in a copy of the project; say whether all pass."""
     target = tree / mutant.path
     original = target.read_bytes()
     target.write_bytes(mutant.applied(original))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = _FORKS.Process(target=_run_tests, args=(tree, tests or tests_of(mutant.path)))
     try:
-        ended = subprocess.run(
-            [*command, *tests_of(mutant.path)], cwd=tree, env=environment,
-            capture_output=True, timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return False
+        process.start()
+        process.join(TIMEOUT_S)
+        if process.is_alive() and process.pid is not None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.join()
     finally:
         target.write_bytes(original)
-    return ended.returncode == 0
+    return process.exitcode == 0
+
+
+def _run_tests(tree: Path, tests: Sequence[str]) -> None:
+    """Be a process that runs tests in a copy of the project."""
+    os.setsid()
+    os.chdir(tree)
+    sys.path.insert(0, str(tree))
+    os.environ["PYTHONPATH"] = str(tree)
+    sink = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(sink, stream)
+    import pytest
+
+    sys.exit(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]))
 
 
 def _copy(tree: Path) -> Path:
-    """Copy what git tracks to a folder."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    """Copy what git does not ignore to a folder, and compile it, so that each mutant need not."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
+    checked = py_compile.PycInvalidationMode.CHECKED_HASH
+    compileall.compile_dir(tree / "harness", quiet=1, invalidation_mode=checked)
     return tree
 
 
@@ -277,17 +305,20 @@ def _describe(mutant: Mutant) -> str:
     return "\n".join([f"survived in {mutant.path}", *list(lines)[2:]])
 
 
-def run(mutants: Sequence[Mutant], jobs: int) -> list[Mutant]:
+def run(mutants: Sequence[Mutant], jobs: int, tests: Sequence[str]) -> list[Mutant]:
     """Return the mutants that survive; each job has a copy of the project of its own."""
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         trees: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
             trees.put(_copy(Path(folder, str(number))))
+        for path in dict.fromkeys(mutant.path for mutant in mutants):
+            if not survives(Mutant(path, 0, 0, ""), Path(folder, "0"), tests):
+                sys.exit(f"{path}: its tests fail without a change; run them first")
 
         def tried(mutant: Mutant) -> Mutant | None:
             tree = trees.get()
             try:
-                survived = survives(mutant, tree)
+                survived = survives(mutant, tree, tests)
             finally:
                 trees.put(tree)
             print(_describe(mutant) if survived else f"killed in {mutant.path}", flush=True)
@@ -313,15 +344,18 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=12, help="the most mutants of one module")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the draw")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at a time")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="TEST", help="run these alone")
     args = parser.parse_args()
     mutants = drawn(_modules(args.modules), args.each, args.seed)
-    survivors = run(mutants, args.jobs)
+    survivors = run(mutants, args.jobs, args.tests)
     print(f"\n{'killed':>8} {'of':>4}  module")
     for path in dict.fromkeys(mutant.path for mutant in mutants):
         count = sum(mutant.path == path for mutant in mutants)
         lost = sum(mutant.path == path for mutant in survivors)
         print(f"{count - lost:>8} {count:>4}  {path}")
     killed = len(mutants) - len(survivors)
+    from harness.stats.proportions import clopper_pearson  # here: the tests import a copy's
+
     share = clopper_pearson(killed / len(mutants), len(mutants), alpha=0.05)
     figures = {
         "mutants": len(mutants),
