@@ -24,7 +24,7 @@ def matrix(time_s: list[list[float]], **known: object) -> Matrix:
 
 def test_by_default_all_apply_and_each_input_is_a_group() -> None:
     made = matrix([[2.0, 3.0, INF], [4.0, 1.0, NAN]])
-    assert made.features.index.tolist() == [0, 1]
+    assert made.features.to_dict("index") == {0: {"n": 10}, 1: {"n": 11}}
     assert made.applies.all()
     assert made.best_s.tolist() == [2.0, 1.0]
     assert made.groups.tolist() == [0, 1]
