@@ -298,8 +298,7 @@ def _copy(tree: Path) -> Path:
     return tree
 
 
-def _describe(mutant: Mutant) -> str:
-    source = (ROOT / mutant.path).read_bytes()
+def _describe(mutant: Mutant, source: bytes) -> str:
     before, after = source.decode(), mutant.applied(source).decode()
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
     return "\n".join([f"survived in {mutant.path}", *list(lines)[2:]])
@@ -319,9 +318,11 @@ def run(mutants: Sequence[Mutant], jobs: int, tests: Sequence[str]) -> list[Muta
             tree = trees.get()
             try:
                 survived = survives(mutant, tree, tests)
+                source = (tree / mutant.path).read_bytes()
             finally:
                 trees.put(tree)
-            print(_describe(mutant) if survived else f"killed in {mutant.path}", flush=True)
+            found = _describe(mutant, source) if survived else f"killed in {mutant.path}"
+            print(found, flush=True)
             return mutant if survived else None
 
         with ThreadPoolExecutor(jobs) as pool:

@@ -132,6 +132,21 @@ def test_fewer_members_are_tried_only_while_they_may_cost_less() -> None:
     assert shapes(alike)[0].members == 2
 
 
+@pytest.mark.parametrize(
+    ("portfolio", "sizes"), [(20, [20, 16, 8, 4, 2]), (16, [16, 8, 4, 2]), (2, [2])]
+)
+def test_where_a_tree_follows_noise_fewer_members_are_tried(
+    portfolio: int, sizes: list[int]
+) -> None:
+    times = 1 + np.random.default_rng(0).random((24, 20))
+    candidates = [Config({"B": index}) for index in range(20)]
+    whole = training(make_matrix(pd.DataFrame({"n": np.arange(24)}), candidates, times))
+    pairs = [(whole.part(np.arange(12)), whole.part(np.arange(12, 24)))]
+    tried = [shape.members for shape, _ in _tried(pairs, portfolio, 64, seed=0)]
+    counts = leaf_counts(6)
+    assert tried == [size for size in sizes for _ in range(3 * len(counts))]
+
+
 def test_a_tree_has_at_most_1024_leaves_and_its_members_alone() -> None:
     assert TreeLearner() == TreeLearner(most_leaves=1024, name="tree")
     matrix = two_sided(24)
