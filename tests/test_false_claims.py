@@ -1,0 +1,71 @@
+"""The noise models, and the benchmark that counts false claims under each of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from benchmarks import false_claims
+from benchmarks.false_claims import Tally, figures, simulated
+from benchmarks.noise import MODELS, TIME_S, Burdened, CoarseTicks, LoadOffset, Noise
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name: str) -> None:
+    def launches(seed: int) -> list[float]:
+        noise = MODELS[name](random.Random(seed))
+        return [noise.launch(noise.load("code")) for _ in range(50)]
+
+    assert len(MODELS) == 10
+    assert launches(1) == launches(1) != launches(2)
+    assert sorted(map(abs, launches(1)))[25] < 0.1
+
+
+def test_the_offset_of_a_load_lasts_until_the_next_load() -> None:
+    noise = LoadOffset(random.Random(0))
+    means = [
+        sum(noise.launch(load) for _ in range(400)) / 400
+        for load in (noise.load("code"), noise.load("code"))
+    ]
+    assert abs(means[0] - means[1]) > 5 * 0.003 / math.sqrt(200)
+
+
+def test_a_coarse_clock_shows_whole_ticks() -> None:
+    noise = CoarseTicks(random.Random(0))
+    assert {round(noise.read(TIME_S * (1 + n / 1000)) / (0.02 * TIME_S), 6) for n in range(40)} == {
+        50, 51, 52
+    }  # fmt: skip
+
+
+def test_a_burden_begins_after_some_launches_and_stays() -> None:
+    noise = Burdened(Noise(random.Random(0)), begins=2, factor=1.3)
+    load = noise.load("code")
+    assert [round(math.exp(noise.launch(load)), 9) for _ in range(4)] == [1, 1, 1.3, 1.3]
+
+
+def test_the_study_counts_the_claims_of_real_campaigns() -> None:
+    tally = simulated("normal", inputs=2, seed=0, trials=1, parts=("compare",))
+    assert tally.trials == Counter(
+        {"tune": 4, "tune campaigns": 2}
+        | dict.fromkeys(("compare", "rerun", "burden", "burden rerun"), 1)
+    )
+    assert not +tally.claims
+
+
+def test_a_rate_has_an_interval_and_its_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally = Tally(Counter({"tune": 600}), Counter({"tune": 6}))
+    (found,) = figures(tally).values()
+    assert (found["claims"], found["trials"], found["rate"]) == (6, 600, 0.01)
+    assert found["low"] == pytest.approx(0.0037, abs=1e-4)
+    assert found["high"] == pytest.approx(0.0216, abs=1e-4)
+    monkeypatch.setattr(false_claims, "pocl", lambda *_: tally)
+    assert false_claims.main(["--pocl"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert "1.00% [0.37%, 2.16%]" in "".join(lines)
+    assert json.loads(last)["pocl"]["tune"] == found
