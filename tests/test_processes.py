@@ -231,6 +231,16 @@ def test_worker_that_was_stopped_while_idle_is_replaced(
     assert processes.run(os.getpid, timeout_s=0.5) != pid
 
 
+def test_deadline_that_passed_while_the_machine_slept_is_no_functions_fault(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.measure.processes._PAUSE_S", -10.0)  # every look finds a pause
+    with pytest.raises(ProcessLost, match=r"did not end within 0.3 s") as caught:
+        processes.run_once(time.sleep, SOON_S, timeout_s=0.3)
+    assert caught.value.by_chance
+    assert not caught.value.hung
+
+
 def fill() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
 

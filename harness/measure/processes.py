@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 _PR_SET_PDEATHSIG = 1
 _LOOK_S = 1.0
+_PAUSE_S = 10.0
 _LAST_WORDS = 300
 
 
@@ -134,9 +136,14 @@ class Processes:
         was_stopped = False
         futures = [task.future for task in tasks]
         patience_s = max((task.timeout_s for task in tasks), default=0.0)
-        while wait(futures, timeout=_LOOK_S).not_done and self._pool.active:
+        while True:
+            began_s = time.time()
+            running = wait(futures, timeout=_LOOK_S).not_done and self._pool.active
+            # This process was stopped as well, by Ctrl-Z or since the machine slept.
+            was_stopped |= time.time() - began_s > _LOOK_S + _PAUSE_S
+            if not running:
+                return was_stopped
             was_stopped |= self._stopped.look(patience_s)
-        return was_stopped
 
     def _result_of(self, task: Task[T]) -> T:
         was_stopped = self._settle([task])

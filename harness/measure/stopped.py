@@ -1,4 +1,4 @@
-"""Worker processes that somebody has stopped, as SIGSTOP or a debugger does."""
+"""Worker processes that somebody has stopped, as SIGSTOP does."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ def _is_stopped(pid: int) -> bool:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+    return stat.rpartition(")")[2].split()[0] == "T"  # `t` is one under a tracer, for a moment
