@@ -1,0 +1,59 @@
+"""benchmarks/measuring.py: the scatter between loads is told from that of launches and moments."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from benchmarks.measuring import Logs, interleaved, scatter
+
+
+def logs(between: float, disturbed: float = 0.0, cases: int = 12) -> list[Logs]:
+    """Cases of six loads with 100 launches of 1 %, in rounds of 2 %."""
+    rng = np.random.default_rng(0)
+    shape = 6, 100
+    return [
+        rng.normal(0, between, (6, 1))
+        + rng.normal(0, 0.02, (1, 100))
+        + rng.normal(0, 0.01, shape)
+        + disturbed * (rng.random(shape) < 0.3)
+        for _ in range(cases)
+    ]
+
+
+def test_parts_of_the_scatter_are_found() -> None:
+    found = scatter(logs(0.02))
+    assert found.within == pytest.approx(0.01, rel=0.05)
+    assert found.moments == pytest.approx(0.02, rel=0.1)
+    assert found.between.low < 0.02 < found.between.high < 0.03
+    assert found.undisturbed.low < 0.02 < found.undisturbed.high < 0.03
+
+
+def test_loads_that_do_not_differ_have_no_scatter() -> None:
+    found = scatter(logs(0.0))
+    assert found.between.low == found.undisturbed.low == 0
+    assert found.between.high < 0.002
+    assert found.undisturbed.high < 0.004
+
+
+def test_other_work_hides_a_difference_from_all_launches_but_not_from_the_fastest() -> None:
+    found = scatter(logs(0.02, disturbed=0.7))
+    assert found.between.high - found.between.low > 0.025
+    assert 0.01 < found.undisturbed.low < 0.02 < found.undisturbed.high < 0.03
+
+
+def test_every_load_runs_once_a_round_in_random_order() -> None:
+    order: list[int] = []
+
+    def launches(number: int) -> float:
+        order.append(number)
+        return float(number + 1)
+
+    runs = [lambda n=n: launches(n) for n in range(3)]
+    found = interleaved(runs, 20, random.Random(0))
+    assert np.exp(found).tolist() == [pytest.approx([n + 1.0] * 20) for n in range(3)]
+    rounds = [tuple(order[n : n + 3]) for n in range(0, 60, 3)]
+    assert all(sorted(one) == [0, 1, 2] for one in rounds)
+    assert len(set(rounds)) == 6
