@@ -54,6 +54,7 @@ class InputsTable:
         yield Text(self.title, style="bold")
         yield table if self._fits(table, console, options) else self._list()
         yield Text(" ".join(self._legend()), style="dim")
+        yield from map(Text, claims_lines(self.reports))
         warning = noise_warning(self.reports)
         if warning:
             yield Text(warning, style="yellow")
@@ -79,7 +80,6 @@ class InputsTable:
             "Speed-ups are over the default, with their confidence interval, from interleaved "
             "launches on several occasions; other launches chose the winner."
         )
-        yield from claims_lines(self.reports)
         yield "Ties do not differ significantly from the best."
         failed: Counter[Outcome] = Counter()
         for report in self.reports:
