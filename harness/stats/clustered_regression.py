@@ -182,34 +182,40 @@ def _freedoms(
     squares = np.square(information).sum(axis=0)
     found: Array = np.square(information.sum(axis=0)) / np.where(squares > 0, squares, 1.0)
     found[squares == 0] = len(information)
-    for column in np.flatnonzero(found < _FEW).tolist():
+    few = np.flatnonzero(found < _FEW).tolist()
+    means = _summed(whitened, clusters) if few else whitened
+    for column in few:
         adjusted = _left_out(weights[:, column], batches)
-        found[column] = _satterthwaite(adjusted, whitened, clusters)
+        found[column] = _satterthwaite(adjusted, whitened, means, clusters)
     return found
 
 
-def _satterthwaite(adjusted: Array, whitened: Array, clusters: Indices) -> float:
+def _satterthwaite(adjusted: Array, whitened: Array, means: Array, clusters: Indices) -> float:
     """Return the degrees of freedom of the sum over clusters of (`adjusted` times residuals)
-    squared: the squared trace of their covariance over the trace of its square.
+    squared: the squared trace of their covariance over the trace of its square. `means` are the
+    clusters' sums of `whitened`.
 
     The sums are M times the clusters' errors, with M = D - U V^T of a diagonal and few columns.
     """
     diagonal = _summed(adjusted[:, None], clusters)
     own = _summed(whitened * adjusted[:, None], clusters)
-    means = _summed(whitened, clusters)
-    products = own.T @ own
-    # M^T M = D^2 + left right^T
-    left = np.hstack([diagonal * own, means, means])
-    right = np.hstack([-means, -diagonal * own, means @ products])
-    inner = right.T @ left
-    trace = float((diagonal**2).sum() + np.trace(inner))
-    crossed = float((diagonal**2 * (left * right).sum(axis=1, keepdims=True)).sum())
-    squared = float((diagonal**4).sum()) + 2 * crossed + float((inner * inner.T).sum())
+    scaled = diagonal * own
+    # M^T M = D^2 + [DU, V, V] [-V, -DU, V U^T U]^T; the products of these two have nine blocks.
+    products, both = own.T @ own, means.T @ means
+    mixed, squares = means.T @ scaled, scaled.T @ scaled
+    outer, inner = products @ both, products @ mixed
+    trace = float((diagonal**2).sum() - 2 * np.trace(mixed) + np.trace(outer))
+    weighted = diagonal * means
+    crossed = float((products * (weighted.T @ weighted)).sum())
+    crossed -= 2 * float((diagonal**2 * (scaled * means).sum(axis=1, keepdims=True)).sum())
+    blocks = 2 * (mixed * mixed.T).sum() + (outer * outer.T).sum()
+    blocks += 2 * ((both * squares).sum() - (both * inner.T).sum() - (mixed * outer).sum())
+    squared = float((diagonal**4).sum()) + 2 * crossed + float(blocks)
     return trace**2 / squared if squared > 0 else 1.0
 
 
 def _summed(rows: Array, clusters: Indices) -> Array:
     """Sum the rows of each cluster, shape (clusters, columns)."""
-    sums = np.zeros((int(clusters.max()) + 1, rows.shape[1]))
-    np.add.at(sums, clusters, rows)
-    return sums
+    count = int(clusters.max()) + 1
+    sums = [np.bincount(clusters, weights=column, minlength=count) for column in rows.T]
+    return np.stack(sums, axis=1) if sums else np.zeros((count, 0))

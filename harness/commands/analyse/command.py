@@ -69,9 +69,10 @@ def _print(console: Console, results: Results, title: str, options: TreeOptions)
     with console.status("estimating the effects of parameters"):
         effects.print_effects(console, results)
     with console.status("growing trees"):
-        is_complete = tree.print_tree(console, results, options)
+        matrix = matrix_of(results)
+        is_complete = tree.print_tree(console, results, matrix, options)
     console.print()
     with console.status("judging the choice by input on held-out inputs"):
-        print_across(console, matrix_of(results), learners())
+        print_across(console, matrix, learners())
     console.print()
     return is_complete

@@ -19,7 +19,7 @@ from harness.commands.analyse.options import TreeOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
 from harness.core.text import counted
-from harness.dispatch.candidates import matrix_of
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import gadapt_judgement
 from harness.display.text import make_table, print_line, print_lines
 from harness.models.starchart import (
@@ -65,8 +65,9 @@ def check_options(found: Sequence[Results], options: TreeOptions, platforms: boo
             rows_inside(drawn, options.inside)
 
 
-def print_tree(console: Console, results: Results, options: TreeOptions) -> bool:
-    """Print the importance of parameters, the accuracy of models, and what the options ask for.
+def print_tree(console: Console, results: Results, matrix: Matrix, options: TreeOptions) -> bool:
+    """Print the importance of parameters, the accuracy of models, and what the options ask for;
+    the matrix is that of the results.
 
     Return whether everything that was asked for could be printed; the reason is printed otherwise.
     """
@@ -77,7 +78,7 @@ def print_tree(console: Console, results: Results, options: TreeOptions) -> bool
         return options.is_default
     is_complete = _print_samples(console, found, options)
     if options.target == SLOWDOWN:
-        print_lines(console, _gadapt_lines(results))
+        print_lines(console, _gadapt_lines(matrix))
     return is_complete
 
 
@@ -185,8 +186,7 @@ def _accuracy(found: Accuracy, count: int) -> str:
     return f"R2 {found.r2:.3f}, median error{among} {error.median.text('.1%')}"
 
 
-def _gadapt_lines(results: Results) -> Iterator[str]:
-    matrix = matrix_of(results)
+def _gadapt_lines(matrix: Matrix) -> Iterator[str]:
     one_by_one = len(matrix.features) <= _MOST_LEFT_OUT
     judged = gadapt_judgement(matrix, None if one_by_one else _PARTS)
     if judged is not None:

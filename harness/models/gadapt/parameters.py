@@ -66,7 +66,7 @@ class NumberTree:
 
     def indices(self, derived: Array, sizes: Array) -> Indices:
         """Predict the indices of those values in `legal`."""
-        reached = self.tree.model.apply(derived)
+        reached = self.tree.leaves(derived)
         found = np.empty(len(derived))
         for leaf in np.unique(reached):
             found[reached == leaf] = self.leaves[leaf].predict(sizes[reached == leaf])
@@ -115,7 +115,7 @@ def _grow(
     derived: Array, sizes: Array, values: Array, legal: tuple[Any, ...], gain: float, seed: int
 ) -> NumberTree:
     tree = fit(derived, values, gain, _FEWEST_TO_SPLIT, seed)
-    reached = tree.model.apply(derived)
+    reached = tree.leaves(derived)
     leaves = {
         int(leaf): _linear_leaf(sizes[reached == leaf], values[reached == leaf])
         for leaf in np.unique(reached)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from harness.core.arrays import Array
+from harness.core.arrays import Array, Indices
 from harness.models.folds import group_numbers
 from harness.stats import Estimate
 
@@ -35,8 +36,17 @@ class Regression:
 
     def predict(self, columns: Array) -> Array:
         """Predict the mean of the leaf that each row reaches."""
-        predicted: Array = self.model.predict(columns) * self.deviation + self.mean
+        predicted: Array = self.means[self.leaves(columns)]
         return predicted
+
+    def leaves(self, columns: Array) -> Indices:
+        """Return the node of the leaf that each row reaches."""
+        plain = as_plain(columns)
+        if plain is None:
+            reached: Indices = self.model.apply(columns)
+        else:
+            reached = self.model.tree_.apply(plain)
+        return reached
 
     @property
     def means(self) -> Array:
@@ -102,7 +112,18 @@ def fit(
         min_samples_split=fewest_to_split,
         random_state=seed,
     )
-    return Regression(model.fit(columns, (values - mean) / deviation), mean, deviation)
+    standard = (values - mean) / deviation
+    plain = as_plain(columns)
+    if plain is None or not np.isfinite(standard).all():
+        return Regression(model.fit(columns, standard), mean, deviation)
+    return Regression(model.fit(plain, standard, check_input=False), mean, deviation)
+
+
+def as_plain(columns: Array) -> npt.NDArray[np.float32] | None:
+    """Return columns as scikit-learn's trees store them, so that it need not check them again,
+    which takes longer than a small tree; None where some are not finite."""
+    plain = np.ascontiguousarray(columns, dtype=np.float32)
+    return plain if plain.ndim == 2 and plain.size and np.isfinite(plain).all() else None
 
 
 @dataclass(frozen=True)
