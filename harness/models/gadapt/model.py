@@ -24,7 +24,13 @@ from harness.models.encoding.columns import (
     most_informative,
 )
 from harness.models.encoding.parts import log2_where
-from harness.models.gadapt.parameters import NumberTree, WordTree, fit_numbers, fit_words
+from harness.models.gadapt.parameters import (
+    GainTrials,
+    NumberTree,
+    WordTree,
+    fit_numbers,
+    fit_words,
+)
 from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
 
 if TYPE_CHECKING:
@@ -115,13 +121,14 @@ def fit(
     learnt = learn_features(features, _targets(best), seed)
     columns, sizes = learnt.values(features), learnt.sizes(features)
     trees: dict[str, NumberTree | WordTree] = {}
+    trials = GainTrials.of(len(best), seed)
     for name in best.columns:
         found = values_of(best[name])
         values = tuple(dict.fromkeys([*(legal or {}).get(name, ()), *found]))
         # Numbers beside None, an absent flag, are a choice.
         if is_numeric(best[name]) and best[name].dtype.kind != "b" and None not in values:
             trees[name] = fit_numbers(
-                columns, sizes, numbers(best[name]), tuple(sorted(values)), seed
+                columns, sizes, numbers(best[name]), tuple(sorted(values)), trials, seed
             )
         else:
             trees[name] = fit_words(columns, found, values, seed)

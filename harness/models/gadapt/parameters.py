@@ -91,19 +91,35 @@ class WordTree:
         return [self.legal[index] for index in self.tree.predict(derived)]
 
 
+@dataclass(frozen=True)
+class GainTrials:
+    """Inputs to choose the least gain on: those to learn from and those held out, of each fold.
+    All parameters share them."""
+
+    parts: Sequence[tuple[Indices, Indices]]
+
+    @classmethod
+    def of(cls, inputs: int, seed: int) -> GainTrials:
+        """Deal so many inputs, or a sample of very many; no folds for few."""
+        chosen = np.random.default_rng(seed).permutation(inputs)[:_MOST_TO_CHOOSE_ON]
+        if len(chosen) < _FEWEST_TO_CHOOSE_ON:
+            return cls(())
+        folds = grouped_folds(np.arange(len(chosen)), _FOLDS, seed)
+        return cls([(chosen[fold.fit], chosen[fold.test]) for fold in folds])
+
+
 def fit_numbers(
-    derived: Array, sizes: Array, values: Array, legal: tuple[Any, ...], seed: int
+    derived: Array,
+    sizes: Array,
+    values: Array,
+    legal: tuple[Any, ...],
+    trials: GainTrials,
+    seed: int,
 ) -> NumberTree:
     """Fit the tree; cross-validation chooses the least gain with the fewest mistakes."""
-    chooses = np.random.default_rng(seed).permutation(len(values))[:_MOST_TO_CHOOSE_ON]
-    folds = (
-        grouped_folds(np.arange(len(chooses)), _FOLDS, seed)
-        if len(chooses) >= _FEWEST_TO_CHOOSE_ON
-        else []
-    )
     mistakes = dict.fromkeys(_LEAST_GAINS, 0)
-    for gain in _LEAST_GAINS:
-        for learn, held_out in ((chooses[fold.fit], chooses[fold.test]) for fold in folds):
+    for gain in _LEAST_GAINS if len(np.unique(values)) > 1 else ():  # one value needs no choice
+        for learn, held_out in trials.parts:
             tree = _grow(derived[learn], sizes[learn], values[learn], legal, gain, seed)
             predicted = np.array(legal)[tree.indices(derived[held_out], sizes[held_out])]
             mistakes[gain] += int((predicted != values[held_out]).sum())
