@@ -362,7 +362,7 @@ def test_rows_that_are_there_twice_are_added_once(out: Path, one: Path) -> None:
     tamper(
         one,
         "PRAGMA legacy_alter_table = ON; ALTER TABLE configurations RENAME TO old; "
-        "CREATE TABLE configurations (id INTEGER, digest TEXT, parameters TEXT);"
+        "CREATE TABLE configurations (id INTEGER PRIMARY KEY, digest TEXT, parameters TEXT);"
         "INSERT INTO configurations SELECT * FROM old; "
         "INSERT INTO configurations SELECT id + 1, digest, parameters FROM old; DROP TABLE old",
     )

@@ -23,6 +23,7 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    func,
     inspect,
     select,
 )
@@ -35,6 +36,7 @@ from harness.core.plain_pickle import UnsafePickle
 from harness.results import schema
 from harness.results.guard import guard
 from harness.results.url import database_url, read_only_url, sqlite_path, without_password
+from harness.results.watch import watch
 
 
 def now() -> str:
@@ -72,9 +74,13 @@ def writing(database: str) -> Iterator[Engine]:
         engine = _engine(database, database_url(database))
         try:
             _prepare(engine, database)
+            path = sqlite_path(database)
+            if path is not None:
+                watch(engine, path)
             yield engine
             with engine.begin() as connection:
                 connection.execute(schema.writers.delete())
+                written = _measurement_count(connection)
         except IntegrityError:
             raise  # a defect of harness: show its traceback
         except DBAPIError as error:
@@ -89,6 +95,23 @@ def writing(database: str) -> Iterator[Engine]:
             ) from None
         finally:
             engine.dispose()
+        if path is not None:
+            _check_written(database, written)
+
+
+def _check_written(database: str, written: int) -> None:
+    """Read a file that was closed again; raises ResultsError where it lost what was written."""
+    with reading(database) as engine, engine.connect() as connection:
+        found = _measurement_count(connection)
+    if found != written:
+        raise ResultsError(
+            f"{database} holds {found:,} measurements, but {written:,} were there when this "
+            "command ended: another program changed it. Copy it again from a backup"
+        )
+
+
+def _measurement_count(connection: Connection) -> int:
+    return connection.execute(select(func.count()).select_from(schema.measurements)).scalar_one()
 
 
 @contextmanager
