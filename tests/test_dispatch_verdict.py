@@ -8,14 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from harness.core.arrays import Array
 from harness.core.records import Config
 from harness.dispatch.learners import Fixed, Static
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
-from harness.dispatch.verdict import Judged, compare, held_out, judge, judged
+from harness.dispatch.verdict import (
+    Judged,
+    PairedComparison,
+    compare,
+    geometric_mean,
+    held_out,
+    in_hindsight,
+    judge,
+    judged,
+    least_gain,
+)
 from harness.models.folds import fold_count, grouped_folds
+from harness.stats import Estimate
 
 INF, NAN = math.inf, math.nan
 
@@ -172,3 +184,61 @@ def test_static_order_starts_with_what_is_best_where_it_applies() -> None:
 def test_first_applicable_is_none_where_nothing_applies() -> None:
     applies = np.array([[False, True], [False, False]])
     assert first_applicable(np.array([[0, 1]]), applies).tolist() == [1, -1]
+
+
+def test_the_interval_of_single_inputs_is_students() -> None:
+    logs = [0.1, 0.4, 0.2, 0.9]
+    low, high = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    found = geometric_mean(np.array(logs), np.array([3, 1, 7, 5]))
+    wanted = np.exp([np.mean(logs), low, high])
+    assert [found.value, found.low, found.high] == pytest.approx(wanted)
+
+
+def test_the_interval_of_groups_is_that_of_their_sums() -> None:
+    """The sums of the groups' deviations from the mean 0.3 are -0.4, 0.1 and 0.3."""
+    logs, groups = np.array([0.1, 0.1, 0.4, 0.6, 0.3]), np.array([0, 0, 2, 5, 2])
+    error = math.sqrt(3 / 2 * (0.4**2 + 0.1**2 + 0.3**2)) / 5
+    found = geometric_mean(logs, groups)
+    assert found.high == pytest.approx(math.exp(0.3 + stats.t(2).ppf(0.975) * error))
+    one = geometric_mean(logs, np.zeros(5, dtype=np.intp))
+    assert (one.low, one.high) == (0.0, INF)
+
+
+def test_a_tie_is_neither_won_nor_lost() -> None:
+    found = compare(printed([0.1, 0.2 + 1e-12, 0.3, 0.5]), printed([0.2, 0.2, 0.2, 0.2 - 1e-12]))
+    assert (found.wins, found.losses) == (1, 2)
+    equal = compare(printed([0.2 - 1e-12]), printed([0.2]))
+    assert (equal.wins, equal.losses) == (0, 0)
+
+
+def test_an_interval_that_reaches_1_is_no_gain() -> None:
+    assert not PairedComparison(Estimate(0.9, 0.8, 1.0), 1, 0).is_better
+    assert PairedComparison(Estimate(0.9, 0.8, 0.999), 1, 0).is_better
+
+
+def test_the_least_gain_is_that_whose_interval_reaches_highest() -> None:
+    one = printed([0.0, 0.0, 0.1, 0.1])
+    far, near = printed([0.9, 1.0, 0.9, 1.0]), printed([0.1, 0.2, 0.1, 0.2])
+    assert least_gain(one, [far, near, far]) == compare(one, near)
+
+
+def test_worst_and_near_are_of_the_inputs() -> None:
+    found = printed([0.0, math.log(1.05), math.log(1.051), math.log(3.0)])
+    assert found.near == 0.5
+    assert found.worst == pytest.approx(3.0)
+
+
+def test_a_percentile_is_the_first_that_99_of_100_do_not_exceed() -> None:
+    assert printed([0.1 * index for index in range(100)]).percentile_99.value == pytest.approx(
+        math.exp(9.8)
+    )
+    few = printed([0.3, 0.1, 0.2]).percentile_99
+    assert (few.value, few.low, few.high) == pytest.approx(np.exp([0.3, 0.1, 0.3]))
+
+
+def test_in_hindsight_a_learner_is_judged_on_what_it_learnt_from() -> None:
+    matrix = table([[1.0, 2.0], [2.0, 1.0], [1.0, NAN]])
+    learner = Peeking([])
+    found = in_hindsight(matrix, learner)
+    assert [seen.tolist() for seen in learner.seen] == [[1, 2, 3]]
+    np.testing.assert_allclose(found.slowdown, [1.0, 2.0, 1.0])
