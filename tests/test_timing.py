@@ -12,6 +12,7 @@ from harness.core.records import StopReason, Timing
 from harness.stats.timing import (
     LogDifference,
     Sampling,
+    TimeRatio,
     half_width,
     is_within_noise,
     log_difference,
@@ -254,3 +255,44 @@ def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confid
     assert not is_within_noise(*timings, confidence=1 - 1.1 * p_value)
     assert is_within_noise(*timings) == (p_value > 0.05)
     assert not is_within_noise(Timing((1.0, 1.0)), Timing((1.1, 1.1)), confidence=1.0)
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.02, 1.3])
+def test_the_p_value_of_a_ratio_is_that_of_a_larger_one_by_chance(factor: float) -> None:
+    one, other = lognormal(20, 8, factor), lognormal(21, 8)
+    logs = np.log(one) - np.log(other)
+    found = paired_ratio(one, other).p_value
+    assert found == pytest.approx(stats.ttest_1samp(logs, 0, alternative="greater").pvalue)
+    apart = time_ratio(Timing(tuple(one)), Timing(tuple(other))).p_value
+    logs = np.log(one), np.log(other)
+    wanted = stats.ttest_ind(*logs, equal_var=False, alternative="greater").pvalue
+    assert apart == pytest.approx(wanted)
+
+
+def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance() -> None:
+    assert TimeRatio(1.2, 1.1, 1.3, 5).is_faster
+    assert not TimeRatio(0.8, 0.7, 0.9, 5).is_faster
+    assert TimeRatio(0.8, 0.7, 0.9, 5).is_significant
+    assert not TimeRatio(1.2, 0.9, 1.3, 5).is_faster
+    assert not TimeRatio(1.2, 1.1, 1.3, 5, may_be_chance=True).is_significant
+    assert not TimeRatio(1.004, 1.003, 1.005, 5).is_faster
+    assert TimeRatio(1.2, 1.1, 1.3, 5) == TimeRatio(1.2, 1.1, 1.3, 5, 1.0, may_be_chance=False)
+
+
+def test_samples_of_the_same_occasions_are_paired_by_occasion() -> None:
+    one, other = (tuple(lognormal(seed, 6, 1.1, 0.2)) for seed in (22, 23))
+
+    def timed(samples_s: tuple[float, ...], *occasions: int) -> Timing:
+        return Timing(samples_s, StopReason.INTERLEAVED, occasions)
+
+    ratio = time_ratio(timed(one, 2, 1, 3), timed(other, 2, 1, 3))
+    parts = slice(0, 2), slice(2, 3), slice(3, 6)
+    means = [[stats.gmean(samples_s[part]) for part in parts] for samples_s in (one, other)]
+    by_occasion = paired_ratio(*means)
+    assert [ratio.low, ratio.high] == pytest.approx([by_occasion.low, by_occasion.high])
+    assert (ratio.count, by_occasion.count) == (6, 3)
+    by_round = paired_ratio(one, other)
+    assert time_ratio(timed(one, 6), timed(other, 6)) == by_round
+    assert time_ratio(timed(one, 2, 4), timed(other, 4, 2)) == by_round
+    two = time_ratio(timed(one, 2, 4), timed(other, 2, 4))
+    assert two.high > by_round.high, "one degree of freedom"

@@ -1,0 +1,87 @@
+"""Statistics of many rows of samples at once, held against those of each row alone."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+from harness.core.records import Timing
+from harness.stats import samples as module
+from harness.stats.samples import Ragged, SampleStatistics, within_noise
+from harness.stats.timing import is_within_noise, mean_log, variance
+
+ROWS = [
+    [2.0, 1.0, 4.0],
+    [],
+    [3.0],
+    [1.0, 2.0, 4.0, 8.0],
+    [5.0, 5.0],
+    [1.0, 1.5, 1.25],
+    [5.01, 5.01],
+    [5.1, 5.1],
+]
+
+
+def ragged(rows: list[list[float]]) -> Ragged:
+    ends = np.cumsum([len(row) for row in rows], dtype=np.intp)
+    return Ragged(np.array([value for row in rows for value in row]), ends)
+
+
+def test_rows_of_different_lengths_are_found_again() -> None:
+    made = ragged(ROWS)
+    assert [made.at(row).tolist() for row in range(len(ROWS))] == ROWS
+    assert made.counts.tolist() == [3, 0, 1, 4, 2, 3, 2, 2]
+    assert made.starts.tolist() == [0, 3, 3, 4, 8, 10, 13, 15]
+    none = ragged([])
+    assert (none.starts.tolist(), none.counts.tolist()) == ([], [])
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100_000])
+def test_statistics_are_those_of_each_row(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BATCH", batch)
+    found = SampleStatistics.of(ragged(ROWS))
+    assert found.count.tolist() == [len(row) for row in ROWS]
+    for index, row in enumerate(ROWS):
+        own = [
+            each[index]
+            for each in (found.median, found.mean, found.std, found.mean_log, found.variance_log)
+        ]
+        if not row:
+            assert np.isnan(own).all()
+            continue
+        logs = [math.log(sample) for sample in row]
+        wanted = [statistics.median(row), statistics.fmean(row), Timing(tuple(row)).std_s]
+        assert own == pytest.approx([*wanted, mean_log(row), variance(logs)])
+
+
+def test_equal_samples_have_no_spread_at_all() -> None:
+    found = SampleStatistics.of(ragged([[0.1, 0.1, 0.1], [0.1]]))
+    assert (found.std.tolist(), found.variance_log.tolist()) == ([0.0, 0.0], [0.0, 0.0])
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_noise_is_judged_as_for_two_timings(confidence: float) -> None:
+    rng = np.random.default_rng(0)
+    rows = [row for row in ROWS if row]
+    for count in (1, 2, 3, 8):
+        for middle in (1.0, 1.003, 1.02, 1.1):
+            rows += (middle * np.exp(rng.normal(0, 0.03, (3, count)))).tolist()
+    found = SampleStatistics.of(ragged(rows))
+    timings = [Timing(tuple(row)) for row in rows]
+    verdicts = set()
+    for own, timing in enumerate(timings):
+        wanted = [is_within_noise(timing, other, confidence) for other in timings]
+        others = np.arange(len(rows))
+        assert within_noise(found, own, others, confidence).tolist() == wanted
+        verdicts |= set(wanted)
+    assert verdicts == {True, False}
+
+
+def test_noise_is_judged_at_95_percent_and_no_samples_are_near_nothing() -> None:
+    found = SampleStatistics.of(ragged([[1.0, 1.1, 1.2], [1.15, 1.25, 1.35], [1.6, 1.7, 1.8], []]))
+    others = np.arange(4)
+    assert within_noise(found, 0, others).tolist() == [True, True, False, False]
+    assert within_noise(found, 0, others, confidence=0.7).tolist() == [True, False, False, False]
