@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import io
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+from harness.analysis.inputs import hold_discoveries, report_input
 from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
 from harness.core.files import write_file
 from harness.core.records import Measurement, Value
+from harness.display.inputs import claims_lines
 from harness.recordings.csv_reader import mapping_beside
 from harness.recordings.csv_writer import write_csv, write_mapping
 from harness.recordings.t4 import write_t4
 from harness.results import (
+    CHOICE,
+    FINAL,
     SEARCHED,
     StoredCampaign,
     campaigns,
@@ -24,6 +29,7 @@ from harness.results import (
     sqlite_path,
     without_password,
 )
+from harness.results.view import Results
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _export(database: str, space: str | None, format_: str, output: Path | None) -> int:
     """Export the last campaign, of the named space if there is a name."""
-    campaign, measurements = _read(database, space)
+    campaign, measurements, claims = _read(database, space)
     path = output or _default_output(database, campaign.space_name, format_)
     if path == sqlite_path(database):
         raise UsageError(f"{path} is the database itself; give another --output")
@@ -49,15 +55,20 @@ def _export(database: str, space: str | None, format_: str, output: Path | None)
     shared = sum(m.shared_with is not None for m in measurements)
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
     print(f"{path}: {len(measurements):,} measurements of {name} on {environment}{note}")
+    for line in claims:
+        print(f"Times are those of the search. In the final measurement: {line}")
     return 0
 
 
-def _read(database: str, space: str | None) -> tuple[StoredCampaign, list[Measurement]]:
-    """Return the campaign that was tuned last, and its measurements by the search."""
+def _read(database: str, space: str | None) -> tuple[StoredCampaign, list[Measurement], list[str]]:
+    """Return the campaign that was tuned last, its measurements by the search, and what may be
+    claimed of its speed-ups."""
     with reading(database) as engine, engine.connect() as connection:
         found = campaigns(connection)
         last = next((c for c in found if space in (None, c.space_name)), None)
-        rows = read_measurements(connection, last.key, SEARCHED, last.space_name) if last else []
+        read = partial(read_measurements, connection)
+        rows = read(last.key, SEARCHED, last.space_name) if last else []
+        finals = read(last.key, (CHOICE, FINAL), last.space_name) if last else []
     if last is None or not rows:
         held = ", ".join(sorted({c.space_name for c in found})) or "nothing"
         raise UsageError(
@@ -67,7 +78,19 @@ def _read(database: str, space: str | None) -> tuple[StoredCampaign, list[Measur
     latest = {(row.measurement.input, row.measurement.config): row.measurement for row in rows}
     # A space that changed its parameters has configurations of several sets; keep the last set.
     names = set(rows[-1].measurement.config)
-    return last, [m for m in latest.values() if set(m.config) == names]
+    measurements = [m for m in latest.values() if set(m.config) == names]
+    return last, measurements, _claims(Results(last, (database,), finals))
+
+
+def _claims(results: Results) -> list[str]:
+    """Say how many speed-ups of the finals are significant; nothing without finals."""
+    reports = [
+        report_input(
+            problem, {}, finals, results.default, None, choices=results.choices.get(problem, ())
+        )
+        for problem, finals in results.finals.items()
+    ]
+    return list(claims_lines(hold_discoveries(reports)))
 
 
 def _default(campaign: StoredCampaign, measurements: Sequence[Measurement]) -> Mapping[str, Value]:
