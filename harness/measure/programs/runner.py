@@ -112,7 +112,7 @@ def run_twice(
 @contextmanager
 def opened(plan: ProgramPlan, job: ProgramJob) -> Iterator[ProgramRunner]:
     """Make a runner in a folder of its own, which is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="harness-program-") as folder:
+    with tempfile.TemporaryDirectory(prefix="program-") as folder:
         yield ProgramRunner(plan, job, Path(folder))
 
 
