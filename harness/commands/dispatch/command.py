@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 def dispatch(options: DispatchOptions) -> int:
     """Learn, judge, and write a dispatcher; return 1 if none is worth writing, else 0."""
     console, out = make_console(), options.output
-    campaigns = read_results(options.database, options.space)
+    campaigns = read_results(options.database, options.space, builds=False)
     spec = _spec(options.spec, campaigns)
     results = _results(campaigns, spec, options.device)
     arch = _arch(options.arch, results)
