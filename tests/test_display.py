@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import harness
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.display.formats import (
@@ -215,6 +216,23 @@ def test_brackets_in_values_are_text_and_no_markup() -> None:
         text = printed(report(best=best), width=width, default=odd)
         assert "LAYOUT=[bold]" in text
         assert "(LAYOUT=[red], OTHER=[/])" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_what_could_control_a_terminal_is_escaped(width: int) -> None:
+    best = ok(Config({"LAYOUT": "\x1b[31m"}), 1e-3)
+    text = printed(report(best=best), width=width, default=Config({"LAYOUT": "rows"}))
+    assert "LAYOUT=\\x1b[31m" in text
+    assert "\x1b" not in text
+
+
+def test_no_other_module_makes_text_for_a_console() -> None:
+    folder = Path(harness.__file__).parent
+    importing = [path for path in folder.rglob("*.py") if "rich.text" in path.read_text()]
+    assert {path.relative_to(folder).as_posix() for path in importing} == {
+        "display/inputs.py",  # for the type
+        "display/text.py",
+    }
 
 
 @pytest.mark.parametrize("width", [80, 140])

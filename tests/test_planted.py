@@ -20,6 +20,7 @@ from harness.commands.export import main as export
 from harness.commands.merge import main as merge
 from harness.commands.report import main as report
 from harness.commands.tune import main as tune
+from harness.core.records import ENVIRONMENT_FIELDS, Environment
 from harness.results import schema
 from tests.replays import write_recording
 from tests.results_examples import tamper
@@ -143,6 +144,34 @@ def test_a_pickle_in_our_tables_is_never_run(tuned: list[str], database: Path, t
     assert export([str(database), "--output", str(database.with_name("out.json"))]) in (0, 2)
     assert merge([str(database.with_name("all.db")), str(database)]) in (0, 2)
     assert not planted.exists()
+
+
+def test_escapes_in_names_are_shown_escaped(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    escape = "\x1b]0;title\x07\x1b[31m"
+    fields = {name: f"{name}{escape}" for name in ENVIRONMENT_FIELDS}
+    cells = "".join(f"{name} = '{value}', " for name, value in fields.items())
+    tamper(database, f"UPDATE spaces SET name = name || '{escape}'")
+    tamper(database, f"UPDATE inputs SET space_name = space_name || '{escape}'")
+    fingerprint = Environment(**fields).fingerprint
+    tamper(database, f"UPDATE environments SET {cells} fingerprint = '{fingerprint}'")
+    name, other = str(database), str(database.with_name("out.json"))
+    assert [analyse([name]), compare([name, name]), export([name, "--output", other])] == [0, 0, 0]
+    assert export([name, "--space", "another"]) == 2
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err
+    assert "planted\\x1b]0;title\\x07\\x1b[31m on device\\x1b" in out
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])
+def test_a_name_that_is_a_path_does_not_choose_where_a_file_is_written(
+    database: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    tamper(database, f"UPDATE spaces SET name = '{name}'")
+    tamper(database, f"UPDATE inputs SET space_name = '{name}'")
+    assert export([str(database)]) == 2
+    assert f"the space `{name}` gives no file its name; give --output" in capsys.readouterr().err
 
 
 def test_every_pickled_column_is_read_by_the_reader_of_plain_data() -> None:

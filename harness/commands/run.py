@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.core.errors import HarnessError, SpecError
-from harness.core.text import counted, suggestion
+from harness.core.text import counted, escaped, suggestion
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -93,10 +93,14 @@ def report_file(text: str) -> Path:
 
 
 def format_error(error: HarnessError) -> str:
-    """Format an error as `error: MESSAGE`; the faults of a space come before their count."""
+    """Format an error as `error: MESSAGE`; the faults of a space come before their count.
+
+    What could control a terminal is escaped: names in a message may come from any file.
+    """
+    text = escaped(str(error), "\n\t")
     if isinstance(error, SpecError):
-        return f"{error}\nerror: {counted(len(error.faults), 'fault')} found"
-    return f"error: {error}"
+        return f"{text}\nerror: {counted(len(error.faults), 'fault')} found"
+    return f"error: {text}"
 
 
 def _unknown(words: Sequence[str], parser: argparse.ArgumentParser) -> str:

@@ -8,12 +8,12 @@ from itertools import groupby
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.records import Environment, Measurement
 from harness.core.text import counted
 from harness.display.formats import format_time
+from harness.display.text import as_text
 from harness.stats import Estimate
 
 LARGE = 1.1
@@ -39,12 +39,12 @@ def comparison_table(comparison: Comparison) -> Group:
     parts: list[RenderableType] = []
     for (kernel, environment), rows in groupby(comparison.rows, key=kernel_and_environment):
         of_kernel = list(rows)
-        parts += [Text(f"{kernel} on {environment}", style="bold"), _table(of_kernel)]
-        parts += [Text(line) for line in _missing(of_kernel)]
-    parts += [Text(line) for line in comparison.notes]
+        parts += [as_text(f"{kernel} on {environment}", "bold"), _table(of_kernel)]
+        parts += map(as_text, _missing(of_kernel))
+    parts += map(as_text, comparison.notes)
     if comparison.tested:
-        parts.append(Text(_legend(comparison), style="dim"))
-    return Group(*parts, Text(summary(comparison)))
+        parts.append(as_text(_legend(comparison), "dim"))
+    return Group(*parts, as_text(summary(comparison)))
 
 
 def _table(rows: Sequence[ComparedRow]) -> Table:
@@ -61,7 +61,7 @@ def _table(rows: Sequence[ComparedRow]) -> Table:
         change = (times(ratio.value), interval(ratio)) if ratio else ("-", "-")
         cells = [str(row.problem), row.subject, _time(row.base), _time(row.candidate), *change]
         words = "; ".join([row.verdict.value, *row.notes])
-        table.add_row(*map(Text, cells), Text(words, style=_STYLES.get(row.verdict.value, "")))
+        table.add_row(*map(as_text, cells), as_text(words, _STYLES.get(row.verdict.value, "")))
     return table
 
 

@@ -18,7 +18,7 @@ from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
-from harness.display.text import make_table, print_lines
+from harness.display.text import as_text, make_table, print_lines
 from harness.stats.claims import FALSE_DISCOVERIES
 from harness.stats.timing import half_width
 
@@ -51,13 +51,13 @@ class InputsTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self._table()
-        yield Text(self.title, style="bold")
+        yield as_text(self.title, "bold")
         yield table if self._fits(table, console, options) else self._list()
-        yield Text(" ".join(self._legend()), style="dim")
-        yield from map(Text, claims_lines(self.reports))
+        yield as_text(" ".join(self._legend()), "dim")
+        yield from map(as_text, claims_lines(self.reports))
         warning = noise_warning(self.reports)
         if warning:
-            yield Text(warning, style="yellow")
+            yield as_text(warning, "yellow")
 
     def _fits(self, table: Table, console: Console, options: ConsoleOptions) -> bool:
         """Return whether the columns that never wrap leave enough room for configurations."""
@@ -72,7 +72,7 @@ class InputsTable:
 
     def _list(self) -> Text:
         lines = (line for report in self.reports for line in _lines(report, self.default))
-        return Text("\n".join(lines) + "\n")
+        return as_text("\n".join(lines) + "\n")
 
     def _legend(self) -> Iterator[str]:
         yield times_note(self.default)

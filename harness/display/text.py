@@ -1,4 +1,4 @@
-"""Print lines and make tables of plain text."""
+"""Print lines and make tables of plain text, which may come from a file of anybody."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.core.text import escaped
+
+
+def as_text(text: str, style: str = "") -> Text:
+    """Make rich text of a text as it is: brackets are no markup, and what could control a terminal
+    is escaped."""
+    return Text(escaped(text, "\n\t"), style=style)
+
 
 def print_line(console: Console, text: str, style: str = "") -> None:
-    """Print text as it is: brackets are no markup, and the terminal wraps long lines."""
-    console.print(Text(text, style=style), soft_wrap=True)
+    """Print a text; the terminal wraps long lines."""
+    console.print(as_text(text, style), soft_wrap=True)
 
 
 def print_lines(console: Console, lines: Iterable[str]) -> None:
@@ -31,12 +39,12 @@ def make_table(
 ) -> Table:
     """Make a table whose cells are no markup. Columns are aligned right and do not wrap, except
     those whose indices are in `left` and `wrap`."""
-    text = None if title is None else Text(title)
+    text = None if title is None else as_text(title)
     table = Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(head):
         table.add_column(
-            Text(name), justify="left" if index in left else "right", no_wrap=index not in wrap
+            as_text(name), justify="left" if index in left else "right", no_wrap=index not in wrap
         )
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(as_text, row))
     return table

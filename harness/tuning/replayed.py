@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
 from harness.analysis.inputs import fastest
 from harness.core.records import Input, Measurement, shown
 from harness.display.formats import format_time
-from harness.display.text import make_table
+from harness.display.text import as_text, make_table
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
@@ -86,7 +85,7 @@ class RecordedCampaign(Campaign):
         table = optimum_table(self._recording, self.courses)
         best = "\n".join(best_lines(self._recording, self.courses))
         legend = _LEGEND if any(course.after for course in self.courses.values()) else _SHORT
-        return Group(Text(title, style="bold"), table, Text(best), Text(legend, style="dim"))
+        return Group(as_text(title, "bold"), table, as_text(best), as_text(legend, "dim"))
 
 
 def describe_recording(recording: Recording) -> str:

@@ -14,6 +14,7 @@ from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
 from harness.core.files import write_file
 from harness.core.records import Measurement, Value
+from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
 from harness.recordings.csv_reader import mapping_beside
 from harness.recordings.csv_writer import write_csv, write_mapping
@@ -54,7 +55,8 @@ def _export(database: str, space: str | None, format_: str, output: Path | None)
         _write(mapping, lambda file: write_mapping(file, name, environment, default, measurements))
     shared = sum(m.shared_with is not None for m in measurements)
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
-    print(f"{path}: {len(measurements):,} measurements of {name} on {environment}{note}")
+    done = f"{path}: {len(measurements):,} measurements of {name} on {environment}{note}"
+    print(escaped(done))
     for line in claims:
         print(f"Times are those of the search. In the final measurement: {line}")
     return 0
@@ -103,6 +105,13 @@ def _default(campaign: StoredCampaign, measurements: Sequence[Measurement]) -> M
 
 
 def _default_output(database: str, name: str, format_: str) -> Path:
+    """Name a file beside the database after its space; raises UsageError where that is no name of
+    a file, as in a database that somebody made to write elsewhere."""
+    if not name.isprintable() or Path(name).name != name:
+        raise UsageError(
+            f"{without_password(database)}: the space `{printable(name)}` gives no file its name; "
+            "give --output FILE"
+        )
     path = sqlite_path(database)
     return (path.parent if path else Path()) / f"{name}{ENDINGS[format_]}"
 
