@@ -174,26 +174,27 @@ def test_result_that_is_wrong_once_is_found_where_all_samples_are_verified(
     assert found.message.startswith(f"wrong result at run {wrong + 1}: ")
 
 
-def test_checks_take_their_share_of_the_time_and_the_first_of_each_kind_is_free() -> None:
+def test_checks_of_each_kind_take_their_share_of_the_time_and_two_are_free() -> None:
     now = 0.0
 
-    def passing(kind: str, seconds: float) -> None:
+    def passing(kind: str, seconds: float, amount: float = 1.0) -> None:
         nonlocal now
-        with time.working() if kind == "work" else time.checking(kind):
+        with time.working() if kind == "work" else time.checking(kind, amount):
             now += seconds
 
     time = CheckTime(lambda: now, 0.0)
     passing("work", 100)
-    assert time.affords("long")
-    passing("long", 40)
+    for _ in range(2):
+        assert time.affords("long")
+        passing("long", 20)
     assert not time.affords("long")
-    assert time.affords("short")
     passing("work", 900)
-    # 40 s of 5 % of 1,000 s are taken.
-    for seconds in (1, 500, 1, 1, 1, 1, 1, 1, 1, 1):
+    for seconds in (5, 500, 5, 5):
         assert time.affords("short"), "a check that was disturbed must not end the others"
         passing("short", seconds)
-    assert not time.affords("short")
+    assert [time.affords("short", amount) for amount in (6, 6.1)] == [True, False]
+    passing("short", 30, 6)
+    assert not time.affords("short", 0.1)
 
 
 def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:

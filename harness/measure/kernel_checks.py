@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,26 +17,39 @@ from harness.measure.backends.base import Device
 from harness.measure.host_module import Array
 
 CHECK_SHARE = 0.05
-"""Checks that a measurement could do without take at most this share of its other time."""
+"""Checks of one kind that a measurement could do without take at most this share of its time."""
 
 _OTHER_WORK_S = 0.04
 """The least that a configuration takes besides its runs: its build, the search, the database."""
 
+_FIRST_CHECKS = 2
 _PART_BYTES = 1 << 22
+_INPUTS = "parts of the inputs, by their bytes"
+
+
+@dataclass
+class _Checks:
+    """The checks of one kind so far: how many, of how much, and the least seconds per amount."""
+
+    count: int = 0
+    amount: float = 0.0
+    least_s: float = math.inf
+
+    def fit(self, amount: float, allowed_s: float) -> bool:
+        return self.count < _FIRST_CHECKS or (self.amount + amount) * self.least_s <= allowed_s
 
 
 @dataclass
 class CheckTime:
     """Which checks fit into their share of the time that the other work of a measurement takes.
 
-    A check counts as long as the shortest of its kind took: one that the machine disturbed must
-    not end all others.
+    A check counts as long as the fastest of its kind took: one that the machine disturbed must
+    not end all others. So the first two of each kind are made in any case.
     """
 
     clock: Callable[[], float] = time.perf_counter
     _work_s: float = _OTHER_WORK_S
-    _checks_s: float = 0.0
-    _shortest_s: dict[Hashable, float] = field(default_factory=dict)
+    _kinds: defaultdict[str, _Checks] = field(default_factory=lambda: defaultdict(_Checks))
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -46,18 +61,18 @@ class CheckTime:
             self._work_s += self.clock() - began_s
 
     @contextlib.contextmanager
-    def checking(self, kind: Hashable) -> Iterator[None]:
-        """Count what is done meanwhile as a check of this kind."""
+    def checking(self, kind: str, amount: float = 1.0) -> Iterator[None]:
+        """Count what is done meanwhile as a check of this kind, which takes time by its amount."""
         began_s = self.clock()
         yield
-        elapsed_s = self.clock() - began_s
-        self._shortest_s[kind] = min(elapsed_s, self._shortest_s.get(kind, elapsed_s))
-        self._checks_s += self._shortest_s[kind]
+        checks = self._kinds[kind]
+        checks.count += 1
+        checks.amount += amount
+        checks.least_s = min(checks.least_s, (self.clock() - began_s) / amount)
 
-    def affords(self, kind: Hashable) -> bool:
-        """Say whether one more check of a kind stays within the share; the first always does."""
-        shortest_s = self._shortest_s.get(kind)
-        return shortest_s is None or self._checks_s + shortest_s <= CHECK_SHARE * self._work_s
+    def affords(self, kind: str, amount: float = 1.0) -> bool:
+        """Say whether one more check of a kind stays within the share, or is one of the first."""
+        return self._kinds[kind].fit(amount, CHECK_SHARE * self._work_s)
 
 
 def same_bytes(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
@@ -94,10 +109,10 @@ def why_astray(
     parts = [part for name, array in read_only.items() for part in _parts_of(name, array)]
     random.Random().shuffle(parts)  # not the generator that a seed repeats a search with
     for name, part in parts:
-        size = part.stop - part.start, read_only[name].dtype
-        if time is not None and not time.affords(size):
-            continue
-        with time.checking(size) if time is not None else contextlib.nullcontext():
+        size_bytes = (part.stop - part.start) * read_only[name].itemsize
+        if time is not None and not time.affords(_INPUTS, size_bytes):
+            break
+        with time.checking(_INPUTS, size_bytes) if time else contextlib.nullcontext():
             expected = read_only[name].reshape(-1)[part]
             first = _first_difference(device.read(name, part), expected)
         if first is not None:
