@@ -225,9 +225,10 @@ def tests_of(path: str) -> list[str]:
     """Return the tests that import a module, those named after it alone where there are such; where
     none imports it, the tests of its package."""
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    last = name.rpartition(".")[2]
     while name != "harness":
         found = [each for each in _test_modules() if _names(each, name)]
-        named = [each for each in found if each.stem.endswith(f"_{Path(path).stem}")]
+        named = [each for each in found if each.stem.endswith(f"_{last}")]
         if found:
             return sorted(str(each.relative_to(ROOT)) for each in named or found)
         name = name.rpartition(".")[0]

@@ -24,7 +24,6 @@ from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.results.ablation import StepResult
 from harness.search.techniques.designed import _OptimalDesign
 from harness.space import ConstrainedSpace, Space
-from harness.stats.clustered_regression import demean, fit
 from harness.tuning.ablation import ablate
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -315,22 +314,6 @@ def test_those_that_fail_are_asked_for_as_well() -> None:
     assert counts.to_request == math.ceil(counts.needed * 30 / counts.configurations)
 
 
-def test_the_degrees_of_freedom_are_bell_and_mccaffreys() -> None:
-    rng = np.random.default_rng(0)
-    clusters = np.repeat(np.arange(12), [20, 9, 6, *[2] * 9])
-    columns = demean(rng.standard_normal((53, 2)), np.zeros(53, dtype=np.intp))
-    found = fit(columns, rng.standard_normal(53), np.zeros(53, dtype=np.intp), clusters)
-    whole = np.column_stack([np.ones(53), columns])
-    weights = whole @ np.linalg.inv(whole.T @ whole)
-    left = np.eye(53) - weights @ whole.T
-    blocks = (clusters[:, None] == clusters).astype(float)
-    for column, freedom in enumerate(found.freedom, start=1):
-        adjusted = np.linalg.solve(np.eye(53) - blocks * (weights @ whole.T), weights[:, column])
-        sums = (blocks[:, np.unique(clusters, return_index=True)[1]] * adjusted[:, None]).T @ left
-        spread = sums @ blocks @ sums.T
-        assert freedom == pytest.approx(np.trace(spread) ** 2 / np.trace(spread @ spread))
-
-
 def test_the_defaults_level_is_its_own_among_many_words() -> None:
     rng = random.Random(0)
     words = [f"w{number}" for number in range(15)]
@@ -364,31 +347,6 @@ def test_what_a_search_asked_for_is_not_used() -> None:
     assert not none.is_enough
     assert none.counts.samples == 0
     assert effects_on_time(tried(slow, none.counts.needed)).is_enough
-
-
-def test_the_covariance_is_what_leaving_out_each_cluster_gives() -> None:
-    rng = np.random.default_rng(0)
-    columns, outputs = rng.standard_normal((60, 4)), rng.standard_normal(60)
-    groups = rng.integers(0, 3, 60)
-    clusters = rng.permutation(np.repeat(np.arange(24), [3] * 12 + [2] * 12))
-    centred = demean(np.column_stack([columns, outputs]), groups)
-    found = fit(centred[:, :4], centred[:, 4], groups, clusters)
-    whole = np.column_stack([columns, np.eye(3)[groups]])  # each group has a mean of its own
-    changes = [
-        np.linalg.lstsq(whole[clusters != one], outputs[clusters != one], rcond=None)[0][:4]
-        - found.coefficients
-        for one in range(24)
-    ]
-    assert found.covariance == pytest.approx(np.array(changes).T @ np.array(changes))
-
-
-def test_least_squares_marks_what_the_rows_do_not_determine() -> None:
-    rng = np.random.default_rng(0)
-    columns = rng.integers(0, 2, (60, 3)).astype(float)
-    columns = demean(np.column_stack([columns, columns[:, 0]]), np.zeros(60, dtype=np.intp))
-    found = fit(columns, columns[:, 1] * 2.0, np.zeros(60, dtype=np.intp), np.arange(60))
-    assert found.estimable.tolist() == [False, True, True, False]
-    assert found.coefficients[1] == pytest.approx(2.0)
 
 
 # ------------------------------------------------------------------------------- minimal
