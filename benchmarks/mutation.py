@@ -262,7 +262,7 @@ def survives(mutant: Mutant, tree: Path, tests: Sequence[str]) -> bool:
     target = tree / mutant.path
     original = target.read_bytes()
     target.write_bytes(mutant.applied(original))
-    process = _FORKS.Process(target=_run_tests, args=(tree, tests or tests_of(mutant.path)))
+    process = _FORKS.Process(target=_run_tests, args=(tree, tests))
     try:
         process.start()
         process.join(TIMEOUT_S)
@@ -313,14 +313,15 @@ def run(mutants: Sequence[Mutant], jobs: int, tests: Sequence[str]) -> list[Muta
         trees: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
             trees.put(_copy(Path(folder, str(number))))
-        for path in dict.fromkeys(mutant.path for mutant in mutants):
-            if not survives(Mutant(path, 0, 0, ""), Path(folder, "0"), tests):
-                sys.exit(f"{path}: its tests fail without a change; run them first")
+        tests_for = {mutant.path: tests or tests_of(mutant.path) for mutant in mutants}
+        for path, chosen in tests_for.items():
+            if not survives(Mutant(path, 0, 0, ""), Path(folder, "0"), chosen):
+                sys.exit(f"{path}: {' '.join(chosen)} fail without a change; run them first")
 
         def tried(mutant: Mutant) -> Mutant | None:
             tree = trees.get()
             try:
-                survived = survives(mutant, tree, tests)
+                survived = survives(mutant, tree, tests_for[mutant.path])
                 source = (tree / mutant.path).read_bytes()
             finally:
                 trees.put(tree)
