@@ -13,7 +13,7 @@ import pytest
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results import Stored
 from harness.search import interface as module
-from harness.search.interface import TuningInterface
+from harness.search.interface import SpecInputs, TuningInterface
 from harness.search.records import EndReason, InputSearch, Progress, SearchOptions
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
@@ -203,3 +203,23 @@ def test_opentuner_knows_the_space_and_the_input_by_name() -> None:
     assert (interface.program_name(), interface.program_version()) == ("small", "ab" * 32)
     assert interface.input_manager().path == GIVEN.json
     assert not interface.is_replay
+
+
+def test_an_input_has_one_row_however_often_it_is_searched() -> None:
+    # After the imports above, which patch OpenTuner.
+    from opentuner.resultsdb.connect import connect
+    from opentuner.resultsdb.models import Program
+
+    _, make_session = connect("sqlite://")
+    session = make_session()
+    program = Program(project="harness", name="small")
+    session.add(program)
+    rows = []
+    for problem in (GIVEN, Input({"n": 9}), GIVEN):
+        plan = SimpleNamespace(spec=SimpleNamespace(name="small"), problem=problem)
+        inputs = SpecInputs(plan)  # type: ignore[arg-type]
+        inputs.session, inputs.program = session, program
+        rows.append(inputs.create_input(None))
+    assert rows[0] is rows[2]
+    assert [row.path for row in rows[:2]] == [GIVEN.json, Input({"n": 9}).json]
+    assert rows[0].id != rows[1].id

@@ -12,10 +12,11 @@ import pytest
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
-from harness.models.transfer_prior import SourceTask, TransferData
+from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
 from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
+from harness.search.transfer.recording import most_alike
 from harness.search.transfer.sources import TransferSources, first_legal, stored_technique
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
@@ -318,3 +319,12 @@ def test_a_run_with_a_warm_start_is_another_run() -> None:
     other = dataclasses.replace(one, sha256="cd" * 32)
     assert stored_technique(("A", "B"), []) == "A,B"
     assert stored_technique(("A",), [one, other]) == "A (taught by abababab, cdcdcdcd)"
+
+
+def test_of_many_rows_the_inputs_most_alike_fill_a_forest() -> None:
+    near, far, other = Input({"n": 1000}), Input({"n": 64}), Input({"n": 2})
+    rows = {other: 9, far: 9, near: MOST_ROWS - 1}
+    assert most_alike(HERE, rows) == [near, far]
+    assert most_alike(HERE, {**rows, near: MOST_ROWS}) == [near]
+    assert most_alike(HERE, {other: 1, near: MOST_ROWS - 1}) == [other, near], "all fit"
+    assert most_alike(HERE, {**rows, Input({"m": 1}): 1}) == [*rows, Input({"m": 1})]
