@@ -15,6 +15,7 @@ from rich.console import Console
 import harness
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
+from harness.display import inputs as inputs_table
 from harness.display.formats import (
     format_outcomes,
     format_ratio,
@@ -423,3 +424,12 @@ def test_a_file_is_wide_unless_columns_says_otherwise(monkeypatch: pytest.Monkey
     assert make_console().width == 140
     monkeypatch.setenv("COLUMNS", "90")
     assert make_console().width == 90
+
+
+def test_a_table_of_very_many_inputs_shows_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "harness.export" not in printed(report(), report())
+    monkeypatch.setattr(inputs_table, "MOST_SHOWN", 2)
+    for width in (140, 40):
+        text = " ".join(printed(report(), report(), report(), width=width).split())
+        assert "These are the first 2 of 3 inputs; `python -m harness.export` writes all." in text
+        assert text.count("m=64, n=4096") == 2

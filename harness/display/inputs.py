@@ -22,6 +22,9 @@ from harness.display.text import as_text, make_table, print_lines
 from harness.stats.claims import FALSE_DISCOVERIES
 from harness.stats.timing import half_width
 
+MOST_SHOWN = 1_000
+"""The most inputs in a table; of more, the first are shown."""
+
 _HEAD = ("input", "best configuration", "best", "default", "speed-up", "ties", "measured")
 _CONFIGURATION_WIDTH = 28  # a table that leaves its configurations less becomes a list
 NOT_FASTER = "not significantly faster"
@@ -33,7 +36,7 @@ def print_inputs(
 ) -> None:
     """Print the table of the inputs, the speed-ups over named baselines, and failed baselines."""
     console.print(InputsTable(reports, title, default))
-    head, rows = baselines_rows(reports)
+    head, rows = baselines_rows(reports[:MOST_SHOWN])
     if rows:
         console.print(make_table(head, rows, title="Speed-up over"))
     print_lines(console, refused_lines(reports))
@@ -53,25 +56,30 @@ class InputsTable:
         table = self._table()
         yield as_text(self.title, "bold")
         yield table if self._fits(table, console, options) else self._list()
+        yield from map(as_text, not_shown(len(self.reports)))
         yield as_text(" ".join(self._legend()), "dim")
         yield from map(as_text, claims_lines(self.reports))
         warning = noise_warning(self.reports)
         if warning:
             yield as_text(warning, "yellow")
 
+    @property
+    def _shown(self) -> Sequence[InputReport]:
+        return self.reports[:MOST_SHOWN]
+
     def _fits(self, table: Table, console: Console, options: ConsoleOptions) -> bool:
         """Return whether the columns that never wrap leave enough room for configurations."""
         unbounded = options.update_width(10_000)
-        longest = max((len(best_configuration(r, self.default)) for r in self.reports), default=0)
+        longest = max((len(best_configuration(r, self.default)) for r in self._shown), default=0)
         others = Width.get(console, unbounded, table).maximum - longest
         return others + min(longest, _CONFIGURATION_WIDTH) <= options.max_width
 
     def _table(self) -> Table:
-        rows = (_cells(report, self.default) for report in self.reports)
+        rows = (_cells(report, self.default) for report in self._shown)
         return make_table(_HEAD, rows, left=(0, 1), wrap=(1,))
 
     def _list(self) -> Text:
-        lines = (line for report in self.reports for line in _lines(report, self.default))
+        lines = (line for report in self._shown for line in _lines(report, self.default))
         return as_text("\n".join(lines) + "\n")
 
     def _legend(self) -> Iterator[str]:
@@ -89,6 +97,15 @@ class InputsTable:
         shared = sum(report.shared for report in self.reports)
         if shared:
             yield f"Shared: {counted(shared, 'configuration')} with the machine code of another."
+
+
+def not_shown(inputs: int) -> Iterator[str]:
+    """Say that a table has not all inputs, and where all are."""
+    if inputs > MOST_SHOWN:
+        yield (
+            f"These are the first {MOST_SHOWN:,} of {inputs:,} inputs; `python -m harness.export` "
+            "writes all."
+        )
 
 
 def times_note(default: Config) -> str:

@@ -17,11 +17,13 @@ from harness.dispatch.study import sentence
 from harness.dispatch.text import shown_tree, tree_lines, verdict_lines
 from harness.display.formats import format_share
 from harness.display.inputs import (
+    MOST_SHOWN,
     baselines_rows,
     best_configuration,
     best_time,
     default_time,
     format_speedup,
+    not_shown,
     refused_lines,
     times_note,
 )
@@ -76,15 +78,15 @@ def sections(findings: Findings) -> Iterator[PageSection | None]:
 
 def _winners(findings: Findings) -> PageSection:
     """Show the table of the inputs and a plot of their speed-ups."""
-    gains = figures.speed_ups(findings.reports)
-    default = findings.default
-    winners = [(report.problem, report.best) for report in findings.reports if report.best]
+    shown, default = findings.reports[:MOST_SHOWN], findings.default
+    gains = figures.speed_ups(shown)
+    winners = [(report.problem, report.best) for report in shown if report.best]
     return PageSection(
         "inputs",
         "Best configuration per input",
-        (times_note(default),),
+        (times_note(default), *not_shown(len(findings.reports))),
         plots.gains(gains) if gains else "",
-        PageTable(_WINNERS_HEAD, [_winner(report, default) for report in findings.reports]),
+        PageTable(_WINNERS_HEAD, [_winner(report, default) for report in shown]),
         in_full=(f"default: {default}", *(f"({problem}): {m.config}" for problem, m in winners)),
     )
 
@@ -121,7 +123,7 @@ def _boxes(findings: Findings) -> PageSection | None:
     refused = tuple(refused_lines(findings.reports))
     if not found and not refused:
         return None
-    head, rows = baselines_rows(findings.reports)
+    head, rows = baselines_rows(findings.reports[:MOST_SHOWN])
     ablations = findings.results.ablations
     required = tuple(ablation_lines(ablations)) if ablations else ()
     return PageSection(
