@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -20,8 +19,6 @@ from harness.recordings.csv_reader import mapping_beside
 from harness.recordings.csv_writer import write_csv, write_mapping
 from harness.recordings.t4 import write_t4
 from harness.results import (
-    CHOICE,
-    FINAL,
     SEARCHED,
     StoredCampaign,
     campaigns,
@@ -68,10 +65,9 @@ def _read(database: str, space: str | None) -> tuple[StoredCampaign, list[Measur
     with reading(database) as engine, engine.connect() as connection:
         found = campaigns(connection)
         last = next((c for c in found if space in (None, c.space_name)), None)
-        read = partial(read_measurements, connection)
-        rows = read(last.key, SEARCHED, last.space_name) if last else []
-        finals = read(last.key, (CHOICE, FINAL), last.space_name) if last else []
-    if last is None or not rows:
+        every = read_measurements(connection, last.key, space=last.space_name) if last else None
+    rows = every.of_stages(SEARCHED) if every else None
+    if last is None or not every or not rows:
         held = ", ".join(sorted({c.space_name for c in found})) or "nothing"
         raise UsageError(
             f"{without_password(database)}: no measurements of {space or 'any space'}; "
@@ -81,7 +77,7 @@ def _read(database: str, space: str | None) -> tuple[StoredCampaign, list[Measur
     # A space that changed its parameters has configurations of several sets; keep the last set.
     names = set(rows[-1].measurement.config)
     measurements = [m for m in latest.values() if set(m.config) == names]
-    return last, measurements, _claims(Results(last, (database,), finals))
+    return last, measurements, _claims(Results(last, (database,), every))
 
 
 def _claims(results: Results) -> list[str]:
