@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.errors import HostModuleError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.measure.occasions import Block
 from harness.measure.plausibility import PROVED
@@ -302,3 +303,12 @@ def test_first_run_that_is_as_slow_as_the_default_shows_a_cache(
     result = ProgramResult(measured, first=FirstRun(first_s, cpu_s))
     reference = Reference(SealedFile(Path()), 1.0, 1.1, True, True, first_was_slow)
     assert (why_cached(result, reference) is not None) == is_cached
+
+
+def test_reference_that_somebody_removed_is_an_error_that_names_it(tmp_path: Path) -> None:
+    sealed = SealedFile(tmp_path / "0")
+    sealed.write_bytes(b"3.5\n")
+    assert sealed.read_bytes() == b"3.5\n"
+    sealed.path.unlink()
+    with pytest.raises(HostModuleError, match="somebody changed or removed this file"):
+        sealed.read_bytes()

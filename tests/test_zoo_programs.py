@@ -138,5 +138,5 @@ def test_reference_that_a_program_replaced_is_an_error(
     measure: Callable[[str], Measurement],
 ) -> None:
     measure("replaces_reference")
-    with pytest.raises(HostModuleError, match="somebody changed this file, which holds the output"):
+    with pytest.raises(HostModuleError, match="somebody changed or removed this file, which holds"):
         measure("honest_3")

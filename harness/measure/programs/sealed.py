@@ -31,12 +31,15 @@ class SealedFile:
 
     def read_bytes(self) -> bytes:
         """Return the content; raises OSError, and HostModuleError where somebody changed it."""
-        found = self.path.read_bytes()
+        try:
+            found = self.path.read_bytes()
+        except FileNotFoundError:
+            found = b""
         content = self._changed(found[_DIGEST_BYTES:])
         if not hmac.compare_digest(found[:_DIGEST_BYTES], self._digest(content)):
             raise HostModuleError(
-                f"{self.path}: somebody changed this file, which holds the output of the default; "
-                "one of the programs may have done so"
+                f"{self.path}: somebody changed or removed this file, which holds the output of "
+                "the default; one of the programs may have done so"
             )
         return content
 
