@@ -16,7 +16,9 @@ FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, "int8", "uint16", "int32", "int64", "bool", PAIR])
+@pytest.mark.parametrize(
+    "dtype", [*FLOATS, "longdouble", "int8", "uint16", "int32", "int64", "bool", PAIR]
+)
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("elements", [1, 2, 63])
 def test_farthest_write_is_counted_in_elements(

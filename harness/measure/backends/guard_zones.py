@@ -43,10 +43,10 @@ def zone_content(name: str, dtype: np.dtype[Any]) -> Bytes:
     """Return the bytes of each zone of an array, shape (ZONE_BYTES,); arrays' zones differ."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     noise = rng.integers(0, 256, ZONE_BYTES, np.uint8)
-    if dtype.kind not in "fc":
+    size = dtype.itemsize // (2 if dtype.kind == "c" else 1)
+    if dtype.kind not in "fc" or size not in _QUIET_NAN:  # such as numpy.longdouble
         noise |= 0x80
         return noise  # far from 0 and -1, and from every legal index
-    size = dtype.itemsize // (2 if dtype.kind == "c" else 1)
     numbers = rng.uniform(1e3, 1e4, ZONE_BYTES // size).astype(f"f{size}")
     bits = numbers.view(f"u{size}")
     bits[::2] = noise.view(bits.dtype)[::2] | bits.dtype.type(_QUIET_NAN[size])
