@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ import pytest
 
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure import kernel_checks
+from harness.measure import kernel_checks, kernel_runner
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.kernel_checks import CheckTime
 from harness.measure.kernel_data import KernelData
@@ -333,6 +334,31 @@ def one_that_tires(after: int) -> Iterator[Kernel]:
         y[...] = 2 * x if next(launches) < after else 0
 
     yield tires
+
+
+@pytest.mark.parametrize(("kept_bytes", "most"), [(16, 5), (15, 0)])
+def test_interleaved_configurations_keep_their_outputs_unless_they_are_large(
+    monkeypatch: pytest.MonkeyPatch, kept_bytes: int, most: int
+) -> None:
+    monkeypatch.setattr(kernel_runner, "_KEPT_BYTES", kept_bytes)
+    outputs = []
+    kept = []
+
+    class Watched(FakeDevice):
+        def read(self, name: str, part: slice | None = None) -> Array:
+            array = super().read(name, part)
+            outputs.append(weakref.ref(array))
+            return array
+
+    def twice(x: Array, y: Array) -> None:
+        y[...] = 2 * x
+        kept.append(sum(output() is not None for output in outputs))
+
+    device = Watched((), KERNELS | {"twice": twice})
+    device.bind(CASE.arguments)
+    found = measure_interleaved(device, CASE, [JOB] * 5, rounds=2)
+    assert [m.outcome for m in found] == [Outcome.OK] * 5
+    assert max(kept) == most
 
 
 def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
