@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import HostModuleError
+from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.records import Environment, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.backends.choose import Backend
+from harness.measure.device_client import DeviceClient
+from harness.measure.kernel_runner import KernelJob
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer
@@ -278,6 +280,25 @@ def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) ->
     local, space = fake(lives=7)
     found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
+
+
+def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    local, space = fake()
+    found = local.measure(space, FOUR, space.default, None)
+    job = local._job(space, FOUR, space.default, None)
+    assert isinstance(job, KernelJob)
+    timeouts_s: list[float] = []
+
+    def run(*_: object, timeout_s: float) -> None:
+        timeouts_s.append(timeout_s)
+        raise LaunchFailed("it was started")
+
+    monkeypatch.setattr(DeviceClient, "made_s", lambda *_: 1000.0)
+    monkeypatch.setattr(DeviceClient, "run", run)
+    assert (
+        local._run_proof(space, job, found) == "a second run on other data failed: it was started"
+    )
+    assert timeouts_s[0] > 2 * 2 * 1000
 
 
 # ------------------------------------------------------------------------- what measurers share

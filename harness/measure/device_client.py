@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -26,6 +27,7 @@ class DeviceClient:
         self._language = backend.language
         self._processes = Processes(1, partial(DeviceWorker, backend, spec.host))
         self._names: dict[Input, tuple[str, ...]] = {}
+        self._made_s: dict[Input, float] = {}
         self._too_large: dict[Input, str] = {}
         self._used = False
 
@@ -48,14 +50,20 @@ class DeviceClient:
             self._prepare(problem)
         return self._names[problem]
 
+    def made_s(self, problem: Input) -> float:
+        """Return how long the data of an input took the last time; 0 before the first."""
+        return self._made_s.get(problem, 0.0)
+
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Make the data of an input in the process."""
         if problem in self._too_large:
             raise LaunchFailed(self._too_large[problem])
+        began_s = time.perf_counter()
         try:
             self._names[problem] = self._processes.run(
                 DeviceWorker.prepare, problem, seed, timeout_s=_PREPARE_TIMEOUT_S
             )
+            self._made_s[problem] = time.perf_counter() - began_s
         except LaunchFailed as error:
             message = f"the data of ({problem}): {error}"
             if problem not in self._names:

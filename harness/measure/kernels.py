@@ -184,7 +184,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         )
 
     def _run_proof(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
-        timeout_s = self._spec.measure.timeout_s
+        # It makes its data as well, for which a busy machine may need twice as long as before.
+        timeout_s = self._spec.measure.timeout_s + 2 * self._device.made_s(job.input)
         try:
             run = partial(self._device.run, job.input, DeviceWorker.prove, job)
             again = run(timeout_s=len(PROOF_SEEDS) * timeout_s)
