@@ -368,6 +368,19 @@ def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_escapes_what_could_control_a_terminal(terminal: bool) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
+    with ProgressDisplay(console) as display:
+        display.begin_stage("\x1b[45mtitle", 1)
+        display.step("\x1b[31mred\u202e")
+    text = stream.getvalue()
+    assert "\\x1b[45mtitle" in text
+    assert "\\x1b[31mred\\u202e" in text
+    assert "\x1b[31mred" not in text
+
+
 def test_progress_lists_changes_from_the_default(tmp_path: Path) -> None:
     lines = shown(tmp_path, ok(BEST, 1e-3), terminal=False, default=DEFAULT).splitlines()
     assert "best 1.00 ms (BLOCK=64, TILE=4)" in lines[1]

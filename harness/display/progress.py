@@ -19,6 +19,7 @@ from rich.table import Column
 
 from harness.core.config_diff import difference
 from harness.core.records import Config, Measurement, Outcome
+from harness.core.text import escaped
 from harness.display.formats import format_outcomes, format_timing
 from harness.display.text import print_line
 
@@ -78,7 +79,7 @@ class ProgressDisplay:
             self._bar.remove_task(self._task)
             self._task = None
         if self._live and steps:
-            self._task = self._bar.add_task(title, total=steps, status="")
+            self._task = self._bar.add_task(escaped(title), total=steps, status="")
         elif steps:
             self._line(f"{title}: {steps} to do")
 
@@ -116,7 +117,7 @@ class ProgressDisplay:
 
     def _advance(self, status: str) -> None:
         if self._task is not None:
-            self._bar.update(self._task, advance=1, status=status)
+            self._bar.update(self._task, advance=1, status=escaped(status))
 
     def _line_when_due(self, text: str) -> None:
         """Print a line at the end of a stage, and every few seconds before."""
