@@ -18,6 +18,7 @@ from benchmarks.false_alarms import (
     welch,
 )
 from harness.compare.comparison import joined
+from harness.compare.machine import drift
 from harness.compare.statistics import (
     ChangeVerdict,
     OccasionVariance,
@@ -174,3 +175,22 @@ def test_occasions_that_do_not_differ_at_all_show_a_tick() -> None:
         judge([Pair((0.10,), (0.11,), OccasionVariance(0.0, 3))])[0].verdict
         is ChangeVerdict.WITHIN_NOISE
     )
+
+
+@pytest.mark.parametrize("early", [1, 4, 7, 8])
+def test_a_step_in_the_defaults_times_is_drift(early: int) -> None:
+    """The first inputs were searched before other work began, all finals came after it."""
+    noise = np.random.default_rng(early).normal(0, 0.002, 8)
+    changes = noise + np.where(np.arange(8) < early, math.log(1.3), 0.0)
+    assert drift(changes.tolist(), 0.01) == pytest.approx(math.log(1.3), abs=0.01)
+
+
+def test_scatter_from_input_to_input_is_seldom_drift() -> None:
+    rng = np.random.default_rng(0)
+    found = [drift(rng.normal(0, 0.05, 8).tolist(), 0.01) for _ in range(300)]
+    assert sum(value > 0 for value in found) <= 0.1 * 300
+
+
+def test_changes_of_few_inputs_count_beyond_the_threshold() -> None:
+    assert drift([0.005, -0.3], 0.01) == 0.3
+    assert drift([0.005], 0.01) == drift([], 0.01) == 0.0
