@@ -71,6 +71,16 @@ def test_ratios_that_are_nearly_all_clear_stay_so() -> None:
     assert held[-1] is None
 
 
+def test_a_claim_whose_adjusted_p_value_is_the_rate_stands() -> None:
+    (at, above) = (
+        hold_false_discoveries([TimeRatio(1.2, 1.1, 1.3, 5, p_value)])[0]
+        for p_value in (0.05, 0.0501)
+    )
+    assert at is not None
+    assert above is not None
+    assert (at.may_be_chance, above.may_be_chance) == (False, True)
+
+
 def test_a_ratio_below_one_is_no_claim_and_is_not_marked() -> None:
     slower = TimeRatio(0.5, 0.4, 0.6, 20, 1.0)
     assert hold_false_discoveries([slower]) == [slower]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.stats.interleaved import merge_sessions
+from harness.stats.interleaved import merge_sessions, refuted
 
 GIVEN = Input({"n": 8})
 
@@ -92,3 +92,19 @@ def test_why_sampling_stopped_and_its_occasions_stay() -> None:
     assert merged.timing is not None
     assert merged.timing.samples_s == pytest.approx((6 ** (1 / 3),) * 3)
     assert (merged.timing.stopped, merged.timing.occasions) == (timing.stopped, timing.occasions)
+
+
+def test_configurations_of_unequal_numbers_of_rounds_have_one_factor() -> None:
+    first = [ok(16, 1.0, 1.0, 1.0), ok(32, 4.0, 4.0), ok(64, 3.0)]
+    last = [ok(16, 2.0), ok(32, 8.0)]
+    assert seconds(merge_sessions([first, last])) == pytest.approx({16: 2.0, 32: 8.0, 64: 6.0})
+
+
+def test_a_failure_beside_others_that_worked_stands_unless_it_may_be_chance() -> None:
+    crashed = Measurement(block(8), GIVEN, Outcome.CRASHED, message="it died")
+    sessions = [
+        [failing(16), ok(32, 1.0), crashed],
+        [ok(16, 1.0), ok(32, 1.0), ok(8, 1.0)],
+        [failing(32)],  # nothing worked: that may be the machine's fault
+    ]
+    assert refuted(sessions) == {block(16): sessions[0][0]}

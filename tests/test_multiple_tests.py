@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.stats.multiple_tests import holm, holm_levels
+from harness.stats.multiple_tests import benjamini_hochberg, holm, holm_levels
 
 
 def test_p_values_count_by_how_many_are_not_smaller() -> None:
@@ -30,3 +30,11 @@ def test_levels_stop_where_the_first_is_not_rejected() -> None:
 def test_a_p_value_at_its_level_is_rejected() -> None:
     assert holm_levels(np.array([0.025, 0.9]), 0.05) == pytest.approx([0.025, 0.05])
     assert holm_levels(np.array([0.01, 0.02]), 0.05) == pytest.approx([0.025, 0.05])
+
+
+def test_false_discoveries_count_by_how_many_are_not_larger() -> None:
+    # 4 x 0.01, 4 / 3 x 0.04, 4 / 2 x 0.03 and no more than the next, 0.2
+    found = benjamini_hochberg(np.array([0.01, 0.04, 0.03, 0.2]))
+    assert found == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.2])
+    assert benjamini_hochberg(np.array([0.9, 0.8])) == pytest.approx([0.9, 0.9])
+    assert benjamini_hochberg(np.array([])).tolist() == []
