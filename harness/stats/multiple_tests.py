@@ -44,5 +44,5 @@ def benjamini_hochberg(p_values: Array) -> Array:
     order = np.argsort(p_values, kind="stable")[::-1]
     scaled = p_values[order] * count / np.arange(count, 0, -1)
     adjusted = np.empty(count)
-    adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled))
+    adjusted[order] = np.minimum.accumulate(scaled)
     return adjusted
