@@ -91,3 +91,7 @@ def test_without_inputs_there_are_no_candidates() -> None:
 @pytest.mark.parametrize("stopped", list(StopReason))
 def test_what_was_recorded_is_known_by_why_sampling_stopped(stopped: StopReason) -> None:
     assert times(SOME, stopped).are_recorded == (stopped is StopReason.RECORDED)
+
+
+def test_one_input_alone_has_candidates() -> None:
+    assert times({1: {16: 2.0, 32: 1.0}}).candidates(9) == [block(32), block(32), block(16)]
