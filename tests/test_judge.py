@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.constraints.expression import Expression
+from harness.constraints.solver import Factor
 from harness.core.records import Value
 from harness.space import judge as module
 from harness.space.judge import Judge, holds
@@ -107,13 +108,18 @@ def test_combinations_are_those_of_the_names_alone() -> None:
     assert counts == [16, 8, 16, 12, 8]
 
 
-@pytest.mark.parametrize(("entries", "is_table"), [(8, True), (7, False)])
-def test_larger_tables_are_not_made(
-    entries: int, is_table: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_MAX_TABLE_ENTRIES", entries)
-    checked = judge({"A": range(8)}, "A > 3")
+@pytest.mark.parametrize(("count", "is_table"), [(65_536, True), (65_537, False)])
+def test_larger_tables_are_not_made(count: int, is_table: bool) -> None:
+    checked = judge({"A": range(count)}, "A > 3")
     assert (checked._table(checked.constraints[0]) is not None) == is_table
+
+
+def test_tables_of_16_million_entries_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Factor(("A",), np.ones(1, dtype=bool))
+    monkeypatch.setattr(module, "constraint_factor", lambda *given: table)
+    checked = judge({"A": range(65_536)}, *(f"A > {number}" for number in range(257)))
+    found = [checked._table(constraint) is table for constraint in checked.constraints]
+    assert found == [True] * 256 + [False]
 
 
 @pytest.mark.parametrize(("entries", "tables"), [(8, 2), (7, 1), (12, 3), (11, 2)])

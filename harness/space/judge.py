@@ -147,11 +147,10 @@ class Judge:
             yield np.arange(len(points)), {}
             return
         kinds, group = np.unique(points[:, fixed], axis=0, return_inverse=True)
-        group = group.reshape(-1)
         for number, kind in enumerate(kinds.tolist()):
             pairs = zip(fixed, kind, strict=True)
             values = {parameters[axis].name: parameters[axis].values[k] for axis, k in pairs}
-            yield np.flatnonzero(group == number), values
+            yield np.flatnonzero(group.ravel() == number), values
 
     def _computed(
         self,
