@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from harness.compare.machine import NONE, Evidence, evidence
+from harness.compare.machine import NONE, MachineEvidence, evidence
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
 from harness.compare.statistics import (
@@ -176,7 +176,7 @@ class _Draft:
     row: ComparedRow
     variance: OccasionVariance | None = None
     differences: tuple[float, ...] = ()
-    evidence: Evidence = NONE
+    evidence: MachineEvidence = NONE
 
 
 def _assumed_noise(drafts: Sequence[_Draft], rules: Rules) -> Iterator[str]:

@@ -27,7 +27,7 @@ _FEW = 4  # inputs; with fewer, their scatter is not known
 
 
 @dataclass(frozen=True)
-class Evidence:
+class MachineEvidence:
     """What is known of the machine in the two runs of a kernel.
 
     `drift` is the logarithm of the largest change that the default's times show inside the runs, 0
@@ -64,13 +64,13 @@ class Evidence:
         return None
 
 
-NONE = Evidence()
+NONE = MachineEvidence()
 
 
-def evidence(base: KernelResults, candidate: KernelResults, threshold: float) -> Evidence:
+def evidence(base: KernelResults, candidate: KernelResults, threshold: float) -> MachineEvidence:
     """Collect the evidence of two matched results; changes below the threshold do not count."""
     same = base.program is not None and base.program == candidate.program
-    return Evidence(
+    return MachineEvidence(
         same and base.environment == candidate.environment,
         sum(drift(_changes(side), threshold) for side in (base, candidate)),
     )
