@@ -326,6 +326,15 @@ def test_device_waits_after_the_last_launch_and_not_between(device, module, driv
     assert driver.calls[-1] == "synchronize"
 
 
+def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, driver):
+    binaries = [Binary(build(), data) for data in (b"one", b"two")]
+    modules = [device.load(binary) for binary in (*binaries, *binaries)]
+    assert driver.calls.count("module_from_buffer") == 2
+    assert modules[2:] == modules[:2]
+    device.unload()
+    assert device.load(binaries[0]) is not modules[0]
+
+
 def test_array_that_is_restored_again_is_copied_on_the_device(device, driver):
     device.bind(ARGUMENTS)
     content = np.arange(4, dtype=np.float32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from harness.measure.backends.cuda import load_pycuda, meaning_of
 from harness.measure.backends.cuda_driver import driver_version, require_driver
 from harness.measure.backends.driver_device import BoundArray, DriverDevice
 from harness.measure.backends.launch_checks import three, why_unlaunchable, why_unloadable
+
+_KEPT_MODULES = 2  # of a configuration and its twin
 
 
 @dataclass
@@ -52,6 +54,7 @@ class CudaDevice(DriverDevice):
         self._driver = load_pycuda()
         super().__init__(self._driver.Error, "context")
         self._context: Any = None
+        self._module = lru_cache(maxsize=_KEPT_MODULES)(self._make_module)
         try:
             self._driver.init()
             self._device = self._driver.Device(0)
@@ -95,15 +98,22 @@ class CudaDevice(DriverDevice):
             )
 
     def load(self, binary: Binary) -> object:
-        """Load the binary's module."""
+        """Load the binary's module, or return it if it was loaded last.
+
+        The first launch of new code is slow, which says nothing of how it treats new data.
+        """
         reason = why_unloadable(binary.build, self.limits)
         if reason:
             raise LaunchFailed(reason)
         with self._errors("loading the binary"):
-            return _LoadedModule(self._driver.module_from_buffer(binary.data))
+            return self._module(binary.data)
 
     def unload(self) -> None:
-        """Do nothing: every load is a new one."""
+        """Forget the modules that were loaded last."""
+        self._module.cache_clear()
+
+    def _make_module(self, data: bytes) -> _LoadedModule:
+        return _LoadedModule(self._driver.module_from_buffer(data))
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.
@@ -128,6 +138,7 @@ class CudaDevice(DriverDevice):
         if self._context is None:
             return
         context, self._context = self._context, None
+        self.unload()
         if self.healthy:
             self._release_arguments()
         # In a spoiled context every call fails, and the process is about to end anyway.
