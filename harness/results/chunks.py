@@ -17,7 +17,8 @@ from harness.results.cells import names_read, worst_element_of
 from harness.results.config_table import Coder
 from harness.results.connect import has_column, has_table
 from harness.results.gathering import Chunk
-from harness.results.validate_many import Cells, check_many_numbers, check_rows, ragged_of
+from harness.results.validate_many import Cells, check_many_numbers, check_rows
+from harness.stats.samples import Ragged
 
 CHUNK = 10_000
 """The most ids of a query."""
@@ -122,7 +123,7 @@ def read_chunks(
     for cells in cells_by_id(connection, schema.measurements, ids):
         samples_s, counts = _samples(connection, cells["id"])
         observed = _observed(connection, cells["id"])
-        check_many_numbers(cells, ragged_of(samples_s, counts), observed)
+        check_many_numbers(cells, Ragged.of(samples_s, counts), observed)
         yield Chunk(
             ids=cells["id"],
             uuids=cells["uuid"],

@@ -126,8 +126,8 @@ class Gatherer:
             builds=_mapped(coded.pop("builds"), builds),
             outcomes=_mapped(coded.pop("outcomes"), Outcome),
             stopped=_mapped(coded.pop("stopped"), lambda text: StopReason(text) if text else None),
-            samples_s=_ragged(self._samples_s, self._sample_counts),
-            warmup_s=_ragged(self._warmup_s, self._warmup_counts),
+            samples_s=Ragged.of(self._samples_s, self._sample_counts),
+            warmup_s=Ragged.of(self._warmup_s, self._warmup_counts),
             worst=self._worst,
             observed={name: self._sparse(*found) for name, found in self._observed.items()},
             **coded,
@@ -151,11 +151,6 @@ def _fixed_width(texts: Sequence[str]) -> bytes:
         longest = max(texts, key=len)
         raise ValueError(f"{longest!r} has more than {_WIDEST} characters")
     return b"".join([text.ljust(_WIDEST, b"\0") for text in encoded])
-
-
-def _ragged(values: array[float], counts: array[int]) -> Ragged:
-    ends = np.cumsum(np.array(counts, dtype=np.intp))
-    return Ragged(np.array(values, dtype=np.float64), ends)
 
 
 def _mapped(column: Coded[Any], value_of: Callable[[Any], T]) -> Coded[T]:

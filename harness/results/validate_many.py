@@ -4,7 +4,6 @@ no closer look, everything else gets one."""
 from __future__ import annotations
 
 import sys
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from types import NoneType
@@ -172,9 +171,3 @@ def _have_numbers_checksums(
         computed[row] = numbers_checksum(samples_s.at(row).tolist(), seen)
     pairs = zip(stored, computed, strict=True)
     return np.array([one is None or one == other for one, other in pairs], dtype=np.bool_)
-
-
-def ragged_of(values: array[float], counts: Sequence[int]) -> Ragged:
-    """Return rows of these lengths."""
-    ends = np.cumsum(np.array(counts, dtype=np.intp))
-    return Ragged(np.array(values, dtype=np.float64), ends.astype(np.intp))

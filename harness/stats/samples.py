@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,12 @@ class Ragged:
 
     values: Array
     ends: Indices
+
+    @classmethod
+    def of(cls, values: Sequence[float], counts: Sequence[int]) -> Ragged:
+        """Make rows of these lengths from the values of all rows, one after another."""
+        ends = np.cumsum(np.array(counts, dtype=np.intp))
+        return cls(np.array(values, dtype=np.float64), ends)
 
     def at(self, row: int) -> Array:
         """Return the values of a row."""
