@@ -99,3 +99,8 @@ def test_rows_that_are_lost_after_the_last_commit_are_noticed(tmp_path: Path) ->
 
     with pytest.raises(ResultsError, match="holds 1 measurements, but 2 were there"):
         overwrite_when_closed()
+
+
+def test_only_the_database_and_its_lock_are_left_after_an_orderly_end(tmp_path: Path) -> None:
+    write(tmp_path / "results.db", make_ok(0))
+    assert {path.name for path in tmp_path.iterdir()} == {"results.db", "results.db.lock"}

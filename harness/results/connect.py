@@ -101,7 +101,9 @@ def writing(database: str) -> Iterator[Engine]:
 
 def _check_written(database: str, written: int) -> None:
     """Read a file that was closed again; raises ResultsError where it lost what was written."""
-    with reading(database) as engine, engine.connect() as connection:
+    # What may not write leaves SQLite's log beside the file when it closes.
+    url = read_only_url(database).update_query_dict({"mode": "rw"})
+    with _existing(database, url) as engine, engine.connect() as connection:
         found = _measurement_count(connection)
     if found != written:
         raise ResultsError(
@@ -120,11 +122,18 @@ def reading(database: str) -> Iterator[Engine]:
 
     Raises ResultsError where it is not one of ours or turns out to be damaged.
     """
+    with _existing(database, read_only_url(database)) as engine:
+        yield engine
+
+
+@contextmanager
+def _existing(database: str, url: URL) -> Iterator[Engine]:
+    """Open an existing database to read it; raises ResultsError."""
     path = sqlite_path(database)
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
         raise ResultsError(f"{path}: {what}; `python -m harness.tune` makes databases")
-    engine = _engine(database, read_only_url(database))
+    engine = _engine(database, url)
     try:
         _check_version(engine, database)
         _check_tables(engine, database)
