@@ -30,3 +30,8 @@ def test_a_ratio_beyond_all_floats_is_infinite() -> None:
     ratio = Estimate.from_log(709.0, 1.0)
     assert ratio == Estimate(math.exp(709.0), math.exp(708.0), math.inf)
     assert Estimate.from_log(0.0, math.inf) == Estimate(1.0, 0.0, math.inf)
+
+
+def test_one_over_a_ratio_turns_its_interval_round() -> None:
+    assert Estimate(2.0, 0.5, 4.0).inverse == Estimate(0.5, 0.25, 2.0)
+    assert Estimate(2.0, 0.0, 4.0).inverse == Estimate(0.5, 0.25, math.inf)
