@@ -332,3 +332,7 @@ def test_array_made_to_be_wrong_has_the_other_highest_bit() -> None:
 )
 def test_the_byte_that_is_wrong_is_the_farthest_one(dtype: str, value: int, byte: int) -> None:
     assert never_right(np.array([value, value]), np.dtype(dtype)) == Fill(byte)
+
+
+def test_a_format_without_a_tolerance_of_its_own_is_compared_exactly() -> None:
+    assert Tolerance().of(np.dtype("complex256" if hasattr(np, "complex256") else "V8")) == (0, 0)
