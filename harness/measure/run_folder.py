@@ -92,8 +92,10 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 def _make() -> tuple[Path, int]:
     """Make a folder and lock it; raises OSError."""
+    # Without links, as the system names the folders that processes work in.
+    parent = os.path.realpath(tempfile.gettempdir())
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
         lock = os.open(folder / _OWNER, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
