@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +22,11 @@ from harness.measure.plausibility import PROOF_RUNS
 SEARCH_SEED = 0
 """The seed of the data on which a search measures."""
 
-PROOF_SEEDS = (1, 4)
-"""A time that is implausibly short is proved on other data, which are not those of final rounds."""
+PROOF_DATA = 2
+"""A time that is implausibly short is proved on this many sets of data."""
+
+_FIRST_PROOF_SEED = 4
+"""The first seed of data that only proofs use; smaller ones are those of final rounds."""
 
 T = TypeVar("T")
 
@@ -66,6 +70,7 @@ class DeviceWorker:
         self._backend = backend
         self._host = host
         self._held: _HeldData | None = None
+        self._proof_seeds = itertools.count(_FIRST_PROOF_SEED)
 
     @cached_property
     def _device(self) -> Device:
@@ -121,21 +126,25 @@ class DeviceWorker:
     def prove(self, job: KernelJob) -> Reply[Measurement]:
         """Measure one configuration on other data of the same input, which are then discarded.
 
-        Two sets of data take turns: each time, the first run finds data and code that no run has
-        seen just before, and its time is the one warm-up of that turn. Raises HostModuleError, or
-        LaunchFailed where the data does not fit on the device.
+        Two sets of data take turns, which no run of this process has seen. The warm-ups of the
+        result are the first run on each: later ones may find what the first has left in memory
+        that is not of the arguments. Raises HostModuleError, or LaunchFailed where the data does
+        not fit on the device.
         """
         self._held = None  # frees the memory of the input before
         once = dataclasses.replace(job.sampling, warmup=1, repeats=1)
         job = dataclasses.replace(job, sampling=once)
-        cases = [make_kernel_data(self._host, job.input, seed) for seed in PROOF_SEEDS]
+        seeds = itertools.islice(self._proof_seeds, PROOF_DATA)
+        cases = [make_kernel_data(self._host, job.input, seed) for seed in seeds]
         parts: list[Measurement] = []
         while len(parts) < PROOF_RUNS and all(part.timing for part in parts):
             data = cases[len(parts) % len(cases)]
             self._device.bind(data.arguments)
             data.bound_again()
             parts.append(measure_kernel(self._device, data, job))
-        return Reply(join(parts), self._device.healthy)
+        joined = join(parts)
+        proved = dataclasses.replace(joined, warmup_s=joined.warmup_s[:PROOF_DATA])
+        return Reply(proved, self._device.healthy)
 
     def _holds(self, problem: Input, seed: int) -> _HeldData | None:
         """Return the data on the device if it is of this input and seed."""

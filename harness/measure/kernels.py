@@ -15,7 +15,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import PROOF_SEEDS, DeviceWorker
+from harness.measure.device_worker import PROOF_DATA, DeviceWorker
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.local import LocalMeasurer
@@ -139,13 +139,14 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             measured = self._device.run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ProcessLost, LaunchFailed) as error:
             return _failed(job, error, timeout_s)
+        self._times.note([measured])
         return self._plausible(space, job, measured)
 
     def _measured_interleaved(
         self, space: Space, jobs: Sequence[KernelJob], block: Block
     ) -> list[Measurement]:
         measured = self._interleaved(jobs, block)
-        self._times.note(measured)
+        self._times.note(measured, block.seed)
         pairs = zip(jobs, measured, strict=True)
         return [self._plausible(space, job, each) for job, each in pairs]
 
@@ -176,7 +177,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     # ---------------------------------------------------------------------------- plausibility
 
     def _plausible(self, space: Space, job: KernelJob, measured: Measurement) -> Measurement:
-        self._times.note([measured])
         default = space.canonical(space.default)
         reason = self._times.why_implausible(measured, default, job.best_s)
         return self._proofs.settle(
@@ -188,7 +188,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         timeout_s = self._spec.measure.timeout_s + 2 * self._device.made_s(job.input)
         try:
             run = partial(self._device.run, job.input, DeviceWorker.prove, job)
-            again = run(timeout_s=len(PROOF_SEEDS) * timeout_s)
+            again = run(timeout_s=PROOF_DATA * timeout_s)
         except (ProcessLost, LaunchFailed, HostModuleError) as error:
             return f"a second run on other data failed: {error}"
         return self._times.why_unproved(again, measured, space.canonical(space.default))

@@ -114,14 +114,21 @@ class KernelTimes:
     floor_s: float = FLOOR_S
     _times: dict[tuple[Input, Config], float] = field(default_factory=dict)
     _cold_s: dict[tuple[Input, Config], float] = field(default_factory=dict)
-    """The least that a measurement's first run took longer than the others."""
+    """The least that a first run on new data took longer than the others."""
+    _seen: set[tuple[Input, Config, int]] = field(default_factory=set)
 
-    def note(self, measured: Iterable[Measurement]) -> None:
-        """Add measurements; the default may be among them."""
+    def note(self, measured: Iterable[Measurement], seed: int = 0) -> None:
+        """Add measurements on the data of a seed; the default may be among them.
+
+        The first run on data that the configuration has seen is no first run: a kernel may keep
+        its results in memory that is not of the arguments.
+        """
         for each in measured:
             if each.outcome is Outcome.OK:
                 self._times[each.input, each.config] = each.time_s
-                if each.warmup_s:
+                data = each.input, each.config, seed
+                if each.warmup_s and data not in self._seen:
+                    self._seen.add(data)
                     key, cold_s = (each.input, each.config), each.warmup_s[0] - each.time_s
                     self._cold_s[key] = min(cold_s, self._cold_s.get(key, cold_s))
 
