@@ -14,7 +14,16 @@ from harness.commands.merge import main as merge
 from harness.core.errors import ResultsError
 from harness.core.records import Outcome
 from harness.results.view import read_results
-from tests.results_examples import make_failed, make_ok, query, tamper, write
+from tests.results_examples import (
+    ENVIRONMENT,
+    SPEC,
+    make_failed,
+    make_ok,
+    opened,
+    query,
+    tamper,
+    write,
+)
 
 
 @pytest.fixture
@@ -61,6 +70,38 @@ def test_a_changed_value_is_refused_by_readers_and_by_merging(
         everything(database)
     assert merge([str(database.with_name("all.db")), str(database)]) == 2
     assert "checksum" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("seeds = '[{}]'", "its values do not have their checksum"),
+        ("seeds = '[[]]', checksum = NULL", "runs 1: [] is not an object"),
+        ("notes = '[]', checksum = NULL", "its notes are no object"),
+    ],
+)
+def test_a_run_that_somebody_changed_is_not_continued(
+    database: Path, change: str, what: str
+) -> None:
+    tamper(database, f"UPDATE runs SET {change}", forget_checksums=False)
+    with pytest.raises(ResultsError, match=re.escape(what)):
+        write(database, make_ok(4))
+
+
+def test_a_campaign_that_is_no_number_is_not_counted_on(database: Path) -> None:
+    tamper(database, "UPDATE runs SET campaign = 'last'")
+    with (
+        pytest.raises(ResultsError, match="a campaign is 'last'"),
+        opened(database) as store,
+    ):
+        store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
+
+
+def test_numbers_that_json_cannot_hold_are_refused(database: Path) -> None:
+    endless = "json_set(parameters, '$.BLOCK.values', json('[1e999]'))"
+    tamper(database, f"UPDATE spaces SET parameters = {endless}")
+    with pytest.raises(ResultsError, match="parameters cannot be written as JSON"):
+        everything(database)
 
 
 def test_rows_that_were_changed_by_hand_are_read_without_their_checksum(database: Path) -> None:

@@ -7,13 +7,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Row,
     Table,
     event,
     func,
@@ -31,8 +29,9 @@ from harness.results.keyed_rows import KeyedRows
 from harness.results.notes import BASELINES, CONTINUED
 from harness.results.read import interleaved_groups, read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
-from harness.results.selecting import CampaignKey
+from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import stored_end, stored_inputs
+from harness.results.stored_rows import StoredRow, read_rows
 from harness.space_file import Spec
 
 
@@ -149,7 +148,11 @@ class Store:
             .join(schema.environments)
             .where(condition, schema.environments.c.fingerprint == environment.fingerprint)
         )
-        return self._connection.execute(query).scalar() or 0
+        with refusing_damage(self._connection):
+            found = self._connection.execute(query).scalar() or 0
+            if type(found) is not int:  # SQLite puts texts behind all numbers
+                raise ValueError(f"runs: a campaign is {found!r}")
+        return found
 
     def begin_run(
         self, plan: RunPlan, notes: Mapping[str, str], seeds: Sequence[Config] = ()
@@ -163,10 +166,10 @@ class Store:
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
-            noted = {**found.notes, **_noted(plan), CONTINUED: now()}
+            noted = {**found["notes"], **_noted(plan), CONTINUED: now()}
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
-            self._update_run(found.id, notes=noted, **changed)
-            return Begun(found.id, tuple(map(Config, found.seeds)), found.tuning_run_id)
+            self._update_run(found["id"], notes=noted, **changed)
+            return Begun(found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"])
         row = {
             **ids,
             "uuid": uuid.uuid4().hex,
@@ -191,11 +194,14 @@ class Store:
         query = select(func.max(schema.measurements.c.id))
         found = self._begun(plan, self._plan_ids(plan))
         if found is not None:
-            query = query.where(schema.measurements.c.measured_at <= found.started_at)
+            query = query.where(schema.measurements.c.measured_at <= found["started_at"])
         return self._connection.execute(query).scalar() or 0
 
-    def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> Row[Any] | None:
-        """Return the row of this plan's run, if it exists and can continue."""
+    def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> StoredRow | None:
+        """Return the row of this plan's run, if it exists and can continue.
+
+        Raises ResultsError where the row is damaged.
+        """
         same = select(schema.runs).where(
             *(schema.runs.c[name] == value for name, value in ids.items()),
             schema.runs.c.technique == plan.technique,
@@ -205,7 +211,9 @@ class Store:
             schema.runs.c.campaign == plan.campaign,
             schema.runs.c.tuning_run_id.is_not(None),
         )
-        return self._connection.execute(same).first()
+        with refusing_damage(self._connection):
+            rows = list(read_rows(self._connection, schema.runs, same))
+        return rows[0] if rows else None
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
         return {

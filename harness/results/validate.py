@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -123,6 +124,7 @@ def _check_environment(row: Row) -> None:
 def _check_space(row: Row) -> None:
     _must_match(DIGEST, row, "sha256")
     _must_match(DIGEST, row, "program_sha256")
+    _must_be_json("parameters", row["parameters"])
     for name, parameter in row["parameters"].items():
         Config({name: parameter["default"]})
         if not isinstance(parameter["role"], str):
@@ -145,6 +147,8 @@ def _check_command(row: Row) -> None:
 def _check_run(row: Row) -> None:
     _must_match(UUID, row, "uuid")
     _must_be_one_of(RUN_STATES, row, "state")
+    for seed in row["seeds"]:
+        Config(_plain(seed))
     notes = read_notes(row["notes"])
     if ABLATION in notes:
         Ablation.from_json(notes[ABLATION])
@@ -198,6 +202,14 @@ def _plain(values: object) -> Mapping[str, Value]:
     if not isinstance(values, dict):
         raise ValueError(f"{values!r} is not an object")
     return values
+
+
+def _must_be_json(name: str, value: object) -> None:
+    """Refuse the infinities that JSON text such as 1e999 becomes, which cannot be written again."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise ValueError(f"{name} cannot be written as JSON: {error}") from None
 
 
 def _same(name: str, found: str, computed: str) -> None:
