@@ -96,7 +96,7 @@ REFUSED = {
 
 def test_every_program_of_the_zoo_is_tried() -> None:
     honest = {name for name in NAMES if name.startswith("honest")}
-    assert {*REFUSED, *honest} == set(NAMES)
+    assert {*REFUSED, "cached_later", *honest} == set(NAMES)
 
 
 @pytest.mark.parametrize("who", REFUSED)
@@ -105,6 +105,17 @@ def test_cheat_is_refused_with_its_reason(measure: Callable[[str], Measurement],
     refusal = Outcome.LAUNCH_FAILED if who == "two_times" else Outcome.WRONG_RESULT
     assert found.outcome is refusal, f"{found.time_s} s"
     assert REFUSED[who] in found.message
+
+
+def test_cache_that_a_program_uses_only_in_a_later_measurement_is_found(
+    measure: Callable[[str], Measurement],
+) -> None:
+    assert measure("cached_later").outcome is Outcome.OK
+    found = measure("cached_later")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "its first run took 0.1 s and later ones 0.005 s, as if they used results" in (
+        found.message
+    )
 
 
 @pytest.mark.parametrize(

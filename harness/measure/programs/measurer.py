@@ -19,7 +19,7 @@ from harness.measure.processes import Processes, ProcessLost
 from harness.measure.programs import proof
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import Beside, Reference
-from harness.measure.programs.runner import ProgramJob, ProgramResult
+from harness.measure.programs.runner import FirstRun, ProgramJob, ProgramResult
 from harness.measure.programs.sealed import SealedFile
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
 from harness.measure.run_folder import RunFolder
@@ -87,6 +87,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         )
         self._folder = RunFolder()
         self._references: dict[Input, Reference | HostModuleError] = {}
+        self._first_runs: dict[tuple[Input, Config], FirstRun] = {}
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless builds differ from input to input."""
@@ -248,6 +249,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         beside = None
         if default is not None and default.measurement.outcome is Outcome.OK:
             beside = Beside.of(default, result)
+        result = self._with_first_of_all(job, result)
         reference = self._reference(space, job.input)
         speedup = reference.time_s / measured.time_s if beside is None else beside.speedup
         refusal = proof.why_cached(result, reference)
@@ -262,6 +264,14 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             lambda: self._why_unproved(space, job, measured),
             always=result.has_other_shape,  # a proof of the speed says nothing about the output
         )
+
+    def _with_first_of_all(self, job: ProgramJob, result: ProgramResult) -> ProgramResult:
+        """Return a result with the first run of any measurement of this configuration: it may use
+        what it has left only from some later measurement on."""
+        if result.first is None:
+            return result
+        first = self._first_runs.setdefault((job.input, job.config), result.first)
+        return dataclasses.replace(result, first=first)
 
     def _why_implausible(
         self, space: Space, job: ProgramJob, result: ProgramResult, beside: Beside | None
