@@ -96,7 +96,7 @@ REFUSED = {
 
 def test_every_program_of_the_zoo_is_tried() -> None:
     honest = {name for name in NAMES if name.startswith("honest")}
-    assert {*REFUSED, "cached_later", *honest} == set(NAMES)
+    assert {*REFUSED, "cached_later", "replaces_programs", *honest} == set(NAMES)
 
 
 @pytest.mark.parametrize("who", REFUSED)
@@ -151,3 +151,10 @@ def test_reference_that_a_program_replaced_is_an_error(
     measure("replaces_reference")
     with pytest.raises(HostModuleError, match="somebody changed or removed this file, which holds"):
         measure("honest_3")
+
+
+def test_program_that_another_one_replaced_is_an_error(
+    measure: Callable[[str], Measurement],
+) -> None:
+    with pytest.raises(HostModuleError, match="changed or removed this file, the program of WHO="):
+        measure("replaces_programs")

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.errors import LaunchFailed
+from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.records import Measurement, Outcome
 from harness.measure import trial
 from harness.measure.processes import is_from_outside
@@ -142,6 +142,7 @@ class ProgramRunner:
         self._program = folder / "program"
         self._program.write_bytes(job.binary.data)
         self._program.chmod(0o700)
+        self._as_made = _version_of(self._program)
 
     def _read(self, path: Path | SealedFile, verify: ProgramVerify) -> Expected:
         return Expected(path.read_bytes(), verify, self._plan.time)
@@ -226,6 +227,11 @@ class ProgramRunner:
     def _run_command(self, written: Written) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
         job, plan = self.job, self._plan
+        if _version_of(self._program) != self._as_made:
+            raise HostModuleError(
+                f"{self._program}: somebody changed or removed this file, the program of "
+                f"{job.config}; one of the programs that are measured may have done so"
+            )
         words = command_words(job.words, plan.shell, self._program, plan.folder)
         limits = plan.limits
         left_s = job.timeout_s - self.wall_s
@@ -288,6 +294,15 @@ class ProgramRunner:
                 f"`unit: {self._plan.time.unit}` of program.time right?"
             )
         return time_s
+
+
+def _version_of(path: Path) -> tuple[int, int] | None:
+    """Return what changes whenever a file is written or replaced, and nobody can set back."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_ctime_ns
 
 
 def _last_words(written: Written) -> str:
