@@ -37,6 +37,8 @@ kernel void vectors(global float4 *y, float2 c, uchar b, global uint *u) {
 }
 """
 
+Y = np.zeros(16, np.float32)
+
 
 @pytest.fixture(scope="module")
 def compiler() -> OpenClCompiler:
@@ -53,6 +55,30 @@ def device() -> Iterator[OpenClDevice]:
 @pytest.fixture(scope="module")
 def module(device: OpenClDevice, compiler: OpenClCompiler) -> object:
     return device.load(compiler.compile(Program(KERNEL, (), ())))
+
+
+# ----------------------------------------------------------------------------------------- loads
+
+
+def _code_in_memory() -> list[str]:
+    """Return where the libraries that PoCL has made of kernels lie in this process's memory."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return [line.split()[0] for line in maps if "r-xp" in line and line.endswith("/f.so")]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_a_new_load_leaves_the_code_where_pocl_has_put_it(
+    device: OpenClDevice, compiler: OpenClCompiler
+) -> None:
+    binary = compiler.compile(Program(KERNEL, (), ()))
+    arguments: dict[str, Argument] = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
+    launch(device, device.load(binary), "f", arguments)
+    first, loaded = _code_in_memory(), device.load(binary)
+    device.unload()
+    assert device.load(binary) is loaded
+    launch(device, device._make_program(binary.data), "f", arguments)
+    assert first
+    assert _code_in_memory() == first
 
 
 # ---------------------------------------------------------------------------------- equal code
@@ -168,8 +194,6 @@ def test_binary_needs_no_file_any_more(
 
 
 # ----------------------------------------------------------------------------------- arguments
-
-Y = np.zeros(16, np.float32)
 
 
 def launch(

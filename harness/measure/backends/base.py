@@ -79,7 +79,10 @@ class Device(Protocol):
         """Make a binary ready to launch; the result is only good for `launch`."""
 
     def unload(self) -> None:
-        """Forget what was loaded: the next load of a binary begins anew."""
+        """Forget what was loaded, so that the next load may put the code elsewhere.
+
+        A device whose driver never moves code may keep what it has loaded.
+        """
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds."""
