@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -183,7 +184,7 @@ def test_checks_of_each_kind_take_their_share_of_the_time_and_two_are_free() -> 
         with time.working() if kind == "work" else time.checking(kind, amount):
             now += seconds
 
-    time = CheckTime(lambda: now, 0.0)
+    time = CheckTime(lambda: now, lambda: 0.5, 0.0)
     passing("work", 100)
     for _ in range(2):
         assert time.affords("long")
@@ -196,6 +197,27 @@ def test_checks_of_each_kind_take_their_share_of_the_time_and_two_are_free() -> 
     assert [time.affords("short", amount) for amount in (6, 6.1)] == [True, False]
     passing("short", 30, 6)
     assert not time.affords("short", 0.1)
+
+
+def _checked_runs(draws: random.Random) -> list[int]:
+    """Return which of 200 runs of a second are checked, where a check takes a second as well."""
+    now, checked = 0.0, []
+    time = CheckTime(lambda: now, draws.random, 0.0)
+    for number in range(200):
+        with time.working():
+            now += 1
+        if time.affords("sample"):
+            with time.checking("sample"):
+                now += 1
+            checked.append(number)
+    return checked
+
+
+def test_which_runs_are_checked_is_drawn_at_random_around_their_share() -> None:
+    checked = [_checked_runs(random.Random(seed)) for seed in range(40)]
+    assert len(set(map(tuple, checked))) == 40
+    mean = sum(map(len, checked)) / 40
+    assert 9 <= mean <= 12  # 5 % of 200 runs, and at most the two that are free
 
 
 def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:

@@ -34,9 +34,11 @@ class _Checks:
     count: int = 0
     amount: float = 0.0
     least_s: float = math.inf
+    margin: float = 1.0  # the next check waits until so many would fit
 
     def fit(self, amount: float, allowed_s: float) -> bool:
-        return self.count < _FIRST_CHECKS or (self.amount + amount) * self.least_s <= allowed_s
+        needed_s = (self.amount + self.margin * amount) * self.least_s
+        return self.count < _FIRST_CHECKS or needed_s <= allowed_s
 
 
 @dataclass
@@ -44,10 +46,13 @@ class CheckTime:
     """Which checks fit into their share of the time that the other work of a measurement takes.
 
     A check counts as long as the fastest of its kind took: one that the machine disturbed must
-    not end all others. So the first two of each kind are made in any case.
+    not end all others. So the first two of each kind are made in any case. Each later one is made
+    at a random moment around that when it fits, so that no kernel can work out which of its runs
+    are checked. `draw` returns numbers from 0 to 1.
     """
 
     clock: Callable[[], float] = time.perf_counter
+    draw: Callable[[], float] = field(default_factory=lambda: random.Random().random)
     _work_s: float = _OTHER_WORK_S
     _kinds: defaultdict[str, _Checks] = field(default_factory=lambda: defaultdict(_Checks))
 
@@ -69,6 +74,7 @@ class CheckTime:
         checks.count += 1
         checks.amount += amount
         checks.least_s = min(checks.least_s, (self.clock() - began_s) / amount)
+        checks.margin = 2 * self.draw()
 
     def affords(self, kind: str, amount: float = 1.0) -> bool:
         """Say whether one more check of a kind stays within the share, or is one of the first."""
