@@ -276,6 +276,9 @@ class _Launches:
     def finish(self) -> None:
         """Do nothing: all outputs are right."""
 
+    def check_writes(self) -> None:
+        """Do nothing: nothing is written."""
+
     def observed(self) -> dict[str, float]:
         """Observe nothing."""
         return {}

@@ -79,6 +79,9 @@ class Runner(Protocol):
     def finish(self) -> None:
         """Prove after the last sample that a run still writes right outputs."""
 
+    def check_writes(self) -> None:
+        """Check, after all runners have finished, that no run wrote what it may not write."""
+
     def observed(self) -> dict[str, float]:
         """Return what is known of the configuration besides its times, by name."""
 
@@ -94,6 +97,7 @@ def measure(runner: Runner) -> Measurement:
         # A run that does nothing leaves the right outputs of an earlier one: only a run into
         # fresh outputs shows it.
         runner.finish()
+        runner.check_writes()
     except (LaunchFailed, RunFailed) as error:
         return trial.failed(error)
     return trial.succeeded(reason)
@@ -114,6 +118,7 @@ def measure_interleaved(
     for _ in range(rounds):
         _each(rng.sample(trials, len(trials)), _Trial.sample)
     _each(trials, lambda trial: trial.runner.finish())
+    _each(trials, lambda trial: trial.runner.check_writes())
     return [trial.failure or trial.succeeded(StopReason.INTERLEAVED) for trial in trials]
 
 

@@ -170,6 +170,9 @@ class ProgramRunner:
         if self._plan.time is not None:
             self._observed["process_s"] = statistics.median(r.wall_s for r in self._results)
 
+    def check_writes(self) -> None:
+        """Do nothing: a program has no arguments in harness's memory."""
+
     def observed(self) -> dict[str, float]:
         """Return the processor time, that of the process where the program measures itself, and
         how many processes it left running where it did."""
