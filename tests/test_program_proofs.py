@@ -20,10 +20,10 @@ from harness.measure.programs import worker
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.proof import (
     DOUBTED_FROM,
-    Beside,
+    PairedRuns,
     Reference,
     why_cached,
-    why_unproved_beside,
+    why_unproved_paired,
 )
 from harness.measure.programs.runner import FirstRun, ProgramJob, ProgramResult
 from harness.measure.programs.sealed import SealedFile
@@ -236,11 +236,11 @@ def test_seconds_below_what_the_clock_resolves_are_not_contradicted(
     assert found.observed[PROVED] == 1
 
 
-def beside(claimed: float, saved_s: Sequence[float]) -> Beside:
+def paired(claimed: float, saved_s: Sequence[float]) -> PairedRuns:
     """Runs of a default of 1 s, beside those of a program that claims a speed-up."""
     count = len(saved_s)
     process_s = tuple(1.1 - each_s for each_s in saved_s)
-    return Beside((1.0,) * count, (1 / claimed,) * count, (1.1,) * count, process_s)
+    return PairedRuns((1.0,) * count, (1 / claimed,) * count, (1.1,) * count, process_s)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def beside(claimed: float, saved_s: Sequence[float]) -> Beside:
 def test_clock_contradicts_where_less_than_half_is_saved(
     claimed: float, saved_s: Sequence[float], is_contradicted: bool, is_settled: bool
 ) -> None:
-    found = beside(claimed, saved_s)
+    found = paired(claimed, saved_s)
     assert (found.why_contradicted() is not None) == is_contradicted
     assert found.is_settled == is_settled
 
@@ -267,14 +267,14 @@ def test_clock_contradicts_where_less_than_half_is_saved(
 def test_speed_that_needs_a_proof_needs_a_clock_that_shows_half_of_it() -> None:
     measured = Measurement(Config({}), GIVEN, Outcome.OK, Timing((1 / 15,)))
     reference = Reference(SealedFile(Path()), 1.0, 1.1, True, True)
-    undecided = beside(15, [0.0] * 6 + [0.9] * 4)
-    assert "only 0 s sooner" in str(why_unproved_beside(undecided, measured, reference))
-    assert why_unproved_beside(beside(15, [0.9] * 6), measured, reference) is None
-    slower = beside(5, [0.9] * 6)
-    assert "took 0.2 s or more" in str(why_unproved_beside(slower, measured, reference))
-    lower = beside(2.5, [0.0] * 6 + [0.9] * 4)
+    undecided = paired(15, [0.0] * 6 + [0.9] * 4)
+    assert "only 0 s sooner" in str(why_unproved_paired(undecided, measured, reference))
+    assert why_unproved_paired(paired(15, [0.9] * 6), measured, reference) is None
+    slower = paired(5, [0.9] * 6)
+    assert "took 0.2 s or more" in str(why_unproved_paired(slower, measured, reference))
+    lower = paired(2.5, [0.0] * 6 + [0.9] * 4)
     assert (
-        why_unproved_beside(lower, dataclasses.replace(measured, timing=Timing((0.4,))), reference)
+        why_unproved_paired(lower, dataclasses.replace(measured, timing=Timing((0.4,))), reference)
         is None
     )
 

@@ -99,9 +99,9 @@ def _add_rerun_options(group: argparse._ArgumentGroup) -> None:
         type=Path,
         nargs="*",
         metavar="SPACE",
-        help="tune nothing; measure the best and the default of BASE and CANDIDATE now, in turns, "
-        "and compare these measurements. SPACE: the space files of CANDIDATE's sources (default: "
-        "those of --spec, else spaces/NAME.yaml of each kernel)",
+        help="tune nothing; measure the best and the default of BASE and CANDIDATE now, "
+        "interleaved, and compare these measurements. SPACE: the space files of CANDIDATE's "
+        "sources (default: those of --spec, else spaces/NAME.yaml of each kernel)",
     )
     group.add_argument(
         "--base-space",

@@ -73,7 +73,7 @@ class Device(Protocol):
 
     def stray_writes(self) -> list[StrayWrite]:
         """Return what was written before or behind array arguments since they were bound, or
-        since the last call, and mend it."""
+        since the last call, and repair it."""
 
     def load(self, binary: Binary) -> object:
         """Make a binary ready to launch; the result is only good for `launch`."""

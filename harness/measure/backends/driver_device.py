@@ -171,7 +171,7 @@ class DriverDevice(ABC):
         return array
 
     def stray_writes(self) -> list[StrayWrite]:
-        """Return what was written into the guard zones since the last call, and mend them."""
+        """Return what was written into the guard zones since the last call, and repair them."""
         found: list[StrayWrite] = []
         with self._errors("reading the memory around the arguments"):
             for name, bound in self._arguments.items():

@@ -18,7 +18,7 @@ from harness.measure.plausibility import why_unproved
 from harness.measure.processes import Processes, ProcessLost
 from harness.measure.programs import proof
 from harness.measure.programs.building import CommandBackend, CommandBuild
-from harness.measure.programs.proof import Beside, Reference
+from harness.measure.programs.proof import PairedRuns, Reference
 from harness.measure.programs.runner import FirstRun, ProgramJob, ProgramResult
 from harness.measure.programs.sealed import SealedFile
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
@@ -246,21 +246,21 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         # The default itself seems fast where the machine was busy when its reference was taken.
         if measured.outcome is not Outcome.OK or self._is_default(space, job):
             return measured
-        beside = None
+        paired = None
         if default is not None and default.measurement.outcome is Outcome.OK:
-            beside = Beside.of(default, result)
+            paired = PairedRuns.of(default, result)
         result = self._with_first_of_all(job, result)
         reference = self._reference(space, job.input)
-        speedup = reference.time_s / measured.time_s if beside is None else beside.speedup
+        speedup = reference.time_s / measured.time_s if paired is None else paired.speedup
         refusal = proof.why_cached(result, reference)
-        if beside is not None:
-            refusal = beside.why_contradicted() or refusal
+        if paired is not None:
+            refusal = paired.why_contradicted() or refusal
         if refusal is not None:
             reason = f"it is {speedup:.3g} times as fast as the default"
             return self._proofs.settle(measured, reason, lambda: refusal, always=True)
         return self._proofs.settle(
             measured,
-            self._why_implausible(space, job, result, beside),
+            self._why_implausible(space, job, result, paired),
             lambda: self._why_unproved(space, job, measured),
             always=result.has_other_shape,  # a proof of the speed says nothing about the output
         )
@@ -274,12 +274,12 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         return dataclasses.replace(result, first=first)
 
     def _why_implausible(
-        self, space: Space, job: ProgramJob, result: ProgramResult, beside: Beside | None
+        self, space: Space, job: ProgramJob, result: ProgramResult, paired: PairedRuns | None
     ) -> str | None:
         """Return why a time needs a proof; None where it is plausible, or does not win."""
         reference = self._reference(space, job.input)
         reason = proof.why_implausible(result, reference, self._plan, self._floor_s)
-        is_settled = beside is not None and beside.is_settled
+        is_settled = paired is not None and paired.is_settled
         wins = job.best_s is None or result.measurement.time_s < job.best_s
         if reason is None and wins and not is_settled:
             return proof.why_doubted(result, reference)
@@ -298,9 +298,9 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         failed = again.measurement.outcome is not Outcome.OK
         if failed or proof.is_proved(again, measured, reference):
             return why_unproved(again.measurement, measured)
-        return self._why_unproved_beside(space, job, measured)
+        return self._why_unproved_paired(space, job, measured)
 
-    def _why_unproved_beside(
+    def _why_unproved_paired(
         self, space: Space, job: ProgramJob, measured: Measurement
     ) -> str | None:
         """Run a second build beside the default until its speed-up is clear, or often enough."""
@@ -310,16 +310,16 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         if isinstance(binary, Measurement):
             return f"the default does not build beside it: {binary.message}"
         default_job = self._job_of(job.input, default, binary, reference)
-        parts: list[Beside] = []
+        parts: list[PairedRuns] = []
         for number, rounds in enumerate(proof.ROUNDS):
             results = self._run_interleaved([default_job, job], Block(rounds, order=number))
             for result in results:
                 if result.measurement.outcome is not Outcome.OK:
                     return f"a run beside the default failed: {result.measurement.message}"
-            parts.append(Beside.of(*results))
+            parts.append(PairedRuns.of(*results))
             if proof.joined(parts).is_settled:
                 break
-        return proof.why_unproved_beside(proof.joined(parts), measured, reference)
+        return proof.why_unproved_paired(proof.joined(parts), measured, reference)
 
 
 def _lost(job: ProgramJob, lost: ProcessLost) -> ProgramResult:

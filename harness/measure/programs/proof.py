@@ -7,7 +7,7 @@ that does nothing, or where its output has other words and nothing else verifies
 
 A program that prints its own time may print any. From 2 times the baseline's speed on, the clock
 of its process must show the seconds that it claims to save. Where it does not, the baseline runs
-beside it, in turns, so that a busy machine slows both.
+beside it, alternately, so that a busy machine slows both.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """The baseline and a program, run in turns: the reported seconds of every run and those of its
-    process, round by round."""
+class PairedRuns:
+    """The baseline and a program, run alternately: the reported seconds of every run, and
+    those of its process, round by round."""
 
     default_s: tuple[float, ...]
     time_s: tuple[float, ...]
@@ -81,7 +81,7 @@ class Beside:
     process_s: tuple[float, ...]
 
     @classmethod
-    def of(cls, default: ProgramResult, program: ProgramResult) -> Beside:
+    def of(cls, default: ProgramResult, program: ProgramResult) -> PairedRuns:
         """Pair two results of the same rounds; both must be ok."""
         return cls(_samples(default), _samples(program), default.process_s, program.process_s)
 
@@ -238,24 +238,26 @@ def is_proved(again: ProgramResult, measured: Measurement, reference: Reference)
     return reason is None and _clock_agrees(again, reference)
 
 
-def why_unproved_beside(beside: Beside, measured: Measurement, reference: Reference) -> str | None:
+def why_unproved_paired(
+    paired: PairedRuns, measured: Measurement, reference: Reference
+) -> str | None:
     """Return why runs beside the baseline do not prove a time; None where they do.
 
     Where the clock cannot decide, a speed-up that needs a proof is not proved unless the clock
     shows half of the seconds; a lower one stays.
     """
-    contradicted = beside.why_contradicted()
+    contradicted = paired.why_contradicted()
     if contradicted is not None:
         return contradicted
-    time_s = min(beside.time_s)  # a busy machine lengthens most runs, and shortens none
+    time_s = min(paired.time_s)  # a busy machine lengthens most runs, and shortens none
     if time_s > _TOLERATED_SLOWDOWN * measured.time_s:
         return f"the runs of a second build took {time_s:.3g} s or more"
-    return beside.why_unconfirmed() if reference.time_s > MAX_SPEEDUP * measured.time_s else None
+    return paired.why_unconfirmed() if reference.time_s > MAX_SPEEDUP * measured.time_s else None
 
 
-def joined(parts: Sequence[Beside]) -> Beside:
+def joined(parts: Sequence[PairedRuns]) -> PairedRuns:
     """Join the rounds of several sessions, in order."""
-    return Beside(
+    return PairedRuns(
         default_s=sum((part.default_s for part in parts), ()),
         time_s=sum((part.time_s for part in parts), ()),
         default_process_s=sum((part.default_process_s for part in parts), ()),
