@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from harness.api.request import search_options
 from harness.commands import export, tune
-from harness.commands.tune.options import TuneOptions, make_parser
-from harness.commands.tune.request import search_options
+from harness.commands.tune.options import TuneCommand, make_parser
 from harness.space_file import load_spec
 from tests.replays import write_space
 
@@ -299,5 +299,5 @@ def test_where_nothing_is_built_each_proposal_knows_all_results(
 def test_builds_of_four_proposals_run_side_by_side(tmp_path: Path) -> None:
     spec = load_spec(write_space(tmp_path, SPACE))
     for options, expected in (([], 4), (["--parallelism", "2"], 2)):
-        parsed = TuneOptions.of(make_parser().parse_args([str(spec.path), *options]))
+        parsed = TuneCommand.of(make_parser().parse_args([str(spec.path), *options]))
         assert search_options(spec, parsed, ("auto",)).parallelism == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -129,3 +130,24 @@ class ProgressDisplay:
     def _line(self, text: str) -> None:
         if not self._quiet:
             print_line(self._console, text)
+
+
+@dataclass(frozen=True)
+class ConsoleListener:
+    """Shows what a campaign says, and its progress, on a console."""
+
+    console: Console
+    quiet: bool = False
+
+    def note(self, text: str) -> None:
+        """Print a line unless quiet."""
+        if not self.quiet:
+            print_line(self.console, text)
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        print_line(self.console, text)
+
+    def progress(self, default: Config | None) -> ProgressDisplay:
+        """Make the display of the progress."""
+        return ProgressDisplay(self.console, self.quiet, default)

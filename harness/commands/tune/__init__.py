@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from harness.api.checks import check_folder_of, check_options, check_recordings
 from harness.commands.run import run_command
-from harness.commands.tune.checks import check_options, check_recordings
-from harness.commands.tune.options import TuneOptions, make_parser
+from harness.commands.tune.options import TuneCommand, make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,9 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    options = TuneOptions.of(args)
+    options = TuneCommand.of(args)
     if not options.list_techniques:
         check_options(options)
+        if options.report is not None:
+            check_folder_of("--report", options.report)
         check_recordings(options)
     from harness.display.formats import make_console
 

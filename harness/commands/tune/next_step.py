@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from harness.analysis.inputs import InputReport
-from harness.commands.tune.options import TuneOptions
+from harness.commands.tune.options import TuneCommand
 from harness.results import StoredCampaign, sqlite_path, without_password
 from harness.search import EndReason
 from harness.tuning import Campaign
@@ -18,7 +18,7 @@ _FLAGS = ("--fresh",)
 
 
 def next_step(
-    options: TuneOptions, campaign: Campaign, reports: Sequence[InputReport], database: str
+    options: TuneCommand, campaign: Campaign, reports: Sequence[InputReport], database: str
 ) -> str:
     """Say where the samples are, and which command to run next."""
     shown = shown_database(database)
@@ -47,24 +47,24 @@ def _all_measured(reports: Sequence[InputReport]) -> str:
     return f"{all_} legal configurations were measured{where}."
 
 
-def _is_time_up(campaign: Campaign, options: TuneOptions) -> bool:
+def _is_time_up(campaign: Campaign, options: TuneCommand) -> bool:
     """Whether the time ran out before the tests; for a validation, whether it was limited."""
     ends = [found.ended for found in campaign.searched.values()]
     return EndReason.TIME in ends if ends else options.stop_after is not None
 
 
-def _longer_s(options: TuneOptions) -> str:
+def _longer_s(options: TuneCommand) -> str:
     """Return seconds in which something is measured."""
     return f"{max(_LEAST_TIME_S, 10 * (options.stop_after or 0)):g}"
 
 
-def _again(options: TuneOptions, *added: str, with_technique: bool = True) -> str:
+def _again(options: TuneCommand, *added: str, with_technique: bool = True) -> str:
     """Return the same command with other limits."""
     kept = kept_arguments(options, with_technique)
     return shlex.join(["python", "-m", "harness.tune", *kept, *added])
 
 
-def kept_arguments(options: TuneOptions, with_technique: bool = True) -> Iterator[str]:
+def kept_arguments(options: TuneCommand, with_technique: bool = True) -> Iterator[str]:
     """Yield the arguments of a command that continues this one; a password is not shown."""
     dropped = _ONLY_ONCE if with_technique else _ONLY_ONCE + _TECHNIQUE
     for word in _without(options.arguments, dropped):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from harness.api.options import TuneOptions
 from harness.commands.run import report_file, whole_number
 from harness.measure.backends.choose import BACKENDS
 
@@ -20,53 +21,19 @@ _USE_REPLAY = "is now --replay FILE, without --backend"
 
 
 @dataclass(frozen=True)
-class TuneOptions:
-    """The options of the command, as `make_parser` describes them; `arguments` are the words of
-    the command line."""
+class TuneCommand(TuneOptions):
+    """The options of the command line, as `make_parser` describes them; `arguments` are its
+    words."""
 
-    arguments: Sequence[str]
-    space: Path | None
-    inputs: str | None
-    backend: str
-    replay: Path | None
-    mapping: Path | None
-    test_limit: int | None
-    stop_after: float | None
-    technique: Sequence[str]
-    validate: float | None
-    list_techniques: bool
-    seed_configuration: Sequence[Path]
-    parallelism: int | None
-    warm_start: Sequence[Path]
-    seed: int
-    repeats: int | None
-    precision: float | None
-    give_up_at: float | None
-    database: str | None
-    label: str
-    fresh: bool
-    results_log: Path | None
-    quiet: bool
-    no_cross: bool
-    finalists: int | None
-    no_reduce: bool
-    report: Path | None
+    arguments: Sequence[str] = ()
+    list_techniques: bool = False
+    quiet: bool = False
+    report: Path | None = None
 
     @classmethod
-    def of(cls, args: argparse.Namespace) -> TuneOptions:
+    def of(cls, args: argparse.Namespace) -> TuneCommand:
         """Take the options from a parsed command line."""
         return cls(**{field.name: getattr(args, field.name) for field in fields(cls)})
-
-    @property
-    def measure(self) -> Mapping[str, float]:
-        """The options that override the space's measure section."""
-        values = {name: getattr(self, name) for name in ("repeats", "precision", "give_up_at")}
-        return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def replays_alone(self) -> Sequence[Path]:
-        """The recording that stands in for both space and device, if there is one."""
-        return [self.replay] if self.replay is not None and self.space is None else []
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
-from harness.analysis.inputs import InputReport
+from harness.api.session import Tuned
 from harness.commands.tune.next_step import dispatch_command
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import print_inputs
 from harness.display.text import print_line
-from harness.measure.measurer import Measurer
-from harness.results import Store, campaigns
-from harness.tuning import Campaign
+from harness.results import campaigns
 from harness.tuning.replayed import RecordedCampaign
 
-if TYPE_CHECKING:
-    from harness.results.view import Results
 
-
-def print_result(
-    console: Console, campaign: Campaign, reports: Sequence[InputReport], measurer: Measurer
-) -> None:
+def print_result(console: Console, done: Tuned) -> None:
     """Print the table of inputs, what a technique tested, and why configurations failed."""
+    campaign, measurer = done.campaign, done.measurer
     spec, environment = campaign.spec, measurer.environment
     default = campaign.space(spec.inputs[0]).default
     console.print()
@@ -42,7 +32,7 @@ def print_result(
         where = (
             f", replayed from {environment.device}" if measurer.is_replay else f" on {environment}"
         )
-        print_inputs(console, reports, f"{spec.name}{where}", default)
+        print_inputs(console, done.reports, f"{spec.name}{where}", default)
     if campaign.ablations:
         print_line(console, "\n".join([*ablation_lines(campaign.ablations), ""]))
     replayed = campaign.state.replayed
@@ -58,32 +48,23 @@ def print_result(
             print_line(console, "\n".join([*lines, ""]))
 
 
-def print_choice_by_input(
-    console: Console, campaign: Campaign, store: Store, database: str, space: Path | None
-) -> None:
+def print_choice_by_input(console: Console, done: Tuned) -> None:
     """Print which configuration suits which input and, if choosing pays, how to generate code."""
     # Here, since they load pandas and scikit-learn, which a search need not wait for.
     from harness.dispatch.study import QUICK
     from harness.display.across import print_across
 
-    results = campaign_results(campaign, store, database)
+    results, path = done.results(), done.request.options.space_path
     if results is None:
         return
-    stored, tuned = len(results.measured), len(campaign.spec.inputs)
+    stored, tuned = len(results.measured), len(done.campaign.spec.inputs)
     if stored > tuned:
         print_line(console, f"For all {stored} inputs in the database ({tuned} tuned now):")
     with console.status("learning which configuration suits which input"):
         is_better = print_across(console, matrix_of(results), QUICK)
-    if is_better and space is not None:
-        found = campaigns(store.session.connection())
-        command = [*dispatch_command(results.campaign, found, database), "--spec", str(space)]
-        print_line(console, f"To generate code that chooses by input: {shlex.join(command)}")
+    if is_better and path is not None:
+        found = campaigns(done.store.session.connection())
+        words = dispatch_command(results.campaign, found, done.request.database)
+        command = shlex.join([*words, "--spec", str(path)])
+        print_line(console, f"To generate code that chooses by input: {command}")
     console.print()
-
-
-def campaign_results(campaign: Campaign, store: Store, database: str) -> Results | None:
-    """Read a campaign's results from the database; None where it has not begun."""
-    from harness.results.view import results_of  # here, since it loads pandas
-
-    key = dataclasses.replace(campaign.state.run_plan(campaign.spec.inputs[0]).key, problem=None)
-    return results_of(store, key, database)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.commands.tune.options import TuneOptions
+from harness.api.options import TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config
@@ -84,7 +84,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
     resolve_techniques([name for name in options.technique if name != PREDICTED])
     alone = options.replays_alone
     files = recording_files([*alone, *options.warm_start], options.mapping)
-    loaded = None if options.space is None else load_spec(options.space)
+    loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
     techniques = _techniques(options, loaded.search if loaded else Search())
     check_seeds_used(techniques, seeds)
     _check_warm_start(options, techniques)
@@ -109,16 +109,17 @@ def read_request(options: TuneOptions) -> TuneRequest:
     )
 
 
-def _read_seed(path: Path) -> Mapping[str, Any]:
+def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
     """Read a configuration, perhaps of some parameters only, from a JSON file."""
     try:
-        values = dict(json.loads(path.read_text(encoding="utf-8")))
+        read = json.loads(seed.read_text(encoding="utf-8")) if isinstance(seed, Path) else seed
+        values = dict(read)
         Config(values)
     except OSError as error:
-        raise UsageError(f"--seed-configuration {path}: {error.strerror}") from None
+        raise UsageError(f"--seed-configuration {seed}: {error.strerror}") from None
     except (ValueError, TypeError) as error:
         raise UsageError(
-            f"--seed-configuration {path}: needs a JSON object of parameters and values: {error}"
+            f"--seed-configuration {seed}: needs a JSON object of parameters and values: {error}"
         ) from None
     return values
 
@@ -143,13 +144,13 @@ def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
     """Return the predictor of a stencil's configurations, if the technique needs one."""
     if PREDICTED not in options.technique:
         return None
-    if options.space is None or options.validate is not None:
+    if options.space_path is None or options.validate is not None:
         raise UsageError(
             f"--technique {PREDICTED} needs the space of a stencil, and no --replay or --validate"
         )
     from harness.stencil.predicted import read_predictor  # here: it loads pandas
 
-    return read_predictor(database, options.space)
+    return read_predictor(database, options.space_path)
 
 
 def _check_warm_start(options: TuneOptions, techniques: Sequence[str]) -> None:

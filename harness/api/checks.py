@@ -1,11 +1,11 @@
-"""Checks of a command line that need nothing loaded, and read little."""
+"""Checks of the options of a tuning that need nothing loaded, and read little."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.commands.tune.options import TuneOptions
+from harness.api.options import TuneOptions
 from harness.core.errors import UsageError
 from harness.core.files import nearest_file
 from harness.recordings.files import SPACE, known_as
@@ -19,11 +19,16 @@ def check_options(options: TuneOptions) -> None:
     _check_validation(options)
     for option, path in _files(options):
         _check_file(option, path)
-    if options.space is not None:
+    if isinstance(options.space, Path):
         _check_space(options.space)
-    for option, file in (("--results-log", options.results_log), ("--report", options.report)):
-        if file is not None and not file.parent.is_dir():
-            raise UsageError(f"{option} {file}: the folder {file.parent} does not exist; make it")
+    if options.results_log is not None:
+        check_folder_of("--results-log", options.results_log)
+
+
+def check_folder_of(option: str, file: Path) -> None:
+    """Raise UsageError where the folder of a file to write does not exist."""
+    if not file.parent.is_dir():
+        raise UsageError(f"{option} {file}: the folder {file.parent} does not exist; make it")
 
 
 def check_recordings(options: TuneOptions) -> None:
@@ -71,12 +76,13 @@ def _files(options: TuneOptions) -> Iterator[tuple[str, Path]]:
 
     A missing --mapping is reported later, with a suggestion made from its recording.
     """
-    if options.space is not None:
+    if isinstance(options.space, Path):
         yield "", options.space
     if options.replay is not None:
         yield "--replay ", options.replay
     yield from (("--warm-start ", path) for path in options.warm_start)
-    yield from (("--seed-configuration ", path) for path in options.seed_configuration)
+    seeds = (seed for seed in options.seed_configuration if isinstance(seed, Path))
+    yield from (("--seed-configuration ", path) for path in seeds)
 
 
 def _check_file(option: str, path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What `import harness` offers: the functions that the commands call as well."""

@@ -1,0 +1,60 @@
+"""The options of a tuning: those of `python -m harness.tune` and of `harness.tune` in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # it takes a while to load
+    from harness.space_file import Spec
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """What to tune, where, how, and where to store it; the options of the command by their names.
+
+    `space` is a path, or a space that is loaded already. `seed_configuration` are JSON files, or
+    the configurations themselves.
+    """
+
+    space: Path | Spec | None = None
+    inputs: str | None = None
+    backend: str = "auto"
+    replay: Path | None = None
+    mapping: Path | None = None
+    test_limit: int | None = None
+    stop_after: float | None = None
+    technique: Sequence[str] = ()
+    validate: float | None = None
+    seed_configuration: Sequence[Path | Mapping[str, Any]] = ()
+    parallelism: int | None = None
+    warm_start: Sequence[Path] = ()
+    seed: int = 0
+    repeats: int | None = None
+    precision: float | None = None
+    give_up_at: float | None = None
+    database: str | None = None
+    label: str = "unnamed"
+    fresh: bool = False
+    results_log: Path | None = None
+    no_cross: bool = False
+    finalists: int | None = None
+    no_reduce: bool = False
+
+    @property
+    def measure(self) -> Mapping[str, float]:
+        """The options that override the space's measure section."""
+        values = {name: getattr(self, name) for name in ("repeats", "precision", "give_up_at")}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def replays_alone(self) -> Sequence[Path]:
+        """The recording that stands in for both space and device, if there is one."""
+        return [self.replay] if self.replay is not None and self.space is None else []
+
+    @property
+    def space_path(self) -> Path | None:
+        """The path of the space's file; None without a space."""
+        return self.space if self.space is None or isinstance(self.space, Path) else self.space.path

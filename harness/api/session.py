@@ -1,0 +1,166 @@
+"""Carry out a request: open a measurer and a database, and run the campaign."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from harness.analysis.inputs import InputReport
+from harness.api.request import PREDICTED, TuneRequest
+from harness.core.records import Config
+from harness.measure.choose import fitted_to, open_measurer
+from harness.measure.measurer import Measurer
+from harness.recordings.recording import Recording
+from harness.recordings.replay import ReplayMeasurer, open_replay
+from harness.results import Store, writing
+from harness.search import make_opentuner_tables
+from harness.space_file import Spec
+from harness.tuning import Campaign
+from harness.tuning.progress import Display
+from harness.tuning.replayed import RecordedCampaign, describe_recording
+
+if TYPE_CHECKING:
+    from harness.results.view import Results
+
+
+class Listener(Protocol):
+    """Shows what a campaign says; `harness.display` implements it."""
+
+    def note(self, text: str) -> None:
+        """Show a fact that may be left out where only results are wanted."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+
+    def progress(self, default: Config | None) -> AbstractContextManager[Display]:
+        """Show progress; configurations as changes from a default, or whole."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A campaign that has ended, while its measurer and its database are still open."""
+
+    request: TuneRequest
+    measurer: Measurer
+    store: Store
+    campaign: Campaign
+    reports: Sequence[InputReport]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing was measured, or nothing worked on an input that was measured."""
+        left_out = self.campaign.state.left_out
+        failed = any(not r.best and (r.measured or r.problem in left_out) for r in self.reports)
+        return failed or not any(report.measured for report in self.reports)
+
+    def results(self) -> Results | None:
+        """Read the campaign's results from the database; None where it has not begun."""
+        from harness.results.view import results_of  # here, since it loads pandas
+
+        campaign = self.campaign
+        key = campaign.state.run_plan(campaign.spec.inputs[0]).key
+        return results_of(self.store, dataclasses.replace(key, problem=None), self.request.database)
+
+
+@contextmanager
+def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
+    """Run a campaign; each measurement is stored when it ends.
+
+    Raises UsageError for a seed or a recording that cannot be used, BackendUnavailable, and
+    DatabaseBusy where another process writes the database.
+    """
+    with writing(request.database) as engine, _opened(request, listener) as measurer:
+        spec = fitted_to(request.spec, measurer)
+        for notice in spec.notices:
+            listener.note(f"note: {notice}")
+        store = Store(engine)
+        make_opentuner_tables(store)
+        default = None if request.recording else _default(spec, measurer)
+        with listener.progress(default) as display:
+            campaign = _campaign(request, spec, measurer, store, display, listener)
+            reports = campaign.run()
+        yield Tuned(request, measurer, store, campaign, reports)
+        store.sessions.remove()
+
+
+def _default(spec: Spec, measurer: Measurer) -> Config:
+    """Return the configuration that others are shown as changes from."""
+    return Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
+
+
+def _campaign(
+    request: TuneRequest,
+    spec: Spec,
+    measurer: Measurer,
+    store: Store,
+    display: Display,
+    listener: Listener,
+) -> Campaign:
+    """Make the campaign, check its seeds, and describe its warm start."""
+    request = dataclasses.replace(request, spec=spec)
+    seeds = request.seeds_for(measurer.compiler) + _predicted(request, measurer, listener)
+    plan = request.plan(dataclasses.replace(request.search, seeds=seeds))
+    recording = request.recording
+    campaign = (
+        Campaign(plan, measurer, store, display)
+        if recording is None
+        else RecordedCampaign(recording, plan, measurer, store, display)
+    )
+    campaign.check_seeds()
+    lines = list(campaign.describe_warm_start())
+    for recording, line in zip(request.warm_start, lines, strict=True):
+        listener.note(f"warm start from {line}")
+        _describe_notes(recording, listener)
+    return campaign
+
+
+def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> tuple[Config, ...]:
+    """Return the configurations predicted to be the fastest, for half of the tests."""
+    if request.predictor is None:
+        return ()
+    order = request.predictor.order(measurer.environment)
+    if order is None:
+        database = request.database
+        message = f"{database} has no other stencil tuned on this device; using auto instead"
+        listener.say(f"{PREDICTED}: {message}")
+        return ()
+    listener.say(f"{PREDICTED}: {order.message}")
+    return order.configs[: max(1, request.search.test_limit // 2)]
+
+
+@contextmanager
+def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
+    """Open the measurer, describe it in a line, and close it at the end."""
+    options, recording = request.options, request.recording
+    if recording is not None:
+        measurer: Measurer = ReplayMeasurer.of(recording)
+        line = describe_recording(recording)
+    elif options.replay is not None:
+        replay = open_replay(options.replay, request.whole)
+        for warning in replay.warnings:
+            listener.say(f"warning: {warning}")
+        count, device = len(replay.measurements), replay.environment.device
+        measurer = replay
+        line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
+    else:
+        measurer, why = open_measurer(request.whole, options.backend)
+        line = f"backend {measurer.environment.backend}: {measurer.environment}"
+        line += f"; {why}" if why else ""
+    try:
+        listener.note(line)
+        if recording is not None:
+            _describe_notes(recording, listener)
+        yield measurer
+    finally:
+        measurer.close()
+
+
+def _describe_notes(recording: Recording, listener: Listener) -> None:
+    """Show notes on how a recording was read, and warnings about it."""
+    for note in recording.notes:
+        listener.note(f"note: {note}")
+    for warning in recording.warnings:
+        listener.say(f"warning: {warning}")
