@@ -6,6 +6,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from harness import __version__
+from harness.core.invocation import command_line
 from harness.core.text import suggestion
 
 COMMANDS = {
@@ -27,10 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
-        return 0 if words else 2
+        return 0
+    if words[0] in ("-V", "--version"):
+        print(f"harness {__version__}")
+        return 0
     name, *rest = words
     if name not in COMMANDS:
-        hint = suggestion(name, COMMANDS, "`harness --help` lists the commands")
+        hint = suggestion(name, COMMANDS, "`{command_line('--help')}` lists the commands")
         print(f"error: unknown command `{name}`; {hint}", file=sys.stderr)
         return 2
     return int(importlib.import_module(f"harness.commands.{name}").main(rest))
@@ -42,11 +47,12 @@ def usage() -> str:
     lines = [f"    {name:<{width}}   {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         (
-            "usage: harness COMMAND ...     or: python -m harness.COMMAND ...",
+            f"usage: {command_line('COMMAND')} ...",
             "",
             *lines,
             "",
-            "harness COMMAND --help lists the options of a command.",
+            f"{command_line('COMMAND', '--help')} lists the options of a command.",
+            f"{command_line('--version')} prints the version.",
         )
     )
 

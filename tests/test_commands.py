@@ -12,6 +12,7 @@ import pytest
 
 import harness.commands
 from harness.__main__ import COMMANDS, main
+from harness.core.invocation import invocation
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,7 +31,7 @@ def test_a_command_starts_by_its_module(name: str) -> None:
     command = [sys.executable, "-m", f"harness.{name}", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"usage: python -m harness.{name}")
+    assert done.stdout.startswith(f"usage: {sys.executable} -m harness.{name}")
 
 
 def test_a_command_starts_by_the_console_script(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,9 +45,42 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"    {name} " in printed for name in COMMANDS)
 
 
-def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "harness COMMAND" in capsys.readouterr().out
+def test_no_command_lists_them_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert all(f"    {name} " in capsys.readouterr().out for name in list(COMMANDS)[:1])
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"harness {harness.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "typed", "words"),
+    [
+        ("/x/harness/tune.py", "py3 -m harness.tune a.yaml", "py3 -m harness.report"),
+        ("/x/harness/tune.py", "v/bin/python -m harness.tune", "v/bin/python -m harness.report"),
+        ("/x/harness/__main__.py", "py3 -X dev -m harness tune", "py3 -m harness report"),
+        ("v/bin/harness", "/x/v/bin/python v/bin/harness tune", "v/bin/harness report"),
+        ("my_script.py", "python3 my_script.py", "python -m harness.report"),
+        ("/x/pytest/__main__.py", "python3 -m pytest", "python -m harness.report"),
+    ],
+)
+def test_a_printed_command_starts_as_the_user_started_this_one(
+    script: str, typed: str, words: str
+) -> None:
+    assert invocation("report", script, typed.split()) == words.split()
+
+
+def test_a_program_that_the_shell_finds_is_printed_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "harness"
+    script.touch(mode=0o755)
+    typed = ["/x/bin/python", str(script)]
+    assert invocation("report", str(script), typed) == [str(script), "report"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert invocation("report", str(script), typed) == ["harness", "report"]
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(

@@ -535,7 +535,7 @@ def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_printed(
     assert main([str(database)]) == 0
     out = capsys.readouterr().out
     assert "0 configurations were designed or drawn uniformly" in out
-    command = r"SPACE.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
+    command = r"/space\.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
     assert re.search(command, out)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from harness.commands import tune
-from harness.commands.tune.next_step import dispatch_command
+from harness.commands.tune.next_step import dispatch_words
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign
@@ -491,6 +491,6 @@ def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned()
         )
 
     one, other = tuned("A100"), tuned("H200")
-    alone = ["python", "-m", "harness.dispatch", "r.db", "-o", "out"]
-    assert dispatch_command(one, [one, tuned("H200", program="b")], "r.db") == alone
-    assert dispatch_command(one, [one, other], "r.db") == [*alone, "--device", "A100"]
+    alone = ["r.db", "-o", "out"]
+    assert dispatch_words(one, [one, tuned("H200", program="b")], "r.db") == alone
+    assert dispatch_words(one, [one, other], "r.db") == [*alone, "--device", "A100"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.api.options import TuneOptions
 from harness.core.errors import UsageError
 from harness.core.files import nearest_file
+from harness.core.invocation import command_line
 from harness.recordings.files import SPACE, known_as
 
 
@@ -104,7 +105,7 @@ def _check_space(path: Path) -> None:
     if found == "a results database":
         raise UsageError(
             f"{path} is {found}, not a space; to see its results, run: "
-            f"python -m harness.analyse {path}"
+            f"{command_line('analyse', str(path))}"
         )
     if found not in (None, SPACE):
         raise UsageError(

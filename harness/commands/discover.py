@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.commands.run import options_of, run_command
 from harness.core.errors import UsageError
 from harness.core.files import write_file
+from harness.core.invocation import command_line
 from harness.discover.facts import discover
 from harness.discover.host_file import host_text
 from harness.discover.space_file import space_text, to_do
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.discover",
+        prog=command_line("discover"),
         description="Read a kernel's pragmas, constants, loops and signature, and write its "
         "space. Marks in the space show what a person has to add.",
         epilog=_EPILOG,

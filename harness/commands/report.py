@@ -6,12 +6,13 @@ import argparse
 from collections.abc import Sequence
 
 from harness.commands.run import report_file, run_command
+from harness.core.invocation import command_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m harness.report",
+        prog=command_line("report"),
         description="Write results databases as one HTML page that needs no network: verdict, "
         "best configurations, search, inputs by configurations, trees, failures, noise.",
     )

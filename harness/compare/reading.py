@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.analysis.coverage import NOT_MEASURED
 from harness.analysis.inputs import report_input
 from harness.core.errors import UsageError
+from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement
 from harness.recordings.read import read_recording
 from harness.recordings.recording import FACTS, Recording
@@ -104,7 +105,7 @@ def read_kernel_results(
     if lost:
         raise UsageError(
             f"{without_password(database)} has no results of {', '.join(lost)} with the current "
-            "sources; tune it first: python -m harness.tune SPACE --database ..."
+            f"sources; tune it first: {command_line('tune')} SPACE --database ..."
         )
     if not results:
         raise UsageError(f"{without_password(database)} has no results of {kernel or 'any kernel'}")

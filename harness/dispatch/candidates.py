@@ -11,6 +11,7 @@ import numpy as np
 
 from harness.constraints.expression import Expression
 from harness.core.arrays import Array, Flags
+from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
@@ -167,7 +168,7 @@ def _note(sessions: Mapping[Input, Sequence[Interleaved]]) -> str:
     else:
         why = "inputs were measured interleaved with different candidates"
     return (
-        f"Times are the search's, each taken at another moment: {why}. `python -m harness.tune` "
+        f"Times are the search's, each taken at another moment: {why}. `{command_line('tune')}` "
         "with all inputs, and without --no-cross, measures candidates interleaved, which compares "
         "them more precisely."
     )

@@ -15,6 +15,7 @@ from rich.text import Text
 from harness.analysis.failures import group_failures
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
+from harness.core.invocation import command_line
 from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
@@ -103,8 +104,8 @@ def not_shown(inputs: int) -> Iterator[str]:
     """Say that a table has not all inputs, and where all are."""
     if inputs > MOST_SHOWN:
         yield (
-            f"These are the first {MOST_SHOWN:,} of {inputs:,} inputs; `python -m harness.export` "
-            "writes all."
+            f"These are the first {MOST_SHOWN:,} of {inputs:,} inputs; "
+            f"`{command_line('export')}` writes all."
         )
 
 

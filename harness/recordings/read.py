@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import RecordingError, UsageError
+from harness.core.invocation import command_line
 from harness.recordings.csv_reader import check_mapped_csv, read_mapped_csv
 from harness.recordings.files import FileKind, decoded, file_kind, read_bounded
 from harness.recordings.kernel_tuner import is_cache, parse_cache, read_cache
@@ -47,13 +48,13 @@ def _readable_kind(path: Path) -> FileKind:
     kind = file_kind(path)
     if kind is FileKind.DATABASE:
         raise RecordingError(
-            f"{path}: is a results database; replay it with its space: python -m harness.tune "
-            f"SPACE --replay {path}; or export it with python -m harness.export"
+            f"{path}: is a results database; replay it with its space: {command_line('tune')} "
+            f"SPACE --replay {path}; or export it: {command_line('export', str(path))}"
         )
     if kind is FileKind.YAML:
         raise RecordingError(
-            f"{path}: is YAML, not a recording. Tune a space with python -m harness.tune {path}; "
-            "name a mapping with --mapping"
+            f"{path}: is YAML, not a recording. To tune a space: "
+            f"{command_line('tune', str(path))}; name a mapping with --mapping"
         )
     return kind
 

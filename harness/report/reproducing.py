@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.core.invocation import command_line
 from harness.core.records import Input
 from harness.results import Run, without_password
 from harness.results.view import Results
@@ -36,16 +36,16 @@ def when(runs: Sequence[Run]) -> str:
 def commands(results: Results, origin: Origin | None = None) -> Iterator[str]:
     """List the commands that repeat the searches, then those that analyse and report them.
 
-    A replayed recording needs no search. A database does not know the path of the space; the
-    `origin` does.
+    A replayed recording needs no search. The space is the `origin`'s, or else the file that was
+    tuned.
     """
     name, paths = results.campaign.space_name, list(map(without_password, results.databases))
     if results.campaign.environment.backend != "replay":
         yield from _searches(results, paths[0], origin)
     of_space = [*paths, "--space", name]
-    yield _command("analyse", *of_space)
-    yield _command("dispatch", *of_space, "-o", "out/")
-    yield _command("report", *of_space, "-o", f"{name}.html")
+    yield command_line("analyse", *of_space)
+    yield command_line("dispatch", *of_space, "--spec", _space_file(results, origin), "-o", "out/")
+    yield command_line("report", *of_space, "-o", f"{name}.html")
 
 
 def _searches(results: Results, path: str, origin: Origin | None) -> Iterator[str]:
@@ -53,8 +53,7 @@ def _searches(results: Results, path: str, origin: Origin | None) -> Iterator[st
     groups: dict[tuple[str, ...], list[Input]] = {}
     for run in results.runs:
         groups.setdefault(tuple(_options(run)), []).append(run.problem)
-    space = origin.space if origin else "SPACE.yaml"
-    start = [space, "--backend", results.campaign.environment.backend]
+    start = [_space_file(results, origin), "--backend", results.campaign.environment.backend]
     for number, (words, searched) in enumerate(groups.items()):
         inputs = list(dict.fromkeys(searched))
         fresh = ["--fresh"] if number == 0 else []
@@ -66,7 +65,11 @@ def _searches(results: Results, path: str, origin: Origin | None) -> Iterator[st
                 yield f"# on the {len(inputs)} inputs of the first table:"
                 condition = None
         where = [] if condition is None else ["--inputs", condition]
-        yield _command("tune", *start, *fresh, *words, *where, "--database", path)
+        yield command_line("tune", *start, *fresh, *words, *where, "--database", path)
+
+
+def _space_file(results: Results, origin: Origin | None) -> str:
+    return origin.space if origin else str(results.space_file or "SPACE.yaml")
 
 
 def _options(run: Run) -> Iterator[str]:
@@ -90,7 +93,3 @@ def _condition(inputs: Iterable[Input]) -> str:
         " and ".join(f"{name} == {json.dumps(value)}" for name, value in problem.items())
         for problem in inputs
     )
-
-
-def _command(word: str, *rest: str) -> str:
-    return shlex.join(["python", "-m", f"harness.{word}", *rest])

@@ -32,6 +32,7 @@ from sqlalchemy.schema import CreateColumn
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.files import cache_folder
+from harness.core.invocation import command_line
 from harness.core.plain_pickle import UnsafePickle
 from harness.results import schema
 from harness.results.guard import guard
@@ -132,7 +133,7 @@ def _existing(database: str, url: URL) -> Iterator[Engine]:
     path = sqlite_path(database)
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
-        raise ResultsError(f"{path}: {what}; `python -m harness.tune` makes databases")
+        raise ResultsError(f"{path}: {what}; `{command_line('tune')}` makes databases")
     engine = _engine(database, url)
     try:
         _check_version(engine, database)
@@ -203,7 +204,8 @@ def _who_holds(database: str) -> str:
         pass  # it is only just being made: its writer is not noted yet
     return (
         f"{name} is being written by {holder}. Wait for it; or write to another file with "
-        f"--database OTHER.db and merge afterwards: python -m harness.merge {name} OTHER.db"
+        "--database OTHER.db and merge afterwards: "
+        f"{command_line('merge', name, 'OTHER.db')}"
     )
 
 

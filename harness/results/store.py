@@ -26,7 +26,7 @@ from harness.results.cells import SEARCHED
 from harness.results.connect import now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
-from harness.results.notes import BASELINES, CONTINUED
+from harness.results.notes import BASELINES, CONTINUED, SPACE_FILE
 from harness.results.read import interleaved_groups, read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
@@ -343,6 +343,7 @@ class Store:
 
 
 def _noted(plan: RunPlan) -> dict[str, str]:
-    """Return the notes that a report needs: the named baselines."""
+    """Return the notes that a report needs: the space's file and the named baselines."""
     named = {b.name: dict(b.values) for b in plan.spec.baselines}
-    return {BASELINES: json.dumps(named)} if named else {}
+    baselines = {BASELINES: json.dumps(named)} if named else {}
+    return {SPACE_FILE: str(plan.spec.path), **baselines}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import ResultsError, UsageError
+from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.core.text import first_few, printable, suggestion
 from harness.results import (
@@ -24,6 +27,7 @@ from harness.results import (
     FINAL,
     LIMITS,
     SEARCHED,
+    SPACE_FILE,
     CampaignKey,
     Command,
     MeasurementRow,
@@ -147,6 +151,16 @@ class Results:
         for run in sorted(self.runs, key=lambda run: run.last_at):
             found.setdefault(run.problem, {}).update(run.notes)
         return found
+
+    @property
+    def space_file(self) -> Path | None:
+        """The file of the space that was tuned last, or else of the suite's space of this name;
+        None where it is not there."""
+        runs = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
+        named = [run.notes[SPACE_FILE] for run in runs if SPACE_FILE in run.notes]
+        paths = (*named, f"spaces/{self.campaign.space_name}.yaml")
+        spaces = (path for path in paths if path.endswith((".yaml", ".yml")))
+        return next((Path(path) for path in spaces if os.path.isfile(path)), None)
 
     @cached_property
     def ablations(self) -> Mapping[Input, Ablation]:
@@ -317,7 +331,7 @@ def _joined(parts: Sequence[Results]) -> Results:
 def _nothing(databases: Sequence[str], space: str | None, held: Iterable[str]) -> str:
     shown = ", ".join(map(without_password, databases))
     if not held:
-        return f"{shown}: no runs yet; `python -m harness.tune SPACE --database ...` adds some"
+        return f"{shown}: no runs yet; `{command_line('tune')} SPACE --database ...` adds some"
     hint = suggestion(space or "", held)
     return f"{shown}: no results of a space `{space}`; {hint}"
 

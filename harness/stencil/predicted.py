@@ -19,6 +19,7 @@ import pandas as pd
 from sklearn.ensemble import RandomForestRegressor
 
 from harness.core.errors import UsageError
+from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement, Outcome
 from harness.results import sqlite_path
 from harness.results.view import Results, read_results
@@ -107,7 +108,7 @@ def read_predictor(url: str, space: Path) -> StencilPredictor:
     if not points.exists():
         raise UsageError(
             f"{space} is not a stencil's space: {points.name} is not beside it. "
-            "python -m harness.stencil explore writes both"
+            f"{command_line('stencil', 'explore')} writes both"
         )
     path = sqlite_path(url)
     if path is not None and not path.exists():

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from harness.analysis.effects.causes import Cause
 from harness.analysis.effects.times import Effect, Effects, SampleCounts
 from harness.analysis.failures import group_failures
+from harness.core.invocation import command_line
 from harness.core.records import Input
 from harness.results import MeasurementRows, without_password
 from harness.results.ablation import TOLERANCE, Ablation
@@ -126,18 +125,17 @@ def _too_few(counts: SampleCounts, results: Results) -> Iterator[str]:
             f"{counts.independent:,} independent samples; {counts.needed:,} are needed."
         )
         return
-    usual = f"spaces/{results.campaign.space_name}.yaml"
-    command = ["python", "-m", "harness.tune", usual if Path(usual).is_file() else "SPACE.yaml"]
-    command += ["--technique", "Designed", "--test-limit", str(counts.to_request)]
+    words = [str(results.space_file or "SPACE.yaml")]
+    words += ["--technique", "Designed", "--test-limit", str(counts.to_request)]
     if len(results.databases) == 1:
-        command += ["--database", without_password(results.databases[0])]
+        words += ["--database", without_password(results.databases[0])]
     yield (
         f"Too few samples for the effect of each value on the time: {counts.configurations:,} "
         f"configurations were designed or drawn uniformly{_shared(counts)}. Samples that a search "
         "chose are biased and do not count."
     )
     yield f"To get {counts.needed:,} samples{_despite_failures(counts)}, run:"
-    yield f"    {shlex.join(command)}"
+    yield f"    {command_line('tune', *words)}"
 
 
 def _despite_failures(counts: SampleCounts) -> str:

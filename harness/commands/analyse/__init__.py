@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.analysis import SLOWDOWN
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
 from harness.commands.run import options_of, run_command, whole_number
+from harness.core.invocation import command_line
 
 _PICTURES = (".png", ".svg", ".pdf")
 
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.analyse",
+        prog=command_line("analyse"),
         description="Print what a database holds: the best configuration of every input, the "
         "parameters that times depend on, and which configuration to use for which input. Nothing "
         "is measured.",

@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.commands.check.options import DEFAULT_SAMPLE, CheckOptions
 from harness.commands.run import options_of, run_command, whole_number
 from harness.core.errors import UsageError
+from harness.core.invocation import command_line
 
 _EPILOG = """\
 For completion in an editor, keep the schema in a file and name it in the first line of a
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.check",
+        prog=command_line("check"),
         description="Validate spaces, count their configurations, and compile the default. No "
         "kernel is run, but the host module is; --arch needs no GPU. The default of a program is "
         "built and run.",

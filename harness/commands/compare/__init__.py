@@ -18,6 +18,7 @@ from harness.compare.statistics import (
     RUN_NOISE,
     THRESHOLD,
 )
+from harness.core.invocation import command_line
 from harness.measure.backends.choose import BACKENDS
 
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.compare",
+        prog=command_line("compare"),
         description="Say whether CANDIDATE is slower or faster than BASE, or within noise, for "
         "each kernel and input. Exit status: 0 nothing became slower; 1 something did, or works "
         "no more; 2 they cannot be compared.",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.commands.run import run_command, whole_number
+from harness.core.invocation import command_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.dispatch",
+        prog=command_line("dispatch"),
         description="Learn which configuration suits which input, judge it on held-out inputs, and "
         "write it as C, C++ and Python code with the kernels it chooses from.",
     )
@@ -29,7 +30,10 @@ def _parser() -> argparse.ArgumentParser:
         "--device", metavar="NAME", help="only the device whose name contains this, of several"
     )
     parser.add_argument(
-        "--spec", type=Path, metavar="FILE", help="the space's YAML file (default spaces/NAME.yaml)"
+        "--spec",
+        type=Path,
+        metavar="FILE",
+        help="the space's YAML file (default: the file that was tuned, else spaces/NAME.yaml)",
     )
     parser.add_argument(
         "--choice",

@@ -136,22 +136,22 @@ def _spec(path: Path | None, campaigns: Sequence[Results]) -> Spec:
     """Load the space of the results."""
     if path is None:
         by_name = {results.campaign.space_name: results for results in campaigns}
-        name = the_one(list(by_name.values()), "choose one with --space NAME").campaign.space_name
-        path = Path("spaces") / f"{name}.yaml"
-        if not path.is_file():
-            raise UsageError(_no_file(path, name, campaigns))
+        results = the_one(list(by_name.values()), "choose one with --space NAME")
+        path = results.space_file
+        if path is None:
+            raise UsageError(_no_file(results.campaign.space_name, campaigns))
     if not path.is_file():
         raise UsageError(f"{path} not found; name the YAML file of the space with --spec FILE")
     return load_spec(path)
 
 
-def _no_file(path: Path, name: str, campaigns: Sequence[Results]) -> str:
+def _no_file(name: str, campaigns: Sequence[Results]) -> str:
     if all(results.campaign.environment.backend == "replay" for results in campaigns):
         return (
             f"{campaigns[0].title} was replayed from a recording: there is no kernel to choose "
             "for; name a space of this kernel with --spec FILE"
         )
-    return f"{path} not found; name the YAML file of {name} with --spec FILE"
+    return f"spaces/{name}.yaml not found; name the YAML file of {name} with --spec FILE"
 
 
 def _results(campaigns: Sequence[Results], spec: Spec, device: str | None) -> Results:

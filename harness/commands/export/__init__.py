@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.commands.run import run_command
+from harness.core.invocation import command_line
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
@@ -14,7 +15,7 @@ ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m harness.export",
+        prog=command_line("export"),
         description="Write every sample and every failure of a database's last campaign as T4 "
         "results, or as CSV with its mapping.",
     )

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from harness.commands.run import run_command
+from harness.core.invocation import command_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.merge",
+        prog=command_line("merge"),
         description="Merge the results databases of several machines into one. Measurements that "
         "OUT already has are not added again, so the same databases can be merged each time they "
         "have grown. The inputs are only read. OpenTuner's own tables stay behind: they hold "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.commands.run import options_of, run_command, whole_number
+from harness.core.invocation import command_line
 from harness.stencil.definition import program_names
 
 _EPILOG = """\
@@ -22,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m harness.stencil",
+        prog=command_line("stencil"),
         description="Write the space of a stencil: rewrite rules turn its expression into "
         "variants, each with several thread configurations.",
         epilog=_EPILOG,

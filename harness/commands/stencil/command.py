@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.core.errors import UsageError
 from harness.core.files import write_folder
+from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.space_file.document import MAX_BYTES
 from harness.stencil.definition import Definition, load_definition
@@ -51,7 +52,7 @@ def explore_stencil(options: ExploreOptions) -> int:
     write_folder(folder, contents, replace=False)
     fewer = "" if points == options.count else f"; found no more of the {options.count}"
     print(f"{counted(points, 'point')} of {counted(len(variants), 'variant')}{fewer}")
-    print(f"wrote {folder / space}; tune it: python -m harness.tune {folder / space}")
+    print(f"wrote {folder / space}; tune it: {command_line('tune', str(folder / space))}")
     return 0
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from harness.analysis.inputs import InputReport
 from harness.commands.tune.options import TuneCommand
+from harness.core.invocation import command_line
 from harness.results import StoredCampaign, sqlite_path, without_password
 from harness.search import EndReason
 from harness.tuning import Campaign
@@ -22,7 +22,7 @@ def next_step(
 ) -> str:
     """Say where the samples are, and which command to run next."""
     shown = shown_database(database)
-    look = shlex.join(["python", "-m", "harness.analyse", shown])
+    look = command_line("analyse", shown)
     stored = f"All samples are in {shown}. To see the results again: {look}"
     limit = options.test_limit or campaign.spec.search.test_limit
     if not any(report.measured for report in reports) and not campaign.state.left_out:
@@ -61,7 +61,7 @@ def _longer_s(options: TuneCommand) -> str:
 def _again(options: TuneCommand, *added: str, with_technique: bool = True) -> str:
     """Return the same command with other limits."""
     kept = kept_arguments(options, with_technique)
-    return shlex.join(["python", "-m", "harness.tune", *kept, *added])
+    return command_line("tune", *kept, *added)
 
 
 def kept_arguments(options: TuneCommand, with_technique: bool = True) -> Iterator[str]:
@@ -91,12 +91,13 @@ def shown_database(database: str) -> str:
     return f"{sqlite_path(database) or without_password(database)}"
 
 
-def dispatch_command(
+def dispatch_words(
     tuned: StoredCampaign, stored: Iterable[StoredCampaign], database: str
 ) -> list[str]:
-    """Return the command that generates code from a campaign, of all that a database stores."""
+    """Return the words after `dispatch` that generate code from a campaign, of all that a
+    database stores."""
     program = tuned.space_name, tuned.key.program_sha256
     same = [other for other in stored if (other.space_name, other.key.program_sha256) == program]
     is_alone = len({other.environment.device for other in same}) == 1
     device = [] if is_alone else ["--device", tuned.environment.device]
-    return ["python", "-m", "harness.dispatch", shown_database(database), "-o", "out", *device]
+    return [shown_database(database), "-o", "out", *device]

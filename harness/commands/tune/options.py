@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.api.options import TuneOptions
 from harness.commands.run import report_file, whole_number
+from harness.core.invocation import command_line
 from harness.measure.backends.choose import BACKENDS
 
 DEFAULT_TARGET = 0.15
@@ -39,7 +40,7 @@ class TuneCommand(TuneOptions):
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m harness.tune",
+        prog=command_line("tune"),
         description="Find the fastest configuration of a kernel for each input. Every result is "
         "verified, and every sample is stored. Run the same command again to continue.",
         allow_abbrev=False,  # the command to continue recognises options by their full names

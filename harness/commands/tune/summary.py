@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-
 from rich.console import Console
 
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.api.session import Tuned
-from harness.commands.tune.next_step import dispatch_command
+from harness.commands.tune.next_step import dispatch_words
+from harness.core.invocation import command_line
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import print_inputs
@@ -64,7 +63,7 @@ def print_choice_by_input(console: Console, done: Tuned) -> None:
         is_better = print_across(console, matrix_of(results), QUICK)
     if is_better and path is not None:
         found = campaigns(done.store.session.connection())
-        words = dispatch_command(results.campaign, found, done.request.database)
-        command = shlex.join([*words, "--spec", str(path)])
+        words = dispatch_words(results.campaign, found, done.request.database)
+        command = command_line("dispatch", *words, "--spec", str(path))
         print_line(console, f"To generate code that chooses by input: {command}")
     console.print()
