@@ -5,6 +5,7 @@ Times are drawn from known noise, so equal code is equal by construction.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 from collections.abc import Callable, Sequence
@@ -256,3 +257,12 @@ def test_table_says_how_many_speed_ups_may_be_chance() -> None:
 def test_table_without_a_significant_speed_up_says_so() -> None:
     assert "No speed-up is significant." in printed([ratio_of(0.4, 1.01)])
     assert "equal code looks so in at most 2.5 %" in printed([ratio_of(0.001)])
+
+
+@pytest.mark.parametrize(
+    ("confidence", "rate"), [(0.95, "2.5 %"), (0.99, "0.50 %"), (0.999, "0.050 %"), (0.5, "5.0 %")]
+)
+def test_the_rate_of_false_claims_is_that_of_the_interval(confidence: float, rate: str) -> None:
+    ratio = time_ratio(Timing((2.0, 2.1)), Timing((1.0, 1.001)), confidence)
+    clear = dataclasses.replace(ratio, low=1.5)
+    assert f"equal code looks so in at most {rate} of measurements" in printed([clear])

@@ -20,7 +20,7 @@ from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
 from harness.display.text import as_text, make_table, print_lines
-from harness.stats.claims import FALSE_DISCOVERIES
+from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
 from harness.stats.timing import half_width
 
 MOST_SHOWN = 1_000
@@ -127,7 +127,8 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
     if not faster:
         yield "No speed-up is significant."
     elif len(judged) == 1:
-        yield "The speed-up is significant: equal code looks so in at most 2.5 % of measurements."
+        rate = format_share(false_claim_rate(judged[0]))
+        yield f"The speed-up is significant: equal code looks so in at most {rate} of measurements."
     else:
         share = format_share(FALSE_DISCOVERIES, digits=1)
         yield (

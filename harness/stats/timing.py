@@ -92,7 +92,7 @@ def _quantile(freedom: float, confidence: float) -> float:
 
 @dataclass(frozen=True)
 class TimeRatio(Estimate):
-    """A ratio of two times with its confidence interval; `count` samples of each.
+    """A ratio of two times with its interval at `confidence`; `count` samples of each.
 
     `p_value` is one-sided: the probability of a ratio at least as large if the true one is 1.
     A ratio `may_be_chance` where it is one of several, and the rate of false discoveries among
@@ -102,6 +102,7 @@ class TimeRatio(Estimate):
     count: int
     p_value: float = 1.0
     may_be_chance: bool = False
+    confidence: float = 0.95
 
     @property
     def is_significant(self) -> bool:
@@ -135,7 +136,8 @@ def paired_ratio(
 
 def _time_ratio(found: LogDifference, confidence: float, count: int) -> TimeRatio:
     ratio = Estimate.from_log(found.mean, found.half_width(confidence))
-    return TimeRatio(ratio.value, ratio.low, ratio.high, count, found.p_value_of_more())
+    p_value = found.p_value_of_more()
+    return TimeRatio(ratio.value, ratio.low, ratio.high, count, p_value, confidence=confidence)
 
 
 def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
