@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.commands.analyse import main as analyse
 from harness.commands.compare import main
 from harness.compare.statistics import ChangeVerdict, OccasionVariance, Pair, judge
 from harness.core.errors import HostModuleError
@@ -76,6 +77,8 @@ class Side:
     ) -> list[Measurement]:
         assert split_rounds(rounds, seeds)[0].is_reloaded
         self.asked.append((problem, list(configs)))
+        if self._fails == f"Ctrl-C on {problem['n']}":
+            raise KeyboardInterrupt
         if self._fails == "host":
             raise HostModuleError("kernel.py: no data")
         if self._fails:
@@ -192,6 +195,33 @@ def test_a_rerun_is_stored_apart_and_changes_neither_database(
         ("rerun of CANDIDATE", "rerun", "complete", str(folder / "base.db")),
     ]
     assert len(read_results([str(stored)])) > 0
+
+
+def test_an_interrupted_rerun_leaves_no_run_that_seems_to_go_on(
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
+    machine = Machine()
+    opens(Side(machine), Side(machine, fails="Ctrl-C on 32"))
+    with pytest.raises(FileNotFoundError):
+        rerun(folder, tmp_path, "--occasions", "3")
+    states = "SELECT state, count(*), count(ended_at) FROM runs GROUP BY state"
+    assert query(tmp_path / "rerun.db", states) == [("complete", 4, 4), ("interrupted", 4, 4)]
+
+
+def test_analyse_says_what_the_database_of_a_rerun_holds(
+    folder: Path, tmp_path: Path, opens: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine()
+    opens(Side(machine), Side(machine))
+    rerun(folder, tmp_path, "--occasions", "3")
+    capsys.readouterr()
+    assert analyse([str(tmp_path / "rerun.db")]) == 0
+    printed = capsys.readouterr().out
+    assert "`harness.compare --rerun` measured 4 inputs and searched nothing" in printed
+    assert "no measurements yet" not in printed
+    compared = f"{folder / 'base.db'} {folder / 'candidate.db'}"
+    assert f"python -m harness.compare {compared} --rerun\n" in printed
+    assert f"python -m harness.analyse {compared}\n" in printed
 
 
 @pytest.mark.parametrize("name", ["base.db", "candidate.db"])

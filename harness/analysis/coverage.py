@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterator
 
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.analysis.sampling import sampling_lines
 from harness.core.records import Input
-from harness.core.text import first_few
+from harness.core.text import counted, first_few
 from harness.results import Command, Run
+from harness.results.notes import COMPARED, RERUN
 from harness.results.view import Results, left_out_lines
 
 NOT_MEASURED = "not measured: "
@@ -48,6 +50,24 @@ def not_measured(results: Results) -> dict[Input, str]:
     }
 
 
+def rerun_lines(results: Results) -> Iterator[str]:
+    """Say that the measurements are those of `harness.compare --rerun`, and what prints them;
+    nothing for others."""
+    notes = next((run.notes for run in results.runs if run.technique == RERUN), None)
+    if notes is None or results.measured:
+        return
+    inputs = counted(len(results.finals), "input")
+    yield (
+        f"`harness.compare --rerun` measured {inputs} and searched nothing, so there is no best "
+        "configuration."
+    )
+    names = [notes[name] for name in COMPARED.values() if name in notes]
+    if len(names) == len(COMPARED):
+        base, candidate = map(shlex.quote, names)
+        yield f"To compare again: python -m harness.compare {base} {candidate} --rerun"
+        yield f"To see what was searched: python -m harness.analyse {base} {candidate}"
+
+
 def _last_runs(results: Results) -> dict[Input, Run]:
     """Return the latest run of each input."""
     return {run.problem: run for run in sorted(results.runs, key=lambda run: run.last_at)}
@@ -74,6 +94,8 @@ def _reason(results: Results, problem: Input, run: Run | None) -> str:
         return "its measurements are from a space with other parameters"
     if run is None:
         return "the search ended before it"
+    if run.technique == RERUN:
+        return "`harness.compare --rerun` measured it, and searched nothing"
     if run.state == "running":
         return "its search was killed, or is still running"
     return "its search was stopped" if run.state == "interrupted" else "no tests were requested"

@@ -24,12 +24,10 @@ from harness.core.machine import notes
 from harness.core.records import Config, Input, Measurement
 from harness.measure.measurer import Measurer
 from harness.measure.occasions import join
-from harness.results import FINAL, RunPlan, Store
+from harness.results import FINAL, RunPlan, Store, without_password
+from harness.results.notes import COMPARED, RERUN
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
-
-TECHNIQUE = "rerun"
-"""The technique of a rerun's runs in its database."""
 
 _LEAST_ROUNDS = 2  # of an occasion
 _RELOADED = (1,)  # one occasion, with data of another seed than the search's: it is loaded anew
@@ -128,17 +126,20 @@ def rerun_kernel(
     runs = [_begin(store, side, list(of), sides) for side, of in zip(sides, wanted, strict=True)]
     inputs: list[dict[Input, InputResults]] = [{}, {}]
     broken: dict[Input, str] = {}
-    for problem in wanted[0]:
-        both = [
-            _InputRerun(side, problem, run[problem], of[problem])
-            for side, run, of in zip(sides, runs, wanted, strict=True)
-        ]
-        failed = _measure(both, store, occasions, rng)
-        broken |= {problem: failed} if failed else {}
-        for one, found in zip(both, inputs, strict=True):
-            found[problem] = one.results()
-            store.end_run(one.run_id, "complete")
-        step(str(problem))
+    running = {run_id for run in runs for run_id in run.values()}
+    with store.interrupting(running):
+        for problem in wanted[0]:
+            both = [
+                _InputRerun(side, problem, run[problem], of[problem])
+                for side, run, of in zip(sides, runs, wanted, strict=True)
+            ]
+            failed = _measure(both, store, occasions, rng)
+            broken |= {problem: failed} if failed else {}
+            for one, found in zip(both, inputs, strict=True):
+                found[problem] = one.results()
+                store.end_run(one.run_id, "complete")
+                running.remove(one.run_id)
+            step(str(problem))
     new = [_with(side, found) for side, found in zip(sides, inputs, strict=True)]
     return new[0], dataclasses.replace(new[1], broken={**new[1].broken, **broken})
 
@@ -179,7 +180,7 @@ def _begin(
 ) -> dict[Input, int]:
     """Begin the runs of a side, as a campaign of its own; return the id of each input's run."""
     number = store.choose_campaign(side.spec, side.measurer.environment, fresh=True)
-    compared = {f"rerun_{other.name.lower()}": other.database for other in sides}
+    compared = {COMPARED[other.name]: without_password(other.database) for other in sides}
     noted = {**notes(), "rerun_side": side.name, **compared}
     runs = {
         problem: store.begin_run(_plan(side, problem, number), noted).id for problem in problems
@@ -193,11 +194,11 @@ def _plan(side: RerunSide, problem: Input, campaign: int) -> RunPlan:
         spec=side.spec,
         environment=side.measurer.environment,
         problem=problem,
-        technique=TECHNIQUE,
+        technique=RERUN,
         seed=0,
         test_limit=0,
         parallelism=1,
-        label=f"{TECHNIQUE} of {side.name}",
+        label=f"{RERUN} of {side.name}",
         campaign=campaign,
     )
 

@@ -27,6 +27,11 @@ ABLATION = "reduced"
 
 SPACE_FILE = "space_file"
 """The note of the path of the space's file, as the command that tuned it named it."""
+RERUN = "rerun"
+"""The technique of the runs of `harness.compare --rerun`, which searches nothing."""
+
+COMPARED = {"BASE": "rerun_base", "CANDIDATE": "rerun_candidate"}
+"""The notes of which databases a rerun compares, by their side."""
 
 _JSON = (BASELINES, LIMITS, ABLATION)
 

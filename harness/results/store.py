@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
@@ -230,6 +231,18 @@ class Store:
         """Store how a run ended: complete or interrupted."""
         self._update_run(run_id, state=state, ended_at=now())
         self.commit()
+
+    @contextmanager
+    def interrupting(self, run_ids: Collection[int]) -> Iterator[None]:
+        """Store that these runs were interrupted where the block ends in an exception, without
+        what was not committed. The runs may change inside the block."""
+        try:
+            yield
+        except BaseException:
+            self.session.rollback()
+            for run_id in run_ids:
+                self.end_run(run_id, "interrupted")
+            raise
 
     def note_run(self, run_id: int, name: str, text: str) -> None:
         """Add a note to a run and mark the run as continued now; commit() makes it durable."""

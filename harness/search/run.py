@@ -74,12 +74,8 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     run.search_driver.taken |= options.held_out
     store.tie_run(begun.id, run.tuning_run.id)
     store.commit()
-    try:
+    with store.interrupting([begun.id]):
         run.main()
-    except BaseException:
-        store.session.rollback()
-        store.end_run(begun.id, "interrupted")
-        raise
     ended = interface.why_ended()
     store.end_run(begun.id, "interrupted" if ended is EndReason.TIME else "complete")
     return Searched(begun.id, interface.tests, ended)

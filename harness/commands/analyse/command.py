@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from harness.analysis.coverage import input_reports, reservations
+from harness.analysis.coverage import input_reports, rerun_lines, reservations
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.commands.analyse import effects, tree
@@ -59,7 +59,9 @@ def _print(console: Console, results: Results, title: str, options: TreeOptions)
     """Print a Results; return whether everything that was asked for could be printed."""
     measured, default = results.measured, results.default
     if not measured:
-        print_lines(console, [f"{title}: no measurements yet", *reservations(results)])
+        rerun = list(rerun_lines(results))
+        why = title if rerun else f"{title}: no measurements yet"
+        print_lines(console, [why, *rerun, *reservations(results)])
         return True
     print_inputs(console, input_reports(results), title, default)
     ablations = ablation_lines(results.ablations) if results.ablations else ()
