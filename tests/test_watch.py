@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock, Timeout
+from sqlalchemy import text
 
 from harness.commands.analyse import main as analyse
 from harness.commands.tune import main as tune
-from harness.core.errors import ResultsError
+from harness.core.errors import DatabaseBusy, ResultsError
 from harness.recordings.replay import ReplayMeasurer
+from harness.results import connect, reading
 from tests.replays import write_recording
 from tests.results_examples import begin_search, make_ok, opened, query, write
 from tests.test_planted import SPACE
@@ -101,6 +106,57 @@ def test_rows_that_are_lost_after_the_last_commit_are_noticed(tmp_path: Path) ->
         overwrite_when_closed()
 
 
-def test_only_the_database_and_its_lock_are_left_after_an_orderly_end(tmp_path: Path) -> None:
+def test_only_the_database_is_left_by_writers_and_readers(tmp_path: Path) -> None:
+    database = tmp_path / "results.db"
+    write(database, make_ok(0))
+    assert [path.name for path in tmp_path.iterdir()] == ["results.db"]
+    written = database.read_bytes()
+    with reading(str(database)) as engine, engine.connect() as connection:
+        connection.execute(text("SELECT 1 FROM runs"))
+    assert [path.name for path in tmp_path.iterdir()] == ["results.db"]
+    assert database.read_bytes() == written
+
+
+def test_the_log_of_a_killed_writer_stays_until_the_next_writer(tmp_path: Path) -> None:
+    database = tmp_path / "results.db"
+    write(database, make_ok(0))
+    log = tmp_path / "results.db-wal"
+    log.write_bytes(b"not empty")
+    with reading(str(database)):
+        pass
+    assert log.exists()
+
+
+def test_a_lock_is_taken_from_a_writer_that_has_just_deleted_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, takes = FileLock, iter(["deleted first", "locked"])
+
+    def acquire(self: FileLock, timeout: float) -> None:
+        if next(takes) == "deleted first":
+            raise Timeout(self.lock_file)
+        acquired(self, timeout=timeout)
+
+    acquired = lock.acquire
+    monkeypatch.setattr(lock, "acquire", acquire)
     write(tmp_path / "results.db", make_ok(0))
-    assert {path.name for path in tmp_path.iterdir()} == {"results.db", "results.db.lock"}
+    assert next(takes, None) is None
+
+
+def test_of_many_writers_that_come_and_go_no_two_write_at_once(tmp_path: Path) -> None:
+    database, inside = str(tmp_path / "results.db"), tmp_path / "inside"
+    write(Path(database), make_ok(0))
+
+    def come_and_go() -> int:
+        entered = 0
+        for _ in range(50):
+            with contextlib.suppress(DatabaseBusy), connect._locked(database):
+                inside.touch(exist_ok=False)
+                entered += 1
+                inside.unlink()
+        return entered
+
+    with ThreadPoolExecutor(4) as pool:
+        entered = sum(task.result() for task in [pool.submit(come_and_go) for _ in range(4)])
+    assert entered > 0
+    assert not (tmp_path / "results.db.lock").exists()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shlex
 import socket
+import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NoReturn
@@ -144,24 +146,33 @@ def _existing(database: str, url: URL) -> Iterator[Engine]:
         raise ResultsError(f"{without_password(database)} cannot be read: {error.orig}") from None
     finally:
         engine.dispose()
+        if path is not None:
+            _delete_empty_log(path)
+
+
+def _delete_empty_log(path: Path) -> None:
+    """Let SQLite delete the log that it made for a reader, who may not delete it."""
+    log = path.with_name(f"{path.name}-wal")
+    if not log.exists() or log.stat().st_size:
+        return
+    url = f"{path.resolve().as_uri()}?mode=rw"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(url, uri=True, timeout=0)) as connection:
+        connection.execute("SELECT count(*) FROM sqlite_master")
 
 
 # ------------------------------------------------------------------- one writer
 
+_TRIES = 20  # of making a lock's file that other processes delete
+
 
 @contextmanager
 def _locked(database: str) -> Iterator[None]:
-    """Hold the lock of a database; the system frees it when the process dies."""
+    """Hold the lock of a database, and delete its file afterwards; the system frees it when the
+    process dies."""
     try:
-        lock = FileLock(_lock_file(database))
-        lock.acquire(timeout=0)
+        path = _lock_file(database)
+        lock = _acquired(path)
     except Timeout:
-        # Some file systems report that no file can be made as if the lock were held.
-        if not _lock_file(database).exists():
-            raise ResultsError(
-                f"{without_password(database)} cannot be written: no file can be made in its "
-                "folder; choose another --database"
-            ) from None
         raise DatabaseBusy(_who_holds(database)) from None
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -171,7 +182,28 @@ def _locked(database: str) -> Iterator[None]:
     try:
         yield
     finally:
+        # Before the release: a file of this name that is made from now on is another lock.
+        with suppress(OSError):
+            path.unlink()
         lock.release()
+
+
+def _acquired(path: Path) -> FileLock:
+    """Lock a file without waiting; raises Timeout where another process holds the lock, OSError
+    where there can be no such file.
+
+    FileLock gives up where its last holder has just deleted the file; then it can be made again.
+    """
+    lock = FileLock(path)
+    for _ in range(_TRIES):
+        try:
+            lock.acquire(timeout=0)
+            return lock
+        except Timeout:
+            if path.exists():
+                raise
+    # Some file systems report that no file can be made as if the lock were held.
+    raise OSError(errno.EACCES, "no file can be made in its folder")
 
 
 def _lock_file(database: str) -> Path:
