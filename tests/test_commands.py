@@ -118,3 +118,18 @@ def test_output_without_room_is_one_clear_error() -> None:
         )
     assert done.returncode == 2
     assert done.stderr == "error: standard output or a file: No space left on device\n"
+
+
+def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path: Path) -> None:
+    space = tmp_path / "bad.yaml"
+    space.write_text("kernel: {}\n")
+    code = (
+        "import sys; from harness.commands.tune import main\n"
+        f"main([{str(space)!r}])\n"
+        "print('loaded:', *{'opentuner', 'pandas', 'scipy', 'sklearn', 'sqlalchemy'} "
+        "& set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "fault" in done.stderr
+    assert done.stdout == f"{space}: reading the space\nloaded:\n"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from harness.api.checks import check_folder_of, check_options, check_recordings
 from harness.commands.run import run_command
@@ -26,9 +28,21 @@ def _tune(args: argparse.Namespace) -> int:
         if options.report is not None:
             check_folder_of("--report", options.report)
         check_recordings(options)
+        options = _with_space(options)
     from harness.display.formats import make_console
 
     with make_console().status("starting"):
         # Here, since OpenTuner and others take seconds to load.
         from harness.commands.tune.running import print_techniques, tune
     return print_techniques() if options.list_techniques else tune(options)
+
+
+def _with_space(options: TuneCommand) -> TuneCommand:
+    """Read the space: its faults are printed before OpenTuner and others are loaded."""
+    if not isinstance(options.space, Path):
+        return options
+    if not options.quiet:
+        print(f"{options.space}: reading the space", flush=True)
+    from harness.space_file import load_spec  # here: it takes half a second to load
+
+    return dataclasses.replace(options, space=load_spec(options.space))
