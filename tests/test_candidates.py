@@ -208,6 +208,14 @@ def test_candidates_are_not_measured_interleaved_again(tmp_path: Path) -> None:
     assert again.candidates == first.candidates
 
 
+def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Path) -> None:
+    measurer = Drifting()
+    tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: 3}}\n")
+    done = len(measurer.for_dispatch)
+    tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: 4}}\n")
+    assert len(measurer.for_dispatch) == 2 * done > 0
+
+
 def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) -> None:
     def crashes(problem: Input, config: Config) -> bool:
         return (problem["n"], config["BLOCK"]) == (16, 16)

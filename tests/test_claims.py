@@ -20,7 +20,6 @@ from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.display.inputs import print_inputs
 from harness.stats.claims import hold_false_discoveries
-from harness.stats.multiple_tests import benjamini_hochberg
 from harness.stats.timing import TimeRatio, paired_ratio, time_ratio
 
 Logs = npt.NDArray[np.float64]
@@ -41,16 +40,7 @@ def measured(config: Config, time: Timing) -> Measurement:
     return Measurement(config, PROBLEM, Outcome.OK, time)
 
 
-# -------------------------------------------------------------------------- several p-values
-
-
-def test_adjusted_p_values_are_those_of_benjamini_and_hochberg() -> None:
-    rng = np.random.default_rng(0)
-    for count in (1, 2, 7, 60):
-        p_values = rng.random(count) ** 3
-        expected = stats.false_discovery_control(p_values)
-        assert benjamini_hochberg(p_values) == pytest.approx(expected)
-    assert benjamini_hochberg(np.array([])).tolist() == []
+# --------------------------------------------------------------------- a family of ratios
 
 
 def ratio_of(p_value: float, value: float = 1.1) -> TimeRatio:

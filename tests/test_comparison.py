@@ -27,7 +27,6 @@ from harness.compare.statistics import (
     judge,
     occasion_variance,
 )
-from harness.stats.multiple_tests import holm, holm_levels
 
 
 def alarms(draw: Draw, test, families: int = 40, inputs: int = 8) -> int:
@@ -95,13 +94,6 @@ def test_slowdowns_that_are_not_found_are_below_their_limits(draw: Draw) -> None
     found = limits(draw, families=40, inputs=8, seed=0)
     assert found["above_2%"] <= 0.125  # 2 of 40 are expected at most; 6 have a chance of 1.4 %
     assert 1.002 < found["median"] < 1.2, "nor are they so wide that they say nothing"
-
-
-def test_holm_adjusts_and_gives_the_level_of_each() -> None:
-    p_values = np.array([0.04, 0.01, 0.6, 0.013])
-    # 2 x 0.04, 4 x 0.01, 0.6, 3 x 0.013 and no less than before
-    assert holm(p_values, 4) == pytest.approx([0.08, 0.04, 0.6, 0.04])
-    assert holm_levels(p_values, 0.05) == pytest.approx([0.05 / 2, 0.05 / 4, 0.05 / 2, 0.05 / 3])
 
 
 def test_an_occasion_variance_is_the_pooled_variance_within_groups() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from harness.stats.multiple_tests import benjamini_hochberg, holm, holm_levels
 
@@ -11,6 +12,8 @@ from harness.stats.multiple_tests import benjamini_hochberg, holm, holm_levels
 def test_p_values_count_by_how_many_are_not_smaller() -> None:
     assert holm(np.array([0.01, 0.02, 0.03]), 3) == pytest.approx([0.03, 0.04, 0.04])
     assert holm(np.array([0.03, 0.01]), 2) == pytest.approx([0.03, 0.02])
+    # 2 x 0.04, 4 x 0.01, 0.6, 3 x 0.013 and no less than before
+    assert holm(np.array([0.04, 0.01, 0.6, 0.013]), 4) == pytest.approx([0.08, 0.04, 0.6, 0.04])
 
 
 def test_tests_that_are_not_passed_are_larger_than_all() -> None:
@@ -38,3 +41,6 @@ def test_false_discoveries_count_by_how_many_are_not_larger() -> None:
     assert found == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.2])
     assert benjamini_hochberg(np.array([0.9, 0.8])) == pytest.approx([0.9, 0.9])
     assert benjamini_hochberg(np.array([])).tolist() == []
+    p_values = np.random.default_rng(0).random(60) ** 3
+    expected = stats.false_discovery_control(p_values)
+    assert benjamini_hochberg(p_values) == pytest.approx(expected)

@@ -53,3 +53,5 @@ def test_a_split_that_gains_just_the_threshold_is_made() -> None:
     thresholds = np.array([gain, np.nextafter(gain, 1.0), 0.02])
     predicted = found.predict_for(thresholds, np.array([[0.0], [1.0]]))
     assert predicted == pytest.approx(np.array([[11.0, 23.0], [17.0, 17.0], [11.0, 23.0]]))
+    (at_the_least,) = found.predict_for(np.array([gain]), np.array([[0.0], [1.0]]))
+    assert at_the_least == pytest.approx([11.0, 23.0])
