@@ -71,6 +71,21 @@ CORE = (
     "harness/models/starchart/regression.py",
 )
 
+_TESTS = {
+    "harness/compare/comparison.py": ("comparison", "compare"),
+    "harness/compare/machine.py": ("compare_machine",),
+    "harness/compare/matching.py": ("matching",),
+    "harness/compare/rerun": ("rerun",),
+    "harness/compare/statistics.py": ("comparison",),
+    "harness/compare/": ("compare",),
+    "harness/measure/kernel_": ("trial", "launches", "plausibility"),
+    "harness/measure/programs/proof.py": ("program_doubts", "program_proofs"),
+    "harness/results/read.py": ("columns", "results"),
+    "harness/tuning/crossing.py": ("candidates",),
+    "harness/tuning/interleaved.py": ("finals",),
+}
+"""The tests of modules that have none named after them, by the first start of their path."""
+
 _FORKS = multiprocessing.get_context("forkserver")
 """Each mutant's tests run in a fork of a process that has loaded what takes longest."""
 _FORKS.set_forkserver_preload(
@@ -223,7 +238,10 @@ def _compiles(source: bytes) -> bool:
 
 def tests_of(path: str) -> list[str]:
     """Return the tests that import a module, those named after it alone where there are such; where
-    none imports it, the tests of its package."""
+    none imports it, the tests of its package. Some modules have a list of their own."""
+    for start, names in _TESTS.items():
+        if path.startswith(start):
+            return [f"tests/test_{each}.py" for each in names]
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     last = name.rpartition(".")[2]
     while name != "harness":
@@ -314,9 +332,10 @@ def run(mutants: Sequence[Mutant], jobs: int, tests: Sequence[str]) -> list[Muta
         for number in range(jobs):
             trees.put(_copy(Path(folder, str(number))))
         tests_for = {mutant.path: tests or tests_of(mutant.path) for mutant in mutants}
-        for path, chosen in tests_for.items():
+        path = mutants[0].path
+        for chosen in dict.fromkeys(map(tuple, tests_for.values())):
             if not survives(Mutant(path, 0, 0, ""), Path(folder, "0"), chosen):
-                sys.exit(f"{path}: {' '.join(chosen)} fail without a change; run them first")
+                sys.exit(f"{' '.join(chosen)} fail without a change; run them first")
 
         def tried(mutant: Mutant) -> Mutant | None:
             tree = trees.get()
