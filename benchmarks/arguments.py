@@ -7,6 +7,15 @@ import os
 from pathlib import Path
 
 
+def make_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """Make the parser of `python -m benchmarks.NAME`, with the module's docstring as its help."""
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def count(text: str) -> int:
     """Parse an integer from 1 to 10^6."""
     if not text.isdigit() or not 1 <= int(text) <= 10**6:

@@ -16,7 +16,6 @@ one JSON object.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ import numpy.typing as npt
 from rich.console import Console
 from scipy.special import stdtr
 
-from benchmarks.arguments import count
+from benchmarks.arguments import count, make_parser
 from harness.display.text import make_table
 from harness.measure.occasions import split_rounds
 from harness.stats.timing import NEGLIGIBLE
@@ -203,9 +202,7 @@ def rates(inputs: int, seed: int) -> dict[str, dict[str, list[float]]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.claim_power", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = make_parser("claim_power", __doc__)
     parser.add_argument("--inputs", type=count, default=8000, metavar="N", help="of each (8000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the noise (0)")
     args = parser.parse_args(arguments)

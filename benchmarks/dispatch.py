@@ -12,7 +12,7 @@ The oracle is the best candidate of each input that applies. The baselines that 
 beat, the best static candidate and the fastest on the nearest tuned input, learn each case by
 itself, as do the published models. Everything is learnt without the inputs that it is judged on:
 
-    python benchmarks/dispatch.py miopen_gfx900_56.csv.gz miopen_gfx1030_36.csv.gz
+    python -m benchmarks.dispatch miopen_gfx900_56.csv.gz miopen_gfx1030_36.csv.gz
 
 It prints tables; the last line is one JSON object with the figures over all cases. 100,000 inputs
 take some minutes a core.
@@ -28,11 +28,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
-
 import numpy as np
 from rich.text import Text
 
+from benchmarks.arguments import make_parser
 from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import (
     OURS,
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("dispatch", __doc__)
     parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="a CSV file")
     parser.add_argument(
         "--only",

@@ -27,7 +27,6 @@ families in which a missed slowdown was above its limit.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import math
@@ -40,9 +39,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
-
-from benchmarks.arguments import count
+from benchmarks.arguments import count, make_parser
 from harness.compare.statistics import (
     LEVEL,
     THRESHOLD,
@@ -230,8 +227,7 @@ def limits(draw: Draw, families: int, inputs: int, seed: int) -> dict[str, float
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge all tests on all data; print tables and the JSON line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.false_alarms", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = make_parser("false_alarms", __doc__)
     parser.add_argument(
         "recording", nargs="*", type=Path, metavar="RECORDING", help="a compressed JSON recording"
     )

@@ -35,9 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
-
-from benchmarks.arguments import count, use_one_thread
+from benchmarks.arguments import count, make_parser, use_one_thread
 from benchmarks.noise import MODELS, Burdened, Noise, SimulatedMeasurer
 from harness.analysis.inputs import InputReport
 from harness.compare.comparison import Comparison, Rules, compare
@@ -384,8 +382,7 @@ def _all_models(args: argparse.Namespace) -> Iterator[tuple[str, Tally]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.false_claims", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = make_parser("false_claims", __doc__)
     parser.add_argument(
         "--pocl", action="store_true", help="measure with PoCL on this machine, without a model"
     )

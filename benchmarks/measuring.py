@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from benchmarks.arguments import count
+from benchmarks.arguments import count, make_parser
 from harness.commands.run import run_command
 from harness.core.program import Binary, Launch
 from harness.core.records import Input
@@ -193,9 +193,7 @@ def measured(case: Case, devices: Sequence[Device], rounds: int, rng: random.Ran
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.measuring", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = make_parser("measuring", __doc__)
     parser.add_argument("space", type=Path, metavar="SPACE", help="a kernel's space file")
     parser.add_argument("--backend", default="auto", help="auto, cuda or opencl")
     numbers = {

@@ -15,7 +15,6 @@ JSON object.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import compileall
 import difflib
@@ -35,6 +34,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+
+from benchmarks.arguments import make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 600.0
@@ -361,15 +362,15 @@ def _modules(names: Sequence[str]) -> list[str]:
     return [path for path in dict.fromkeys(found) if tests_of(path)]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each mutant, a table by module and the JSON line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("mutation", __doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", default=list(CORE))
     parser.add_argument("--each", type=int, default=12, help="the most mutants of one module")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the draw")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at a time")
     parser.add_argument("--tests", nargs="+", default=[], metavar="TEST", help="run these alone")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     mutants = drawn(_modules(args.modules), args.each, args.seed)
     survivors = run(mutants, args.jobs, args.tests)
     print(f"\n{'killed':>8} {'of':>4}  module")

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from benchmarks.arguments import make_parser
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Value
@@ -307,9 +308,7 @@ def run(args: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.nvcc_flags", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = make_parser("nvcc_flags", __doc__)
     parser.add_argument(
         "kernels", nargs="*", type=Path, metavar="KERNEL", help="CUDA sources to compile too"
     )

@@ -5,19 +5,20 @@ proposes, the results database stores every sample, and each test is committed t
 next one. The round trip to the device's process and the comparison with the reference are not
 included. Run it where harness is installed:
 
-    python benchmarks/overhead.py
+    python -m benchmarks.overhead
 
 The last line is one JSON object, in milliseconds per test over 100, 1,000 and 5,000 tests.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.arguments import make_parser
 from harness.core.records import (
     Config,
     Environment,
@@ -105,9 +106,9 @@ def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
     return 1e3 * elapsed_s / tests
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each number of tests, and the JSON line."""
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    make_parser("overhead", __doc__).parse_args(arguments)
     figures = {}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         (Path(folder) / "kernel.cl").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")

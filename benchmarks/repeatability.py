@@ -17,7 +17,6 @@ The table has the mean over pairs, with minimum and maximum. The last line is on
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -29,6 +28,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import make_parser
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement
@@ -44,9 +44,7 @@ STAGES = ("one after another", "in turn")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.repeatability", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = make_parser("repeatability", __doc__)
     parser.add_argument("databases", nargs="+", metavar="DATABASE", help="the results of one run")
     return run_command(parser, arguments, lambda args: _compare(args.databases))
 

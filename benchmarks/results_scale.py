@@ -28,9 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
-
-from benchmarks.arguments import count
+from benchmarks.arguments import count, make_parser
 from harness.commands.run import run_command
 from harness.core.errors import HarnessError
 from harness.core.records import (
@@ -232,8 +230,7 @@ def measure(database: Path, run: Command = as_process) -> Scale:
 
 def main(arguments: Sequence[str] | None = None, run: Command = as_process) -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.results_scale", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = make_parser("results_scale", __doc__)
     parser.add_argument(
         "--measurements", type=count, nargs="+", default=SIZES, metavar="N",
         help="the number of measurements of each database (10000 100000)",

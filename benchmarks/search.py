@@ -11,7 +11,7 @@ search the same recorded spaces with the same seeds and budgets. For all of them
 
 Run it where harness is installed, with its extra `bench` for the other tuners:
 
-    python benchmarks/search.py RECORDING...
+    python -m benchmarks.search RECORDING...
 
 It prints tables; the last line is one JSON object with the figures of each technique. With all
 techniques, 20 seeds and 400 tests, a space takes about 20 minutes on one core. Each search is saved
@@ -28,11 +28,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
-
 from rich.console import Console
 
-from benchmarks.arguments import add_output, add_recordings, count
+from benchmarks.arguments import add_output, add_recordings, count, make_parser
 from benchmarks.peers.contest import Contest, Held, LandscapeRef
 from benchmarks.peers.entrants import LEARNS, Entrant, entrants
 from benchmarks.peers.landscape import Landscape, landscapes
@@ -59,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("search", __doc__)
     add_recordings(parser)
     parser.add_argument(
         "--seeds", type=count, default=20, metavar="N", help="searches on each space (20)"

@@ -16,7 +16,6 @@ one selection.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import subprocess
@@ -29,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.arguments import count
+from benchmarks.arguments import count, make_parser
 from benchmarks.selection_cases import Inputs, drawn_cases, learnt_cases
 from harness.core.errors import HarnessError
 from harness.core.records import Value
@@ -152,7 +151,7 @@ def _least(select: Callable[..., int], inputs: Inputs) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time both, print a table and the JSON line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.selection", description=__doc__)
+    parser = make_parser("selection", __doc__)
     parser.add_argument("--candidates", type=count, default=8)
     parser.add_argument(
         "--trees", type=count, help="of each candidate; by default as many as are learnt"

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import make_parser
 from benchmarks.space_cases import CASES, Case
 from harness.constraints.expression import Expression
 from harness.space import ConstrainedSpace
@@ -202,8 +203,7 @@ def _as_json(figures: Figures | str) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.space", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = make_parser("space", __doc__)
     parser.add_argument(
         "--memory", type=float, default=16, metavar="GB", help="the most memory of a process (16)"
     )
@@ -217,9 +217,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table and the JSON line."""
-    args = _parser().parse_args()
+    args = _parser().parse_args(arguments)
     if args.measure:
         tuner, name = args.measure
         _measure(tuner, next(case for case in CASES if case.name == name), args.memory)

@@ -13,7 +13,6 @@ the ratio of the medians (this checkout over the other one).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -22,18 +21,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.arguments import make_parser
 from harness.__main__ import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 CHECK = ("harness.check", "spaces/mvmul.yaml")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print a table, and end with one JSON line."""
-    parser = argparse.ArgumentParser(description="Measure how long the commands take to start.")
+    parser = make_parser("start_up", __doc__)
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="another checkout")
     parser.add_argument("--rounds", type=int, default=9, help="rounds over all commands (9)")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     trees = {"this": (ROOT, Path(sys.executable))}
     if options.beside:
         trees["other"] = (options.beside, options.beside / ".venv" / "bin" / "python")

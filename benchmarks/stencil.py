@@ -14,7 +14,7 @@ others (leave one program out), and its points are taken in predicted order:
 Run it where harness is installed, with its extra `bench` for the pictures. After an interruption
 the same command continues. 400 points of the eight at one size take about an hour of two cores.
 
-    python benchmarks/stencil.py --sizes 1024 --count 400
+    python -m benchmarks.stencil --sizes 1024 --count 400
 
 The last line is one JSON object with the figures.
 """
@@ -32,13 +32,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
-
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arguments import count
+from benchmarks.arguments import count, make_parser
 from benchmarks.stencil_plot import draw
 from benchmarks.stencil_predictors import PREDICTORS, information, judged, time_saved
 from harness.commands.run import EXIT_INTERRUPTED, run_command
@@ -63,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("stencil", __doc__)
     parser.add_argument(
         "--output",
         type=Path,

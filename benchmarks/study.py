@@ -4,7 +4,7 @@
 Models (a Gaussian process, a forest, boosted trees), a local search with restarts, evolutionary
 searches, and a bandit that combines them, all on the drivers of this project:
 
-    python benchmarks/study.py RECORDING...
+    python -m benchmarks.study RECORDING...
 
 Further arguments are those of `benchmarks/search.py`.
 """
@@ -12,11 +12,9 @@ Further arguments are those of `benchmarks/search.py`.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
-
-from benchmarks.search import main
+from benchmarks import search
 
 TECHNIQUES = (
     "GaussianProcess",
@@ -32,7 +30,13 @@ TECHNIQUES = (
     "UniformRandom",
 )
 
-if __name__ == "__main__":
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the comparison; return its exit code."""
     folder = "results/benchmarks/study"
     chosen = ["--only", ",".join(TECHNIQUES), "--budget", "200", "--output", folder]
-    sys.exit(main([*chosen, *sys.argv[1:]]))
+    return search.main([*chosen, *(sys.argv[1:] if arguments is None else arguments)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

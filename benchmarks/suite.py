@@ -5,7 +5,7 @@ verified. The winner and the default are then measured again, interleaved. Input
 from the smallest up to the first on which the default takes more than `--longest` seconds, so that
 a CPU is fast enough. Run it where harness is installed, on a machine that does nothing else:
 
-    python benchmarks/suite.py
+    python -m benchmarks.suite
 
 It prints a table in Markdown; the last line is one JSON object of its figures.
 """
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import make_parser
 from harness.analysis.inputs import InputReport
 from harness.commands.run import run_command
 from harness.core.records import Input, Outcome
@@ -74,9 +75,9 @@ HEAD = """\
 |---|--:|--:|--:|--:|--:|---|"""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    return run_command(_parser(), None, _measure)
+    return run_command(_parser(), arguments, _measure)
 
 
 def _measure(args: argparse.Namespace) -> int:
@@ -107,7 +108,7 @@ def _is_of_suite(spec: Spec) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = make_parser("suite", __doc__)
     parser.add_argument("--backend", default="auto", help="auto, cuda or opencl (default auto)")
     parser.add_argument("--tests", type=int, default=12, metavar="N", help="tests per input (12)")
     parser.add_argument("--inputs", type=int, default=3, metavar="N", help="inputs per kernel (3)")

@@ -11,7 +11,7 @@ earlier inputs as training data ("taught"). The same inputs are also searched in
 
 Run it where harness is installed, with its extra `bench` for the picture:
 
-    python benchmarks/transfer.py stencil_workgroups.csv.gz \\
+    python -m benchmarks.transfer stencil_workgroups.csv.gz \\
         --mapping benchmarks/mappings/stencil_workgroups.yaml --where "device == 'Tahiti'"
 
 It prints tables; the last line is one JSON object with the figures of each data set. 10 orders of
@@ -29,12 +29,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script
-
 import numpy as np
 from rich.text import Text
 
-from benchmarks.arguments import add_output, add_recordings, count, use_one_thread
+from benchmarks.arguments import add_output, add_recordings, count, make_parser, use_one_thread
 from benchmarks.search_tables import print_whole
 from benchmarks.transfer_figures import ESTABLISHED, Array, Tuned, as_json, groups, since
 from benchmarks.transfer_runs import DataSet, OrderJob, run
@@ -63,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = make_parser("transfer", __doc__)
     add_recordings(parser)
     parser.add_argument(
         "--where",

@@ -24,7 +24,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.arguments import make_parser
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Config
@@ -216,14 +217,14 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; return its exit code."""
-    parser = argparse.ArgumentParser(prog="benchmarks/trees.py", description=__doc__.split("\n")[0])
+    parser = make_parser("trees", __doc__)
     parser.add_argument("file", nargs="?", type=Path, help="the published kmeans samples, CSV")
     parser.add_argument(
         "--rows", type=int, default=ROWS, help="samples made (default: %(default)s)"
     )
-    return run_command(parser, None, _run)
+    return run_command(parser, arguments, _run)
 
 
 if __name__ == "__main__":
