@@ -10,7 +10,8 @@ from collections import Counter
 import pytest
 
 from benchmarks import false_claims
-from benchmarks.false_claims import Tally, figures, simulated
+from benchmarks.equal_code import Tally, simulated
+from benchmarks.false_claims import figures
 from benchmarks.noise import MODELS, TIME_S, Burdened, CoarseTicks, LoadOffset, Noise
 
 

@@ -1,0 +1,294 @@
+"""Trials of equal code: tune it, compare it and learn a dispatcher from it; each claim is false.
+
+`benchmarks.false_claims` counts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.noise import MODELS, Burdened, Noise, SimulatedMeasurer
+from harness.analysis.inputs import InputReport
+from harness.compare.comparison import Comparison, Rules, compare
+from harness.compare.reading import KernelResults, read_kernel_results
+from harness.compare.rerun import RerunSide, rerun_kernel
+from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD, ChangeVerdict
+from harness.core.records import Input
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.study import QUICK, study
+from harness.measure.choose import open_measurer
+from harness.measure.measurer import Measurer
+from harness.results import Store, writing
+from harness.results.view import read_results
+from harness.search import SearchOptions
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec, load_spec
+from harness.tuning import CampaignPlan
+from harness.tuning.crossing import measure_candidates
+from harness.tuning.finals import final_reports
+from harness.tuning.progress import SilentDisplay
+from harness.tuning.state import State
+
+PARTS = ("compare", "dispatch")
+"""What a trial does besides tuning."""
+
+_BURDEN = 1.3
+_BEGINS = 0.25  # of a campaign or a rerun
+_CLAIMS = (ChangeVerdict.SLOWER, ChangeVerdict.FASTER)
+_MEMORY = Path("/dev/shm")  # where a commit does not wait for a disk
+
+_SPACE = """\
+name: {name}
+kernel: {{function: equal, source: equal.cl, host: equal.py}}
+parameters:
+  TAG: {{values: [0, 1, 2, 3, 4, 5], role: source, default: 0}}
+launch: {{group: [64], grid: ["ceil_div(n, 64)"]}}
+inputs:
+  features: [n, m]
+  values: [{inputs}]
+"""
+_KERNEL = """\
+// TAG is stored where no work-item comes, so that machine codes differ and times do not.
+__kernel void equal(__global const float *x, __global float *y, int n)
+{
+    int i = get_global_id(0);
+    if (i >= 0 && i < n) y[i] = 2.0f * x[i];
+    if (i < 0) y[0] = TAG;
+}
+"""
+_HOST = """\
+import numpy as np
+
+def arguments(features, rng):
+    x = rng.random(features["n"], dtype=np.float32)
+    return {"x": x, "y": np.zeros_like(x), "n": np.int32(features["n"])}
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+"""
+
+
+def write_space(folder: Path, inputs: int, seed: int, edited: bool = False) -> Spec:
+    """Write a space of equal configurations, with its kernel and host module, and load it."""
+    rng = random.Random(seed)
+    sizes = rng.sample(range(1 << 12, 1 << 16, 8), inputs)
+    values = ", ".join(f"{{n: {n}, m: {rng.randrange(1, 1000)}}}" for n in sizes)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "equal.cl").write_text(_KERNEL + ("// edited\n" if edited else ""))
+    (folder / "equal.py").write_text(_HOST)
+    path = folder / "equal.yaml"
+    path.write_text(_SPACE.format(name="equal", inputs=values))
+    return load_spec(path)
+
+
+def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[InputReport]:
+    """Measure every configuration, the candidates and the finals, as `harness.tune` does."""
+    with writing(str(database)) as engine:
+        store = Store(engine)
+        options = SearchOptions(
+            ("UniformRandom",), test_limit=6, seed=seed, label="false claims", parallelism=1
+        )
+        state = State(
+            CampaignPlan(spec, options),
+            measurer,
+            store,
+            SilentDisplay(),
+            space=lambda problem: ConstrainedSpace.of(
+                spec, problem, measurer.limits, measurer.compiler
+            ),
+        )
+        rng = random.Random(seed)
+        for problem in spec.inputs:
+            _search(state, problem, rng)
+        measure_candidates(state)
+        reports = final_reports(state)
+        for run_id in state.runs.values():
+            store.end_run(run_id, "complete")
+        store.sessions.remove()
+    return reports
+
+
+def _search(state: State, problem: Input, rng: random.Random) -> None:
+    """Measure the default, then all other configurations in random order."""
+    space, plan, best_s = state.space(problem), state.run_plan(problem), None
+    state.runs[problem] = run_id = state.store.begin_run(plan, {}).id
+    others = [config for config in space if config != space.default]
+    for config in [space.default, *rng.sample(others, len(others))]:
+        found = state.measurer.measure(space, problem, config, best_s)
+        state.store.add_measurement(run_id, plan, "search", found)
+        best_s = min(found.time_s, best_s or found.time_s)
+    state.store.commit()
+
+
+def is_claim(report: InputReport) -> bool:
+    """Say whether an input's report claims a speed-up."""
+    return report.speedup is not None and report.speedup.is_faster
+
+
+def is_any_claim(comparison: Comparison) -> bool:
+    """Say whether a comparison claims any difference."""
+    return any(row.verdict in _CLAIMS for row in comparison.rows)
+
+
+def ships(database: Path) -> bool:
+    """Say whether `harness.dispatch` writes a dispatcher from a database."""
+    (results,) = read_results([str(database)])
+    found = study(matrix_of(results), QUICK)
+    return found.gain(found.best).is_better
+
+
+def _rules(is_rerun: bool = False) -> Rules:
+    return Rules(LEVEL, THRESHOLD, RUN_NOISE, is_rerun=is_rerun)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many of so many trials ended in a false claim, by what claimed it."""
+
+    trials: Counter[str] = field(default_factory=Counter)
+    claims: Counter[str] = field(default_factory=Counter)
+
+    def add(self, what: str, claim: bool) -> None:
+        """Count a trial."""
+        self.trials[what] += 1
+        self.claims[what] += claim
+
+    def update(self, other: Tally) -> None:
+        """Add the counts of another tally."""
+        self.trials.update(other.trials)
+        self.claims.update(other.claims)
+
+
+class Bench(Protocol):
+    """Where code is measured."""
+
+    def open(self, spec: Spec, begins: float | None = None) -> Measurer:
+        """Open a measurer; after `begins` more launches, if it is set, other work begins."""
+
+    @property
+    def launches(self) -> int:
+        """The number of launches so far; 0 where other work cannot be ordered."""
+
+
+class SimulatedBench:
+    """A simulated machine, which goes on from one measurer to the next."""
+
+    def __init__(self, noise: Noise) -> None:
+        self._noise = noise
+
+    def open(self, spec: Spec, begins: float | None = None) -> SimulatedMeasurer:
+        """Open a measurer on the same machine."""
+        noise = self._noise if begins is None else Burdened(self._noise, begins, _BURDEN)
+        return SimulatedMeasurer(spec, noise)
+
+    @property
+    def launches(self) -> int:
+        """The number of launches so far."""
+        return self._noise.launches
+
+
+class PoclBench:
+    """PoCL on this machine."""
+
+    launches = 0
+
+    def open(self, spec: Spec, begins: float | None = None) -> Measurer:
+        """Open a device's process."""
+        return open_measurer(spec, "opencl")[0]
+
+
+def trial(folder: Path, inputs: int, seed: int, bench: Bench, parts: Sequence[str]) -> Tally:
+    """Tune equal code twice, compare, rerun, and learn a dispatcher from each database; then
+    compare with a burdened campaign and in a burdened rerun, where work can be ordered."""
+    tally = Tally()
+    specs = [write_space(folder / name, inputs, seed, name == "new") for name in ("old", "new")]
+    databases = [folder / f"{name}.db" for name in ("old", "new")]
+    for number, (spec, database) in enumerate(zip(specs, databases, strict=True)):
+        began = bench.launches
+        _campaign(tally, spec, bench, database, 2 * seed + number, parts)
+        launches = bench.launches - began
+    if "compare" not in parts:
+        return tally
+    old, new = (read_kernel_results(str(database)) for database in databases)
+    tally.add("compare", is_any_claim(compare(old, new, _rules())))
+    began = bench.launches
+    tally.add("rerun", _rerun(folder / "rerun.db", specs, (old, new), bench, None))
+    if launches:
+        during = _BEGINS * (bench.launches - began)
+        late = folder / "late.db"
+        tune(specs[1], bench.open(specs[1], _BEGINS * launches), late, seed)
+        burdened = compare(old, read_kernel_results(str(late)), _rules())
+        tally.add("burden", is_any_claim(burdened))
+        again = _rerun(folder / "again.db", specs, (old, new), bench, during)
+        tally.add("burden rerun", again)
+    return tally
+
+
+def _campaign(
+    tally: Tally, spec: Spec, bench: Bench, database: Path, seed: int, parts: Sequence[str]
+) -> None:
+    """Tune, and count the claims of the reports and of a dispatcher."""
+    with contextlib.closing(bench.open(spec)) as measurer:
+        reports = tune(spec, measurer, database, seed)
+    for report in reports:
+        tally.add("tune", is_claim(report))
+    tally.add("tune campaigns", any(map(is_claim, reports)))
+    if "dispatch" in parts:
+        tally.add("dispatch", ships(database))
+
+
+def _rerun(
+    database: Path,
+    specs: Sequence[Spec],
+    sides: Sequence[Sequence[KernelResults]],
+    bench: Bench,
+    begins: float | None,
+) -> bool:
+    """Rerun both sides, and say whether anything is claimed."""
+    with contextlib.ExitStack() as stack, writing(str(database)) as engine:
+        store = Store(engine)
+        shared = bench.open(specs[0], begins)
+        measurers = [shared, bench.open(specs[1]) if begins is None else shared]
+        for measurer in measurers:
+            stack.callback(measurer.close)
+        planned = [
+            RerunSide(name, str(database), side[0], spec, measurer)
+            for name, side, spec, measurer in zip(
+                ("BASE", "CANDIDATE"), sides, specs, measurers, strict=True
+            )
+        ]
+        old, new = rerun_kernel(planned[0], planned[1], store)
+        store.sessions.remove()
+    return is_any_claim(compare([old], [new], _rules(is_rerun=True)))
+
+
+def simulated(model: str, inputs: int, seed: int, trials: int, parts: Sequence[str]) -> Tally:
+    """Count the false claims of some trials under a noise model."""
+    return _counted(
+        inputs, seed, trials, parts, lambda n: SimulatedBench(MODELS[model](random.Random(n)))
+    )
+
+
+def pocl(inputs: int, seed: int, trials: int, parts: Sequence[str]) -> Tally:
+    """Count the false claims of some trials on PoCL."""
+    return _counted(inputs, seed, trials, parts, lambda _: PoclBench())
+
+
+def _counted(
+    inputs: int, seed: int, trials: int, parts: Sequence[str], bench: Callable[[int], Bench]
+) -> Tally:
+    """Count the false claims of trials, each with a seed and a machine of its own."""
+    tally = Tally()
+    where = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    for number in range(seed, seed + trials):
+        with tempfile.TemporaryDirectory(prefix="false-claims-", dir=where) as folder:
+            tally.update(trial(Path(folder), inputs, number, bench(number), parts))
+    return tally
