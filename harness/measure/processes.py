@@ -8,19 +8,22 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
-import multiprocessing
 import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Generic, TypeVar
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
@@ -33,6 +36,7 @@ _PR_SET_PDEATHSIG = 1
 _LOOK_S = 1.0
 _PAUSE_S = 10.0
 _LAST_WORDS = 300
+_LAUNCHING = threading.Lock()
 
 
 _worker: object = None
@@ -195,11 +199,33 @@ def _start_pool(count: int, start: tuple[object, ...]) -> ProcessPool:
         max_workers=count,
         initializer=_start_worker,
         initargs=start,
-        context=multiprocessing.get_context("spawn"),
+        context=_SpawnWithoutMain(),
     )
     if not pool.active:  # reading it starts the pool, in this thread
         raise RuntimeError("the worker processes cannot be started")
     return pool
+
+
+class _ProcessWithoutMain(SpawnProcess):
+    """A process that does not import the main module of its parent.
+
+    That is a person's script where harness is called from Python. To import it would run it again,
+    unless it has a guard; the functions that are run here are never its own.
+    """
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 (multiprocessing's own name)
+        with _LAUNCHING:
+            main = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")
+            try:
+                return SpawnProcess._Popen(process_obj)
+            finally:
+                sys.modules["__main__"] = main
+
+
+class _SpawnWithoutMain(SpawnContext):
+    Process = _ProcessWithoutMain
 
 
 def _end(pool: ProcessPool) -> None:

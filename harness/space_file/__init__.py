@@ -2,7 +2,7 @@
 
 from harness.space_file.document import Document, read_document
 from harness.space_file.flag_expansion import Notice
-from harness.space_file.load import load_spec, load_specs
+from harness.space_file.load import load_spec, load_specs, make_spec
 from harness.space_file.model import SpaceFile
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
@@ -22,6 +22,7 @@ __all__ = [
     "conditional",
     "load_spec",
     "load_specs",
+    "make_spec",
     "read_document",
     "space_schema",
 ]

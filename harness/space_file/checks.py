@@ -97,8 +97,9 @@ def check_inputs(document: Document) -> tuple[Input, ...]:
 def _add_input(document: Document, index: int, problem: Input, found: dict[Input, int]) -> None:
     location: Location = ("inputs", "values", index)
     if problem in found:
-        first = document.line_of(("inputs", "values", found[problem]))
-        text = f"the input ({problem}) is there already, on line {first}; give each input once"
+        line = document.line_of(("inputs", "values", found[problem]))
+        first = f"on line {line}" if line else f"as inputs.values.{found[problem]}"
+        text = f"the input ({problem}) is there already, {first}; give each input once"
         document.fault_at(location, text)
     found.setdefault(problem, index)
 

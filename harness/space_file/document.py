@@ -8,8 +8,9 @@ aliases are expanded, so neither a YAML bomb nor an object constructor gets thro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,18 @@ def located(location: Location, text: str) -> str:
     return f"{'.'.join(map(str, location))}: {text}" if location else text
 
 
+def _is_located(keys: Location, text: str) -> bool:
+    """Say whether a text begins with these keys, with those around them, or with the last one."""
+    begins = [located(keys[:end], "") for end in range(1, len(keys) + 1)]
+    return not keys or text.startswith((*begins, f"`{keys[-1]}`"))
+
+
 @dataclass
 class Document:
     """The data of a YAML file, and the 1-based line of each value by its location.
 
-    `parsed` has expressions that were added to the data, by their locations.
+    Data that was given in Python has no lines. `parsed` has expressions that were added to the
+    data, by their locations.
     """
 
     path: str
@@ -58,8 +66,10 @@ class Document:
         return self.lines.get(keys, 0)
 
     def fault(self, location: Iterable[str | int], text: str) -> None:
-        """Note a fault of the value at this location."""
-        self.fault_on_line(self.line_of(location), text)
+        """Note a fault of the value at this location; without lines, its keys say where it is."""
+        keys = tuple(location)
+        named = text if self.lines or _is_located(keys, text) else located(keys, text)
+        self.fault_on_line(self.line_of(keys), named)
 
     def fault_at(self, location: Location, text: str) -> None:
         """Note a fault of the value at this location, behind the keys that lead to it."""
@@ -88,6 +98,51 @@ def read_document(path: Path) -> Document:
         found = "a list" if isinstance(document.data, list) else "a single value"
         raise _whole(path, f"must be a mapping of keys to values, but is {found}; {PAGE}", 1)
     return document
+
+
+def python_document(data: Mapping[str, object], path: Path) -> Document:
+    """Return the document of a space that is given in Python; `path` names it in messages.
+
+    Numbers of other libraries become Python's, and iterables lists. Raises SpecError for data that
+    a YAML file could not hold.
+    """
+    document = Document(str(path))
+    document.data = _PlainReader(str(path)).build(data, ())
+    return document
+
+
+class _PlainReader:
+    """Turns Python values into the data of a YAML file, and counts them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._count = 0
+
+    def build(self, value: object, location: Location) -> Any:
+        """Return the data of a value."""
+        self._count += 1
+        if self._count > MAX_NODES:  # an iterable may be endless
+            raise _whole(self._path, located(location[:-1], f"has more than {MAX_NODES:,} values"))
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, Integral):
+            return int(value)
+        if isinstance(value, Real):
+            return float(value)
+        if isinstance(value, Path):
+            return str(value)
+        if len(location) < MAX_DEPTH and isinstance(value, Mapping):
+            return {self._key(k, location): self.build(v, (*location, k)) for k, v in value.items()}
+        if len(location) < MAX_DEPTH and isinstance(value, Iterable):
+            return [self.build(item, (*location, index)) for index, item in enumerate(value)]
+        text = "must be a number, a text, a list or a mapping, but is an object of the type "
+        raise _whole(self._path, located(location, f"{text}{type(value).__name__}"))
+
+    def _key(self, key: object, location: Location) -> str:
+        if isinstance(key, str):
+            return key
+        text = f"the key {key!r} is not a text; keys are names"
+        raise _whole(self._path, located(location, text))
 
 
 def _read(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from harness.space_file.baselines import (
     check_baselines,
     normalised,
 )
-from harness.space_file.document import Document, read_document
+from harness.space_file.document import Document, python_document, read_document
 from harness.space_file.expressions import Expressions, check_expressions
 from harness.space_file.files import check_files
 from harness.space_file.flag_expansion import expand_flags
@@ -36,7 +36,20 @@ Shape = TypeVar("Shape", SpaceFile, ProgramSpaceFile)
 
 def load_spec(path: Path) -> Spec:
     """Read and validate a space file; raises SpecError with every fault that it has."""
-    document = read_document(path)
+    return _load(read_document(path), path)
+
+
+def make_spec(data: Mapping[str, object], folder: Path) -> Spec:
+    """Validate a space that is given in Python, by the keys of a space file.
+
+    Paths in it are relative to the folder. Raises SpecError with every fault, each behind the keys
+    that lead to it.
+    """
+    path = folder / f"<space {data.get('name', 'without a name')}>"
+    return _load(python_document(data, path), path)
+
+
+def _load(document: Document, path: Path) -> Spec:
     named, notices = expand_flags(document)
     load = _load_program if "program" in document.data else _load_kernel
     levels: Levels = {

@@ -45,7 +45,8 @@ class Spec:
     """A validated space, which tunes either kernels or a program.
 
     Where `program` is set, there are no functions, sources and launch, and `host` is the path of
-    the space itself.
+    the space itself. The `path` of a space that was given in Python is its name in messages; there
+    is no such file.
     """
 
     path: Path
