@@ -146,9 +146,9 @@ def test_only_the_last_campaign_is_printed_unless_all_are_asked_for(
     assert ", campaign " not in out
     assert main([path, "--all-campaigns"]) == 0
     titles = [x for x in capsys.readouterr().out.splitlines() if x.startswith("small on formula")]
-    assert [title.split(", campaign ")[1][:12] for title in titles] == [
-        "2 of program",
-        "1 of program",
+    assert [title.split(", campaign ")[1][:19] for title in titles] == [
+        "2 of kernel version",
+        "1 of kernel version",
     ]
 
 

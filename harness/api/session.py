@@ -16,6 +16,8 @@ from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
+from harness.results.url import shown_database
+from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.tuning import Campaign
@@ -110,6 +112,9 @@ def _campaign(
         else RecordedCampaign(recording, plan, measurer, store, display)
     )
     campaign.check_seeds()
+    database = shown_database(request.database)
+    for line in set_aside_lines(campaign.set_aside(), [database]):
+        listener.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(request.warm_start, lines, strict=True):
         listener.note(f"warm start from {line}")

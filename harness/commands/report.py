@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from harness.commands.run import report_file, run_command
+from harness.commands.run import add_kernel_version, report_file, run_command
 from harness.core.invocation import command_line
 
 
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the page, an .html file",
     )
     parser.add_argument("--space", metavar="NAME", help="report only the space of this name")
+    add_kernel_version(parser)
     return run_command(parser, arguments, _report)
 
 
@@ -36,6 +37,9 @@ def _report(args: argparse.Namespace) -> int:
     from harness.report import write_report
     from harness.results.view import read_results
 
-    write_report(args.output, read_results(args.database, args.space, builds=False))
+    found = read_results(
+        args.database, args.space, builds=False, kernel_version=args.kernel_version
+    )
+    write_report(args.output, found)
     print_line(make_console(), f"{args.output}: the report")
     return 0

@@ -85,6 +85,17 @@ def whole_number(least: int, most: int = 10**9, shown: str = "10^9") -> Callable
     return parse
 
 
+def add_kernel_version(parser: argparse.ArgumentParser, default: str = "newest") -> None:
+    """Add the option that chooses a version of an edited kernel (harness.results.versions)."""
+    parser.add_argument(
+        "--kernel-version",
+        default=default,
+        metavar="VERSION",
+        help="of a kernel that was edited since: newest is the version tuned last, all is every "
+        f"version, and VERSION is one that analyse lists (default {default})",
+    )
+
+
 def report_file(text: str) -> Path:
     """Parse the name of a report's file."""
     if not text.lower().endswith((".html", ".htm")):

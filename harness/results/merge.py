@@ -13,8 +13,9 @@ pickles, which can run code when they are read. So a merged run names no run of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from sqlalchemy import Connection, Engine, Table, select
@@ -25,9 +26,11 @@ from harness.results import schema
 from harness.results.connect import reading, shown_name
 from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, insert_rows, update_row
 from harness.results.notes import last_moment
+from harness.results.runs import campaigns
 from harness.results.selecting import refusing_damage
 from harness.results.stored_rows import StoredRow, read_observed, read_rows, read_samples, referred
 from harness.results.validate import check_numbers
+from harness.results.versions import EVERY, of_version
 
 _CHUNK = 400
 """Rows that are looked up in one query; older versions of SQLite take at most 999 values."""
@@ -46,8 +49,9 @@ class Added:
     samples: int
 
 
-def merge_database(engine: Engine, database: str) -> Added:
+def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -> Added:
     """Add the rows of `database` that the engine's database lacks; the engine is open for writing.
+    Of a kernel that was edited only `kernel_version` is added (see `harness.results.versions`).
 
     Raises ResultsError, and then adds nothing at all, where the other database cannot be
     read, has another schema version, or holds anything that no harness writes.
@@ -58,30 +62,55 @@ def merge_database(engine: Engine, database: str) -> Added:
         other.connect() as source,
         refusing_damage(source),
     ):
-        counts = _Merge(source, target).run()
+        chosen = of_version(campaigns(source), kernel_version)
+        is_whole = kernel_version == EVERY
+        programs = None if is_whole else {campaign.key.program_sha256 for campaign in chosen}
+        counts = _Merge(source, target, programs).run()
     return Added(database, counts["runs"], counts["measurements"], counts["samples"])
 
 
 class _Merge:
     """One merge: rows are read, checked, translated to the target's ids and added in chunks."""
 
-    def __init__(self, source: Connection, target: Connection) -> None:
+    def __init__(
+        self, source: Connection, target: Connection, programs: Collection[str] | None
+    ) -> None:
+        """`programs` are the digests of the kernels to merge; None merges all."""
         self._source = source
         self._target = target
+        self._programs = programs
         self._ids: dict[str, dict[int, int]] = {}  # by table: the source's id -> the target's
+        self._left_out: dict[str, set[int]] = {}  # by table: the ids that are not merged
 
     def run(self) -> dict[str, int]:
         """Merge every table, and return the number of added rows by table."""
         added = {"samples": 0}
         for table in NATURAL_KEYS:
             self._ids[table.name] = {}
+            self._left_out[table.name] = set()
             added[table.name] = 0
-            for rows in _chunks(self._source, table):
+            for rows in map(partial(self._wanted, table), _chunks(self._source, table)):
                 new = self._add(table, rows)
                 added[table.name] += len(new)
                 if table is schema.measurements:
                     added["samples"] += self._add_samples(rows, new)
         return added
+
+    def _wanted(self, table: Table, rows: Sequence[StoredRow]) -> list[StoredRow]:
+        """Leave out the spaces of other programs, and rows that refer to what is left out."""
+        if self._programs is None:
+            return list(rows)
+        left_out = self._left_out[table.name]
+        references = [
+            (column.name, self._left_out.get(key.column.table.name, set()))
+            for column in table.columns
+            for key in column.foreign_keys
+        ]
+        for row in rows:
+            is_other = table is schema.spaces and row["program_sha256"] not in self._programs
+            if is_other or any(row[name] in gone for name, gone in references):
+                left_out.add(row["id"])
+        return [row for row in rows if row["id"] not in left_out]
 
     def _add(self, table: Table, rows: Sequence[StoredRow]) -> list[StoredRow]:
         """Add the rows that are new, and return them as they are in the source."""

@@ -59,3 +59,8 @@ def read_only_url(database: str) -> URL:
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
         query["immutable"] = "1"
     return URL.create("sqlite", database=path.resolve().as_uri(), query=query)
+
+
+def shown_database(database: str) -> str:
+    """Return the path of a SQLite database, or a URL without its password."""
+    return f"{sqlite_path(database) or without_password(database)}"

@@ -45,6 +45,7 @@ from harness.results import (
 from harness.results.ablation import Ablation
 from harness.results.compatible import Compatible, compatible
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
+from harness.results.versions import NEWEST, KernelVersion, of_version, other_versions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +66,8 @@ class Results:
     """All measurements as read; see `rows`."""
     runs: tuple[Run, ...] = ()
     commands: tuple[Command, ...] = ()
+    others: tuple[KernelVersion, ...] = ()
+    """The other versions of the kernel in the databases, whose measurements are not here."""
 
     @cached_property
     def columns(self) -> MeasurementRows:
@@ -271,12 +274,15 @@ def read_results(
     space: str | None = None,
     all_campaigns: bool = False,
     builds: bool = True,
+    kernel_version: str = NEWEST,
 ) -> list[Results]:
     """Read one Results for each campaign of one or several databases, the last worked on first.
 
     A campaign that is in several databases becomes one Results, with each measurement once.
     Without `all_campaigns`, only the last campaign of each space, program and environment is read;
-    without `builds`, measurements lack theirs, which saves memory.
+    without `builds`, measurements lack theirs, which saves memory. After a kernel was edited,
+    `kernel_version` chooses its version: the one tuned last, "all", or the first characters of the
+    digest of another, which `Results.others` lists.
 
     Raises UsageError where nothing is found.
     """
@@ -288,10 +294,13 @@ def read_results(
             there = campaigns(connection)
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
+            chosen = of_version(chosen, kernel_version)
             for campaign in chosen if all_campaigns else _latest(chosen):
-                same = found.setdefault((campaign.key, campaign.space_name), [])
+                key, name = campaign.key, campaign.space_name
                 read = read_campaign(connection, campaign, builds)
-                same.append(Results(campaign, (database,), *read))
+                others = other_versions(connection, name, key.program_sha256, key.fingerprint)
+                same = found.setdefault((key, name), [])
+                same.append(Results(campaign, (database,), *read, others))
     if not found:
         raise UsageError(_nothing(databases, space, held))
     return [_joined(parts) for parts in found.values()]
@@ -325,6 +334,7 @@ def _joined(parts: Sequence[Results]) -> Results:
         tuple(rows.values()),
         tuple(runs.values()),
         tuple(commands.values()),
+        tuple(dict.fromkeys(version for part in parts for version in part.others)),
     )
 
 

@@ -10,6 +10,7 @@ from harness.core.records import Config, Input, Measurement
 from harness.measure.measurer import Measurer
 from harness.results import LIMITS, Store
 from harness.results.ablation import Ablation
+from harness.results.versions import KernelVersion, kernel_versions
 from harness.search import EndReason, Progress, Searched
 from harness.space import ConstrainedSpace, Space
 from harness.tuning.ablation_stage import ablate_winners
@@ -47,6 +48,15 @@ class Campaign:
         """Count and show a test that has ended."""
         self.state.replayed += progress.replayed
         self.state.display.test(progress)
+
+    def set_aside(self) -> Sequence[KernelVersion]:
+        """Return the other versions of an edited kernel, whose measurements are not used; none
+        once this version has measurements."""
+        key = self.state.run_plan(self.spec.inputs[0]).key
+        name, versions = self.spec.name, kernel_versions(self.state.store.session.connection())
+        same = [v for v in versions if (v.space_name, v.fingerprint) == (name, key.fingerprint)]
+        is_new = key.program_sha256 not in {version.program_sha256 for version in same}
+        return same if is_new else ()
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input, or unused."""

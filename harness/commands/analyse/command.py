@@ -19,13 +19,20 @@ from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
 from harness.display.text import print_lines
 from harness.results import without_password
+from harness.results.versions import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
 
 def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
     """Print every Results; return 2 if anything that was asked for could not be printed."""
     console = make_console()
-    found = read_results(options.database, options.space, options.all_campaigns, builds=False)
+    found = read_results(
+        options.database,
+        options.space,
+        options.all_campaigns,
+        builds=False,
+        kernel_version=options.kernel_version,
+    )
     if options.platforms and len(found) < 2:
         raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
     tree.check_options(found, wanted, options.platforms)
@@ -34,6 +41,10 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
         _print(console, one, title, wanted if is_one else wanted.with_picture_of(name))
         for name, one, title in zip(_ordinals(found), found, _titles(found), strict=True)
     ]
+    if options.kernel_version == NEWEST:
+        others = dict.fromkeys(version for results in found for version in results.others)
+        shown = map(without_password, options.database)
+        print_lines(console, set_aside_lines(list(others), list(shown)))
     if options.platforms:
         with console.status("growing one tree for all platforms"):
             pooled = wanted.with_picture_of("platforms")
@@ -50,7 +61,7 @@ def _titles(found: Sequence[Results]) -> Iterator[str]:
     names = [results.title for results in found]
     for name, results in zip(names, found, strict=True):
         key = results.campaign.key
-        which = f", campaign {key.campaign} of program {key.program_sha256[:8]}"
+        which = f", campaign {key.campaign} of kernel version {key.program_sha256[:8]}"
         databases = ", ".join(map(without_password, results.databases))
         yield f"{name}{which if names.count(name) > 1 else ''}, from {databases}"
 

@@ -38,4 +38,5 @@ class AnalyseOptions:
     database: tuple[str, ...]
     space: str | None
     all_campaigns: bool
+    kernel_version: str
     platforms: bool

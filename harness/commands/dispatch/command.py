@@ -34,6 +34,7 @@ from harness.display.text import print_line, print_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
 from harness.results import without_password
+from harness.results.versions import EVERY
 from harness.results.view import Results, left_out_lines, read_results, the_one
 from harness.space_file import Spec, load_spec
 
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def dispatch(options: DispatchOptions) -> int:
     """Learn, judge, and write a dispatcher; return 1 if none is worth writing, else 0."""
     console, out = make_console(), options.output
-    campaigns = read_results(options.database, options.space, builds=False)
+    campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = _spec(options.spec, campaigns)
     results = _results(campaigns, spec, options.device)
     arch = _arch(options.arch, results)

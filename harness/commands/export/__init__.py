@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.commands.run import run_command
+from harness.commands.run import add_kernel_version, run_command
 from harness.core.invocation import command_line
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="file to write (default: the space's name, beside the database)",
     )
+    add_kernel_version(parser)
     return run_command(parser, arguments, _run)
 
 

@@ -27,16 +27,24 @@ from harness.results import (
     sqlite_path,
     without_password,
 )
+from harness.results.versions import of_version
 from harness.results.view import Results
 
 
 def run(args: argparse.Namespace) -> int:
-    return _export(args.database, args.space, args.format, args.output)
+    read = _read(args.database, args.space, args.kernel_version)
+    return _export(args.database, args.format, args.output, *read)
 
 
-def _export(database: str, space: str | None, format_: str, output: Path | None) -> int:
-    """Export the last campaign, of the named space if there is a name."""
-    campaign, measurements, claims = _read(database, space)
+def _export(
+    database: str,
+    format_: str,
+    output: Path | None,
+    campaign: StoredCampaign,
+    measurements: list[Measurement],
+    claims: Sequence[str],
+) -> int:
+    """Export a campaign's measurements."""
     path = output or _default_output(database, campaign.space_name, format_)
     if path == sqlite_path(database):
         raise UsageError(f"{path} is the database itself; give another --output")
@@ -59,12 +67,15 @@ def _export(database: str, space: str | None, format_: str, output: Path | None)
     return 0
 
 
-def _read(database: str, space: str | None) -> tuple[StoredCampaign, list[Measurement], list[str]]:
-    """Return the campaign that was tuned last, its measurements by the search, and what may be
-    claimed of its speed-ups."""
+def _read(
+    database: str, space: str | None, kernel_version: str
+) -> tuple[StoredCampaign, list[Measurement], list[str]]:
+    """Return the campaign that was tuned last, of the named space if there is a name; its
+    measurements by the search, and what may be claimed of its speed-ups."""
     with reading(database) as engine, engine.connect() as connection:
         found = campaigns(connection)
-        last = next((c for c in found if space in (None, c.space_name)), None)
+        named = [c for c in found if space in (None, c.space_name)]
+        last = next(iter(of_version(named, kernel_version)), None)
         every = read_measurements(connection, last.key, space=last.space_name) if last else None
     rows = every.of_stages(SEARCHED) if every else None
     if last is None or not every or not rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from harness.commands.run import run_command
+from harness.commands.run import add_kernel_version, run_command
 from harness.core.invocation import command_line
 
 
@@ -26,6 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     where = "SQLite file or SQLAlchemy URL"
     parser.add_argument("out", metavar="OUT", help=f"the database to add to ({where}); may be new")
     parser.add_argument("inputs", metavar="IN", nargs="+", help=f"a database to add ({where})")
+    add_kernel_version(parser, default="all")
     return parser
 
 

@@ -11,10 +11,10 @@ from harness.results import Added, merge_database, reading, sqlite_path, without
 
 
 def run(args: argparse.Namespace) -> int:
-    return _merge(args.out, args.inputs)
+    return _merge(args.out, args.inputs, args.kernel_version)
 
 
-def _merge(out: str, inputs: Sequence[str]) -> int:
+def _merge(out: str, inputs: Sequence[str], kernel_version: str) -> int:
     for database in inputs:
         if _is_same(out, database):
             raise UsageError(f"{without_password(database)} is both OUT and an IN; name it once")
@@ -22,7 +22,7 @@ def _merge(out: str, inputs: Sequence[str]) -> int:
             pass  # an unreadable input is an error before OUT is created or changed
     with writing(out) as engine:
         for database in inputs:
-            print(_line(merge_database(engine, database)), flush=True)
+            print(_line(merge_database(engine, database, kernel_version)), flush=True)
     return 0
 
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from harness.analysis.inputs import InputReport
 from harness.commands.tune.options import TuneCommand
 from harness.core.invocation import command_line
-from harness.results import StoredCampaign, sqlite_path, without_password
+from harness.results import StoredCampaign, without_password
+from harness.results.url import shown_database
 from harness.search import EndReason
 from harness.tuning import Campaign
 
@@ -84,11 +85,6 @@ def _without(words: Iterable[str], dropped: Collection[str]) -> Iterator[str]:
             is_value = not assigned and option in dropped and option not in _FLAGS
         elif not was_value:
             yield word
-
-
-def shown_database(database: str) -> str:
-    """Return the path of a SQLite database, or a URL without its password."""
-    return f"{sqlite_path(database) or without_password(database)}"
 
 
 def dispatch_words(

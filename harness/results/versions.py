@@ -1,0 +1,123 @@
+"""The versions of a kernel in a database: an edited one is measured anew, beside earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from harness.core.errors import UsageError
+from harness.core.invocation import command_line
+from harness.core.text import counted, first_few
+from harness.results import schema
+from harness.results.runs import StoredCampaign
+from harness.results.selecting import refusing_damage
+
+NEWEST = "newest"
+"""Of each space and environment, the version of the kernel that was tuned last."""
+
+EVERY = "all"
+"""All versions of each kernel."""
+
+_SHOWN = 8  # characters of a digest
+
+
+@dataclass(frozen=True)
+class KernelVersion:
+    """One version of a kernel in one environment, with the number of its measurements and the time
+    of the last one, ISO 8601 in UTC."""
+
+    space_name: str
+    program_sha256: str
+    fingerprint: str
+    measurements: int
+    last_at: str
+
+    @property
+    def name(self) -> str:
+        """What `--kernel-version` takes."""
+        return self.program_sha256[:_SHOWN]
+
+    def __str__(self) -> str:
+        last = self.last_at[:16].replace("T", " ")
+        return f"{self.name} ({counted(self.measurements, 'measurement')}, last {last} UTC)"
+
+
+def kernel_versions(connection: Connection) -> list[KernelVersion]:
+    """Return the versions of a database's kernels that have measurements, last measured first.
+
+    Raises ResultsError where the database is damaged.
+    """
+    spaces, environments, measurements = schema.spaces, schema.environments, schema.measurements
+    columns = (spaces.c.name, spaces.c.program_sha256, environments.c.fingerprint)
+    last_at = func.max(measurements.c.measured_at)
+    query = (
+        select(*columns, func.count(), last_at)
+        .select_from(measurements)
+        .join(schema.runs)
+        .join(spaces)
+        .join(environments)
+        .group_by(*columns)
+        .order_by(last_at.desc())
+    )
+    with refusing_damage(connection):
+        return [KernelVersion(*row) for row in connection.execute(query)]
+
+
+def other_versions(
+    connection: Connection, space: str, program_sha256: str, fingerprint: str
+) -> tuple[KernelVersion, ...]:
+    """Return the other versions of a kernel in an environment, last measured first."""
+    return tuple(
+        version
+        for version in kernel_versions(connection)
+        if (version.space_name, version.fingerprint) == (space, fingerprint)
+        and version.program_sha256 != program_sha256
+    )
+
+
+def of_version(found: Sequence[StoredCampaign], version: str) -> list[StoredCampaign]:
+    """Keep the campaigns of a version: NEWEST, EVERY, or the first characters of its digest.
+
+    `found` begins with the campaign that was worked on last. Raises UsageError where there is no
+    such version.
+    """
+    if version == EVERY or not found:
+        return list(found)
+    if version == NEWEST:
+        newest: dict[tuple[str, str], str] = {}
+        for one in found:
+            newest.setdefault((one.space_name, one.key.fingerprint), one.key.program_sha256)
+        kept = [
+            one
+            for one in found
+            if newest[one.space_name, one.key.fingerprint] == one.key.program_sha256
+        ]
+    else:
+        kept = [one for one in found if one.key.program_sha256.startswith(version)]
+    if not kept:
+        names = dict.fromkeys(one.key.program_sha256[:_SHOWN] for one in found)
+        raise UsageError(
+            f"--kernel-version {version}: no such version; there are {', '.join(names)}, "
+            f"{NEWEST} and {EVERY}"
+        )
+    return kept
+
+
+def set_aside_lines(others: Sequence[KernelVersion], databases: Sequence[str]) -> Iterator[str]:
+    """Say which measurements are of other versions of a kernel, and how to see or drop them."""
+    if not others:
+        return
+    count = sum(version.measurements for version in others)
+    are = "is" if count == 1 else "are"
+    yield (
+        "The kernel, its host module, launch or verification changed: "
+        f"{counted(count, 'measurement')} of another version {are} set aside, "
+        f"{first_few(map(str, others))}. To see one: "
+        f"{command_line('analyse', *databases, '--kernel-version', others[0].name)}"
+    )
+    yield (
+        "To drop them, copy the others to a new database: "
+        f"{command_line('merge', 'NEW.db', *databases, '--kernel-version', NEWEST)}"
+    )
