@@ -8,12 +8,14 @@ import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness.commands.analyse import main as analyse
 from harness.commands.compare import main
+from harness.compare.reading import read_kernel_results
+from harness.compare.rerun import RerunSide
 from harness.compare.statistics import ChangeVerdict, OccasionVariance, Pair, judge
 from harness.core.errors import HostModuleError
 from harness.core.records import (
@@ -25,6 +27,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
+from harness.measure.measurer import Measurer
 from harness.measure.occasions import split_rounds
 from harness.results.view import read_results
 from harness.space import Space
@@ -161,6 +164,14 @@ def test_a_kernel_that_became_slower_is_found_beside_a_burden(
     assert all(row["base"]["samples"] == 10 * 4 for row in data["comparisons"])
     assert "both sides were measured now, in 10 occasions of 4 rounds" in capsys.readouterr().out
     assert all(side.closed for side in sides)
+
+
+def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder: Path) -> None:
+    spec = make_spec(folder, SPACE)
+    (results,) = read_kernel_results(str(folder / "base.db"))
+    side = RerunSide("BASE", "base.db", results, spec, cast(Measurer, None))
+    assert spec.measure.repeats == 20
+    assert [side.rounds(occasions) for occasions in (4, 10, 19, 20, 40)] == [10, 4, 3, 2, 2]
 
 
 def test_each_side_measures_its_own_best_and_default_in_random_order(

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.models.starchart.regression import ErrorSummary, fit, relative_errors, summarize
+from harness.models.starchart.regression import (
+    ErrorSummary,
+    as_plain,
+    fit,
+    relative_errors,
+    summarize,
+)
 from harness.stats import Estimate
 
 
@@ -55,3 +61,11 @@ def test_a_split_that_gains_just_the_threshold_is_made() -> None:
     assert predicted == pytest.approx(np.array([[11.0, 23.0], [17.0, 17.0], [11.0, 23.0]]))
     (at_the_least,) = found.predict_for(np.array([gain]), np.array([[0.0], [1.0]]))
     assert at_the_least == pytest.approx([11.0, 23.0])
+
+
+def test_only_finite_tables_are_plain() -> None:
+    plain = as_plain(np.array([[1.0, 2.0]]))
+    assert plain is not None
+    assert (plain.dtype, plain.tolist()) == (np.float32, [[1.0, 2.0]])
+    for other in (np.array([[1.0, np.inf]]), np.array([1.0, 2.0]), np.zeros((0, 2))):
+        assert as_plain(other) is None

@@ -1,0 +1,166 @@
+"""The words of a comparison, on rows made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
+from harness.compare.reports import as_json, as_junit, github
+from harness.compare.statistics import Change, ChangeVerdict
+from harness.compare.table import comparison_table, sentence, summary, times
+from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
+from harness.stats import Estimate
+
+ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
+RULES = Rules(level=0.05, threshold=0.01, run_noise=0.005)
+
+
+def measured(time_s: float) -> Measurement:
+    return Measurement(Config({"B": 1}), Input({"n": 1}), Outcome.OK, Timing((time_s,) * 3))
+
+
+def row(
+    n: int = 1, verdict: ChangeVerdict | Ending = ChangeVerdict.WITHIN_NOISE, high: float = 1.05
+) -> ComparedRow:
+    """A tested row whose ratio is 1, with this upper bound."""
+    change = Change(Estimate(1.0, 0.9, high), 0.5, ChangeVerdict.WITHIN_NOISE)
+    sides = measured(1e-3), measured(2e-3)
+    problem = Input({"n": n})
+    return ComparedRow("small", ENVIRONMENT, problem, "best", *sides, verdict, change)
+
+
+def missing(n: int, reason: str = "measured only in BASE") -> ComparedRow:
+    return ComparedRow("small", ENVIRONMENT, Input({"n": n}), "best", notes=(reason,))
+
+
+def comparison(*rows: ComparedRow, rules: Rules = RULES) -> Comparison:
+    return Comparison(rows, rules)
+
+
+def text_of(*rows: ComparedRow) -> str:
+    console = Console(width=150)
+    with console.capture() as captured:
+        console.print(comparison_table(comparison(*rows)))
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"),
+    [(1.05, "1.050x"), (999.96, "999.960x"), (1000, "1e+03x"), (4567, "4.57e+03x")],
+)
+def test_large_ratios_lose_their_decimals(ratio: float, shown: str) -> None:
+    assert times(ratio) == shown
+
+
+def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted() -> None:
+    four = text_of(row(), *map(missing, range(2, 6)))
+    assert "not compared, measured only in BASE: (n=2), (n=3), (n=4), (n=5)\n" in four
+    six = text_of(row(), *map(missing, range(2, 8)))
+    assert "(n=2), (n=3), (n=4), (n=5) and 2 others\n" in six
+    assert "measured only" not in text_of(row())
+
+
+def test_rows_that_were_not_tested_have_no_ratio() -> None:
+    untested = dataclasses.replace(row(2), change=None, verdict=Ending.BROKEN, candidate=None)
+    lines = text_of(row(1), untested).splitlines()
+    (tested_line,) = (line for line in lines if line.lstrip().startswith("n=1"))
+    (untested_line,) = (line for line in lines if line.lstrip().startswith("n=2"))
+    assert "1.000x" in tested_line
+    assert "[0.900x, 1.050x]" in tested_line
+    assert untested_line.split()[2:] == ["1.00", "ms", "-", "-", "-", "works", "no", "more"]
+
+
+def test_the_legend_of_tests_is_shown_where_there_were_any() -> None:
+    assert "Times are medians" in text_of(row())
+    untested = dataclasses.replace(row(), change=None, verdict=Ending.SAME)
+    assert "Times are medians" not in text_of(untested)
+
+
+def test_summary_counts_regressions_first() -> None:
+    rows = [row(1), row(2, Ending.FIXED), row(3, ChangeVerdict.FASTER), row(4, Ending.BROKEN)]
+    found = summary(comparison(*rows, row(5, ChangeVerdict.SLOWER)))
+    assert found.startswith("1 slower, 1 works no more, 1 faster, 1 within noise, 1 works now; ")
+
+
+@pytest.mark.parametrize(
+    ("high", "missed", "advice"),
+    [
+        (0.99, "no slowdown could have been missed", False),
+        (1.0, "no slowdown could have been missed", False),
+        (1.1, "slowdowns of up to 1.100x could have been missed (small, n=1, best)", False),
+        (1.11, "slowdowns of up to 1.110x could have been missed (small, n=1, best)", True),
+    ],
+)
+def test_summary_says_what_may_have_been_missed(high: float, missed: str, advice: bool) -> None:
+    words = summary(comparison(row(high=high))).split("; ")
+    assert words[1] == missed
+    assert len(words) == (3 if advice else 2)
+
+
+def test_advice_on_a_rerun_is_about_the_rerun() -> None:
+    again = dataclasses.replace(RULES, is_rerun=True)
+    assert "use more --occasions" in summary(comparison(row(high=1.5), rules=again))
+    assert "--rerun" in summary(comparison(row(high=1.5)))
+
+
+def test_summary_without_tests_says_so() -> None:
+    assert summary(comparison(missing(1))) == "1 not compared; nothing was tested"
+    assert summary(comparison(row(verdict=ChangeVerdict.SLOWER))) == "1 slower"
+
+
+def test_a_sentence_has_the_limit_where_nothing_is_clear() -> None:
+    within = sentence(row())
+    assert within == (
+        "n=1: best within noise, 1.000x [0.900x, 1.050x], 1.00 ms -> 2.00 ms; "
+        "not slower than 1.050x"
+    )
+    assert "not slower" not in sentence(row(verdict=ChangeVerdict.SLOWER))
+    assert sentence(missing(1)) == "n=1: best not compared; measured only in BASE"
+
+
+# ----------------------------------------------------------------------------------- reports
+
+
+def test_json_has_figures_where_there_are_any() -> None:
+    data = json.loads(as_json(comparison(row(1, high=1.2), missing(2)), status=0))
+    assert (data["version"], data["tested"], data["upper_limit"]) == (1, 1, 1.2)
+    tested, untested = data["comparisons"]
+    assert (tested["low"], tested["high"], tested["p_value"]) == (0.9, 1.2, 0.5)
+    assert tested["candidate"] == {"configuration": {"B": 1}, "median_s": 2e-3, "samples": 3}
+    assert "ratio" not in untested
+    assert (untested["base"], untested["candidate"]) == (None, None)
+    assert json.loads(as_json(comparison(missing(2)), status=2))["upper_limit"] is None
+
+
+def test_junit_counts_failures_and_skips_and_has_times() -> None:
+    rows = [row(1), row(2, ChangeVerdict.SLOWER), missing(3)]
+    (suite,) = ET.fromstring(as_junit(comparison(*rows)))
+    counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "3", "failures": "1", "errors": "0", "skipped": "1"}
+    cases = suite.findall("testcase")
+    assert [case.get("time") for case in cases] == ["0.002000000", "0.002000000", None]
+    assert [child.tag for case in cases for child in case] == ["system-out", "failure", "skipped"]
+
+
+@pytest.mark.parametrize(
+    ("high", "title"),
+    [
+        (1.1, "no performance regression"),
+        (1.2, "no performance regression found%2C slowdowns of up to 1.200x"),
+    ],
+)
+def test_a_notice_claims_no_more_than_was_measured(high: float, title: str) -> None:
+    (notice,) = github(comparison(row(high=high)), {})
+    assert notice.startswith(f"::notice title={title}")
+    assert ("found" in notice.split("::")[1]) == (high > 1.1)
+
+
+def test_a_kernel_with_regressions_has_one_error_and_there_is_no_notice() -> None:
+    rows = [row(n, ChangeVerdict.SLOWER) for n in (1, 2)]
+    (error,) = github(comparison(*rows, row(3)), {"small": "small.cl"})
+    assert error.startswith("::error file=small.cl,title=small%3A 2 regressions::")
