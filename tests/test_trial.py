@@ -8,6 +8,7 @@ import random
 import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.kernel_checks import CheckTime
+from harness.measure.kernel_checks import CheckTime, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_runner import (
     BIT_EXACT,
@@ -381,6 +382,52 @@ def test_interleaved_configurations_keep_their_outputs_unless_they_are_large(
     found = measure_interleaved(device, CASE, [JOB] * 5, rounds=2)
     assert [m.outcome for m in found] == [Outcome.OK] * 5
     assert max(kept) == most
+
+
+def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, KernelData, list[KernelJob]]:
+    """A device, data with an array `kept` that no run may write, and a job for each kernel."""
+    case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
+    named = {f"k{n}": kernel for n, kernel in enumerate(kernels)}
+    device = FakeDevice(kernels=named)
+    device.bind(case.arguments)
+    jobs = [
+        job(
+            launches=(dataclasses.replace(LAUNCH, function=name, arguments=("x", "y", "kept")),),
+            binary=dataclasses.replace(JOB.binary, data=MAGIC + f"kernel {name}".encode()),
+        )
+        for name in named
+    ]
+    return device, case, jobs
+
+
+def is_right(x: Array, y: Array, kept: Array) -> None:
+    y[...] = 2 * x
+
+
+def spoils(x: Array, y: Array, kept: Array) -> None:
+    is_right(x, y, kept)
+    kept[1, 2] = 5
+
+
+def test_interleaved_configuration_that_writes_astray_is_found_among_others() -> None:
+    found = measure_interleaved(*kernels_beside(is_right, spoils, is_right), rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK, Outcome.WRONG_RESULT, Outcome.OK]
+    assert "it writes the argument kept, which is no output" in found[1].message
+
+
+def test_interleaved_configurations_that_write_nothing_astray_are_checked_once_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checks = []
+
+    def counted(*given: Any) -> str | None:
+        checks.append(given)
+        return why_astray(*given)
+
+    monkeypatch.setattr(kernel_runner, "why_astray", counted)
+    found = measure_interleaved(*kernels_beside(is_right, is_right, is_right), rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK] * 3
+    assert len(checks) == 1
 
 
 def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
