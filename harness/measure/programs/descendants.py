@@ -30,13 +30,16 @@ def adopt_orphans() -> None:
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def commands_children() -> set[int]:
+def commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
     """Return the children of this process that are in another session: commands and orphans.
 
-    Those that have ended and are not reaped yet are among them.
+    Those that have ended and are not reaped yet are among them. Leaves those in `apart_from` out.
     """
+    if not _has_children():
+        return set()
     own = os.getsid(0)
-    return {pid for pid in _children() if _stat(pid, _SESSION) not in (None, str(own))}
+    found = _children() - apart_from
+    return {pid for pid in found if _stat(pid, _SESSION) not in (None, str(own))}
 
 
 def is_running(pid: int) -> bool:
@@ -51,7 +54,7 @@ def end_descendants(before: Set[int]) -> int:
     """
     found: set[int] = set()
     for look in range(_LOOKS):
-        found = commands_children() - before
+        found = commands_children(before)
         if not found:
             return 0
         # What has ended may have had children, which are ours by now: look again in any case.
@@ -76,12 +79,22 @@ def _ended(pid: int) -> bool:
         return True
 
 
+def _has_children() -> bool:
+    """Say whether this process has children, in one system call: mostly it has none."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _children() -> set[int]:
     """Return the processes whose parent is this process, ended ones included."""
     found: set[int] = set()
     try:
-        for task in Path("/proc/self/task").iterdir():
-            found |= set(map(int, (task / "children").read_text().split()))
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/children", "rb", buffering=0) as children:
+                found.update(map(int, children.readall().split()))
     except OSError:  # a kernel without these lists
         own = str(os.getpid())
         pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))

@@ -161,7 +161,7 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
         # It is not reaped yet: until then no other process can get its number.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         wall_s = time.perf_counter() - begin_s
-        left = sum(map(is_running, commands_children() - before - {process.pid}))
+        left = sum(map(is_running, commands_children(before | {process.pid})))
     finally:
         timer.cancel()
         kill_group(process.pid)
