@@ -80,7 +80,7 @@ def half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
     count = len(samples)
     if count < 2:
         return math.inf
-    return _quantile(count - 1, confidence) * statistics.stdev(samples) / math.sqrt(count)
+    return _quantile(count - 1, confidence) * math.sqrt(variance(samples) / count)
 
 
 def _quantile(freedom: float, confidence: float) -> float:
