@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,14 +67,16 @@ def _why_other(parameter: KernelParameter, value: BoundArray | np.generic) -> st
     type_name, is_array = parameter
     if is_array is None or type_name is None:
         return None
-    passed = str(value.dtype)
     if is_array != isinstance(value, BoundArray):
-        passed = f"a single {passed}" if is_array else "an array"
+        passed = f"a single {value.dtype}" if is_array else "an array"
     elif _is_same(type_name, value.dtype):
         return None
+    else:
+        passed = str(value.dtype)
     return f"is {type_name}, but the host module passes {passed}"
 
 
+@lru_cache(maxsize=256)  # every launch asks, and a launch may take microseconds
 def _is_same(type_name: str, passed: np.dtype[Any]) -> bool:
     element = re.sub(r"\b(?:const|volatile|restrict)\b|[*\s]", "", type_name)
     found = re.fullmatch(r"([a-z]+?)(2|3|4|8|16)?", element)
