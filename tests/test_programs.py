@@ -581,6 +581,19 @@ def test_finalists_are_interleaved_and_one_that_fails_drops_out(
         assert found.timing == Timing((1e-3,) * 4, StopReason.INTERLEAVED)
 
 
+def test_later_occasions_are_not_warmed_up_again(
+    here: None, load: Callable[..., Spec], tmp_path: Path
+) -> None:
+    spec = load()
+    given = spec.inputs[0]
+    with closing(ProgramMeasurer(spec)) as measurer:
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
+        right = Config({"MODE": "right"})
+        (found,) = measurer.measure_interleaved(space, given, [right], 6, (2, 2, 3))
+    assert found.timing is not None
+    assert (found.timing.occasions, found.warmup_s) == ((2, 2, 2), (1e-3,))
+
+
 def test_finalist_that_hangs_spends_its_own_time_alone(
     here: None, load: Callable[..., Spec]
 ) -> None:

@@ -217,7 +217,10 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` runs.
         timeout_s = measure.timeout_s * (1 + block.rounds / measure.repeats)
-        jobs = [dataclasses.replace(job, timeout_s=timeout_s) for job in jobs]
+        # Each run is a new process, which later occasions need not warm up again.
+        warmup = 0 if block.order else measure.warmup
+        sampling = dataclasses.replace(self._sampling, warmup=warmup)
+        jobs = [dataclasses.replace(job, timeout_s=timeout_s, sampling=sampling) for job in jobs]
         timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
             return self._processes.run(
