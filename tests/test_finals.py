@@ -33,7 +33,10 @@ launch: {group: [BLOCK], grid: [n]}
 inputs: {features: [n], values: [{n: 8}]}
 """
 
-SEARCH_S = {16: 3.0, 32: 1.0, 64: 1.001}
+SEARCH_S = {16: 3.0, 32: 1.0, 64: 1.001, 128: 1.9, 256: 2.1}
+WITH_BASELINES = SPACE.replace("64]", "64, 128, 256]") + (
+    "baselines: {near: {BLOCK: 128}, slow: {BLOCK: 256}}\n"
+)
 FOUR_INPUTS = SPACE.replace("[{n: 8}]", "[{n: 8}, {n: 16}, {n: 32}, {n: 64}]")
 NAMED = "baselines: {named: {BLOCK: 64}}\n"
 
@@ -135,6 +138,14 @@ def test_winner_that_is_not_faster_when_it_is_judged_gives_way_to_the_default(
 ) -> None:
     report, _ = tuned(tmp_path, Staged(final_s={16: 3.0, 32: 3.3}))
     assert best_block(report) == 16
+
+
+def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path: Path) -> None:
+    measurer = Staged()
+    report, _ = tuned(tmp_path, measurer, WITH_BASELINES)
+    turns = [({32, 64, 128}, CHOICE_SEEDS), ({16, 32, 128, 256}, FINAL_SEEDS)]
+    assert measurer.turns[-2:] == turns
+    assert set(report.baseline_speedups) == {"near", "slow"}
 
 
 def test_stored_results_give_the_same_report(tmp_path: Path) -> None:

@@ -65,10 +65,11 @@ def _final(state: State, problem: Input, count: int | None) -> InputReport:
     if _has_finalists(state, problem):
         with state.leaving_out(problem):
             beside = [config for config in named.values() if _may_work(measured.get(config))]
-            finalists = [*_finalists(state, problem, space, count), *beside]
-            rivals = [c for c in dict.fromkeys(finalists) if c != space.default]
+            finalists = _finalists(state, problem, space, count)
+            hopeful = [config for config in beside if _may_win(state, problem, config)]
+            rivals = [c for c in dict.fromkeys([*finalists, *hopeful]) if c != space.default]
             choices = _choices(state, problem, rivals)
-            default = [space.default] if space.default in finalists else []
+            default = [space.default] if space.default in (*finalists, *beside) else []
             finals = _judged(state, problem, ranked(choices) or rivals, [*default, *beside])
     confidence = state.spec.measure.confidence
     report = report_input(
@@ -134,6 +135,17 @@ def baselines(state: State, space: Space) -> dict[str, Config]:
 def _may_work(measurement: Measurement | None) -> bool:
     """Whether a configuration worked, or was not tried by the search."""
     return measurement is None or measurement.outcome is Outcome.OK
+
+
+def _may_win(state: State, problem: Input, config: Config) -> bool:
+    """Whether a configuration may be the fastest, as far as the search shows.
+
+    It may not where the search would have given it up.
+    """
+    found, best = state.measured(problem).get(config), state.best(problem)
+    if found is None or found.timing is None or best is None:
+        return True
+    return min(found.timing.samples_s) <= state.spec.measure.give_up_at * best.time_s
 
 
 def _note(state: State, report: InputReport) -> str:
