@@ -406,7 +406,7 @@ def test_exports_state_their_environment_and_default_and_older_ones_are_noted(
     assert status == 2
     assert f"compiler: a compiler -> {long.compiler}" in data["error"]
 
-    mapping = Path(one.replace(".csv", ".yaml"))
+    mapping = Path(one.replace(".csv", ".mapping.yaml"))
     text = re.sub(r'"?\bcompiler"?: "[^"]*",?', "", mapping.read_text())
     mapping.write_text(re.sub(r',? ?"?\bdefault"?: \{.*?\}', "", text))
     status, data = run(one, other, "--of", "both", folder=tmp_path)

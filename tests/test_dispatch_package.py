@@ -112,7 +112,7 @@ def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
     write_files(out, {"a.h": b"1", "p/b.py": b"2"}, inputs=12)
     (out / "p" / "__pycache__").mkdir()
     (out / "p" / "__pycache__" / "b.pyc").write_bytes(b"")
-    assert write_files(out, {"c.h": b"3"}, inputs=12) == [out / "c.h"]
+    assert write_files(out, {"c.h": b"3"}, inputs=12) == [out / "c.h", out / MANIFEST]
     assert sorted(p.name for p in out.iterdir()) == ["c.h", MANIFEST]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
@@ -122,6 +122,13 @@ def test_folder_with_anything_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"mine\.txt is not part of one; move it away"):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_another_file_of_the_manifests_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text('{"mine": 1}')
+    with pytest.raises(UsageError, match=r"dispatch\.json is not part of one; move it away"):
+        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+    assert (tmp_path / MANIFEST).read_text() == '{"mine": 1}'
 
 
 def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:

@@ -220,8 +220,7 @@ def test_last_campaign_is_exported_beside_its_database(
     ("options", "message"),
     [
         (["r.db", "--space", "other"], "no measurements of other; it holds mvmul"),
-        (["r.db", "--output", "r.db"], "r.db is the database itself"),
-        (["r.db", "--format", "csv", "--output", "x.yaml"], "the mapping would overwrite it"),
+        (["r.db", "--output", "r.db"], "r.db already exists and is not an export that"),
         (["r.db", "--output", "none/x.json"], "none/x.json cannot be written: No such file"),
         (["none.db"], "none.db"),
     ],

@@ -418,6 +418,7 @@ def test_command_says_what_it_added(
         f"{one}: added 1 run, 2 measurements, 1,003 samples",
         f"{two}: added 1 run, 1 measurement, 0 samples",
         f"{one}: added 0 runs, 0 measurements, 0 samples",
+        f"{out}: the merged database",
     ]
 
 

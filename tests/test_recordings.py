@@ -342,7 +342,8 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         read_recording(path)
     message = str(error.value)
-    assert f"Write {tmp_path / 'recording.yaml'}, or another file that --mapping names:" in message
+    named = tmp_path / "recording.mapping.yaml"
+    assert f"Write {named}, or another file that --mapping names:" in message
     (tmp_path / "recording.yaml").write_text(message.split("\n\n")[1])
     recorded = read_recording(path)
     assert values(recorded) == {"WIDTH": ("ordered", [16]), "true": ("enum", ["row", "tile"])}

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from harness.api.options import TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
+from harness.core.outputs import check_output
 from harness.core.records import Config
 from harness.recordings.files import recording_name
 from harness.recordings.read import recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.space import recording_spec
 from harness.results import sqlite_path
-from harness.search import SearchOptions, resolve_techniques, transfer_techniques
+from harness.search import RESULTS_LOG, SearchOptions, resolve_techniques, transfer_techniques
 from harness.space_file import Spec, load_spec
 from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
@@ -96,6 +97,9 @@ def read_request(options: TuneOptions) -> TuneRequest:
     assert whole is not None  # check_options refuses a command line without both
     whole = whole.with_measure(options.measure)
     spec = whole if options.inputs is None else select_inputs(whole, options.inputs)
+    search = search_options(spec, options, techniques)
+    for log in search.logs(len(spec.inputs)):
+        check_output(log, RESULTS_LOG, "--results-log")
     return TuneRequest(
         options=options,
         whole=whole,
@@ -103,7 +107,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
         recording=recording,
         warm_start=tuple(file.read() for file in files[len(alone) :]),
         seeds=seeds,
-        search=search_options(spec, options, techniques),
+        search=search,
         database=database,
         predictor=predictor,
     )

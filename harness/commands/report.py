@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from harness.commands.run import add_kernel_version, report_file, run_command
 from harness.core.invocation import command_line
+from harness.core.outputs import check_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,9 +35,10 @@ def _report(args: argparse.Namespace) -> int:
     # Here, since they take seconds to load.
     from harness.display.formats import make_console
     from harness.display.text import print_line
-    from harness.report import write_report
+    from harness.report import REPORT, write_report
     from harness.results.view import read_results
 
+    check_output(args.output, REPORT, "--output")
     found = read_results(
         args.database, args.space, builds=False, kernel_version=args.kernel_version
     )

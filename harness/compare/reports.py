@@ -16,10 +16,16 @@ from typing import Any
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.compare.table import LARGE, kernel_and_environment, missed, sentence, summary
+from harness.core.outputs import marked
 from harness.core.records import Measurement
 from harness.core.text import counted
 
 VERSION = 1
+
+JSON_FILE = marked(
+    "the comparison as JSON", rb'\A\{\n "version": \d+,\n "status": \d+,\n "(level|error)": '
+)
+JUNIT_FILE = marked("the comparison as JUnit XML", rb'<testsuites name="harness\.compare"')
 
 
 def as_json(comparison: Comparison, status: int) -> str:

@@ -129,7 +129,7 @@ def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path
     manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
     advice = "name another folder with -o"
     write_folder(out, {**files, MANIFEST: manifest.encode()}, advice=advice)
-    return [out / name for name in files]
+    return [out / name for name in (*files, MANIFEST)]
 
 
 def check_folder(out: Path) -> None:
@@ -142,11 +142,11 @@ def check_folder(out: Path) -> None:
         return
     if not out.is_dir():
         raise UsageError(f"{out} is not a folder; name another with -o")
-    if not (out / MANIFEST).exists():  # all of it is foreign, and may be much to walk through
+    digests = _written(out).get("dispatcher_files_sha256")
+    if not isinstance(digests, dict):  # all of it is foreign, and may be much to walk through
         for path in out.iterdir():
             raise _not_ours(out, path.name, "is not part of one")
-    found = _written(out).get("dispatcher_files_sha256")
-    digests = found if isinstance(found, dict) else {}
+        return
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out).as_posix()
         if path.is_symlink() or not (path.is_dir() or name == MANIFEST or _is_cache(path)):

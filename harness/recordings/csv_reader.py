@@ -20,6 +20,7 @@ from harness.recordings.cells import CsvFile, Row, check_columns, shown_columns
 from harness.recordings.columns import Columns, columns_of_space
 from harness.recordings.files import (
     beginning_of,
+    found_mapping,
     known_as,
     printable_lines,
     read_bounded,
@@ -30,11 +31,6 @@ from harness.recordings.recording import Recording
 from harness.space_file import Spec
 
 KIND = "CSV"
-
-
-def mapping_beside(path: Path) -> Path:
-    """Return the default path of a CSV file's mapping: the same name, ending in .yaml."""
-    return path.with_name(path.name.removesuffix(".gz")).with_suffix(".yaml")
 
 
 def check_mapped_csv(path: Path, mapping: Path | None) -> None:
@@ -51,7 +47,7 @@ def read_mapped_csv(path: Path, mapping: Path | None) -> Recording:
     content = read_bounded(path)
     file = CsvFile(path, content)
     columns = _mapped_columns(file, mapping)
-    return _read(file, columns, content + read_bounded(mapping or mapping_beside(path)))
+    return _read(file, columns, content + read_bounded(mapping or found_mapping(path)))
 
 
 def read_space_csv(path: Path, spec: Spec) -> Recording:
@@ -68,7 +64,7 @@ def read_space_csv(path: Path, spec: Spec) -> Recording:
 
 def _mapped_columns(file: CsvFile, mapping: Path | None) -> Columns:
     """Read the mapping, and check that the file has each column that it names."""
-    path = mapping or mapping_beside(file.path)
+    path = mapping or found_mapping(file.path)
     if not path.is_file():
         raise UsageError(_missing_mapping(file, mapping, path))
     other = known_as(path)

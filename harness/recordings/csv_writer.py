@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from harness.core.errors import UsageError
+from harness.core.outputs import marked
 from harness.core.records import Environment, Measurement, Value, shown
 from harness.recordings.builder import typed
 from harness.recordings.cells import listed_value
 from harness.recordings.recording import FACTS
 
 _OWN = ("time_s", "outcome", "message")
+_HEAD = "# Written by harness.export; the next export to this name replaces it.\n"
+CSV_FILE = marked("an export", rb"\A[^\r]*time_s,outcome,message\r\n")
+MAPPING_FILE = marked("the mapping of an export", rb"\A# Written by harness\.export")
 MAX_MESSAGE = 50_000
 """Characters of a message; Python's csv module refuses fields of more than 131,072."""
 
@@ -57,6 +61,7 @@ def write_mapping(
         "times": {"columns": ["time_s"], "unit": "s"},
         "outcome": {"column": "outcome", "message": "message"},
     }
+    file.write(_HEAD)
     for key, value in keys.items():
         file.write(f"{key}: {json.dumps(value, ensure_ascii=False)}\n")
 

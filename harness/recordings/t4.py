@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from harness import __version__
 from harness.core.errors import RecordingError
+from harness.core.outputs import marked
 from harness.core.records import Environment, Measurement, Outcome, Value
 from harness.core.text import printable
 from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
@@ -178,6 +179,9 @@ def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
         if isinstance(measurement, dict) and measurement.get("name") == "time":
             return measurement.get("value"), measurement.get("unit")
     return None, None
+
+
+T4_FILE = marked("an export", rb'\A\{"schema_version": .*\n"metadata": .*"autotuner": "harness"')
 
 
 def write_t4(

@@ -7,19 +7,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.files import write_file
+from harness.core.outputs import marked, write_output
 
 if TYPE_CHECKING:
     from harness.report.reproducing import Origin
     from harness.results.view import Results
 
 
-def write_report(path: Path, found: Sequence[Results], origin: Origin | None = None) -> None:
+REPORT = marked(
+    "a report",
+    rb'<meta name="generator" content="harness'
+    rb'|<meta name="color-scheme" content="light dark">\s<title>[^<]*: tuning report</title>',
+)
+"""The second alternative is the head of reports before they named their generator."""
+
+
+def write_report(
+    path: Path, found: Sequence[Results], origin: Origin | None = None, *, option: str = "--output"
+) -> None:
     """Write the page whole or not at all.
 
-    Raises UsageError where there is nothing to report or the file cannot be written.
+    Raises UsageError where there is nothing to report, the file cannot be written, or another file
+    is there; `option` is the one that named it.
     """
     from harness.report.page import page  # here: it takes seconds to load
 
     text = page(found, datetime.datetime.now(datetime.timezone.utc), origin)
-    write_file(path, text)
+    write_output(path, text, REPORT, option)

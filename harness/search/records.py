@@ -10,6 +10,7 @@ from pathlib import Path
 
 import opentuner
 
+from harness.core.outputs import OutputKind
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
@@ -18,6 +19,20 @@ from harness.search.techniques import sole_technique
 from harness.space import Space
 
 _BAIL_GENERATIONS = 20
+
+
+def _is_log(content: bytes) -> bool:
+    """Say whether each line has seconds, which rise, and a time, which falls."""
+    try:
+        lines = [tuple(map(float, line.split(b" "))) for line in content.splitlines()]
+        moments, times = zip(*lines, strict=True)
+    except ValueError:
+        return False
+    return list(moments) == sorted(moments) and list(times) == sorted(times, reverse=True)
+
+
+RESULTS_LOG = OutputKind("a log of new bests", _is_log)
+"""OpenTuner writes it, without a head."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,11 @@ class SearchOptions:
             return self
         log = self.results_log
         return replace(self, results_log=log.with_name(f"{log.stem}-{number:02d}{log.suffix}"))
+
+    def logs(self, count: int) -> list[Path]:
+        """Return the log of each of `count` inputs; empty without logs."""
+        each = (self.numbered(number, count).results_log for number in range(1, count + 1))
+        return [log for log in each if log is not None]
 
     @property
     def is_self_contained(self) -> bool:

@@ -12,6 +12,7 @@ from harness.analysis.failures import describe_failures
 from harness.commands.analyse import effects, tree
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
 from harness.core.errors import UsageError
+from harness.core.outputs import check_output
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import learners
 from harness.display.across import print_across
@@ -37,9 +38,14 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
         raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
     tree.check_options(found, wanted, options.platforms)
     is_one = len(found) + options.platforms == 1
+    names = [*_ordinals(found), *(["platforms"] if options.platforms else [])]
+    each = [wanted] if is_one else list(map(wanted.with_picture_of, names))
+    for one in each:
+        if one.picture is not None:
+            check_output(one.picture, tree.PICTURE, "--picture")
     complete = [
-        _print(console, one, title, wanted if is_one else wanted.with_picture_of(name))
-        for name, one, title in zip(_ordinals(found), found, _titles(found), strict=True)
+        _print(console, results, title, its)
+        for its, results, title in zip(each, found, _titles(found), strict=False)
     ]
     if options.kernel_version == NEWEST:
         others = dict.fromkeys(version for results in found for version in results.others)
@@ -47,8 +53,7 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
         print_lines(console, set_aside_lines(list(others), list(shown)))
     if options.platforms:
         with console.status("growing one tree for all platforms"):
-            pooled = wanted.with_picture_of("platforms")
-            complete.append(tree.print_platforms(console, found, pooled))
+            complete.append(tree.print_platforms(console, found, each[-1]))
     return 0 if all(complete) else 2
 
 

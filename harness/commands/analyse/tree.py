@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from harness.analysis.explain import Explanation, Samples, explain, grown, poole
 from harness.commands.analyse.options import TreeOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
+from harness.core.outputs import marked, write_output
 from harness.core.text import counted
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import gadapt_judgement
@@ -45,6 +47,12 @@ _MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, i
 _PARTS = 10
 _MOST_SETTINGS = 20
 _DRAWN_DEPTH = 4
+_OWN = "harness.analyse"
+PICTURE = marked(
+    "a picture of a tree",
+    rb"Software\0harness\.analyse|<dc:title>harness\.analyse|/Creator \(harness\.analyse\)",
+)
+"""The key of the program's name differs between PNG, SVG and PDF."""
 
 
 def check_options(found: Sequence[Results], options: TreeOptions, platforms: bool) -> None:
@@ -232,9 +240,8 @@ def _settings_table(trees: Sequence[tuple[Tree, float]], regions: pd.DataFrame) 
 
 
 def _print_picture(console: Console, tree: Tree, depth: int, path: Path) -> None:
-    figure = draw(tree, depth)
-    try:
-        figure.savefig(path, dpi=120)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    ending, content = path.suffix[1:].lower(), io.BytesIO()
+    program = {"Software" if ending == "png" else "Creator": _OWN}
+    draw(tree, depth).savefig(content, format=ending, dpi=120, metadata=program)
+    write_output(path, content.getvalue(), PICTURE, "--picture")
     print_line(console, f"{path}: the tree")

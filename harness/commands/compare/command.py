@@ -16,9 +16,9 @@ from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import read_kernel_results
 from harness.compare.table import comparison_table
 from harness.core.errors import HarnessError, UsageError
-from harness.core.files import write_file
+from harness.core.outputs import OutputKind, check_output, write_output
 from harness.display.formats import make_console
-from harness.display.text import print_lines
+from harness.display.text import print_line, print_lines
 from harness.space_file import Spec, load_spec
 
 REGRESSION = 1
@@ -33,10 +33,19 @@ class _Outputs:
     github: bool
 
     def check(self) -> None:
-        """Raise UsageError for a file whose folder does not exist."""
-        for path in filter(None, (self.json, self.junit)):
+        """Raise UsageError for a missing folder, or a file that harness did not write."""
+        for path, kind, option in self._files:
             if not path.parent.is_dir():
                 raise UsageError(f"{path}: the folder {path.parent} does not exist; make it")
+            check_output(path, kind, option)
+
+    @property
+    def _files(self) -> list[tuple[Path, OutputKind, str]]:
+        asked = (
+            (self.json, reports.JSON_FILE, "--json"),
+            (self.junit, reports.JUNIT_FILE, "--junit"),
+        )
+        return [(path, kind, option) for path, kind, option in asked if path is not None]
 
     def write_error(self, message: str) -> None:
         """Write the error to every output."""
@@ -57,9 +66,9 @@ class _Outputs:
     def _write(self, as_json: str, as_junit: str, annotations: Iterable[str]) -> None:
         if self.github:
             print_lines(make_console(), annotations)
-        for path, text in ((self.json, as_json), (self.junit, as_junit)):
-            if path is not None:
-                write_file(path, text)
+        for path, kind, option in self._files:
+            write_output(path, as_json if kind is reports.JSON_FILE else as_junit, kind, option)
+            print_line(make_console(), f"{path}: {kind.name}")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,13 +11,13 @@ from typing import TextIO
 from harness.analysis.inputs import hold_discoveries, report_input
 from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
-from harness.core.files import write_file
+from harness.core.outputs import OutputKind, check_output, write_output
 from harness.core.records import Measurement, Value
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
-from harness.recordings.csv_reader import mapping_beside
-from harness.recordings.csv_writer import write_csv, write_mapping
-from harness.recordings.t4 import write_t4
+from harness.recordings.csv_writer import CSV_FILE, MAPPING_FILE, write_csv, write_mapping
+from harness.recordings.files import mapping_beside
+from harness.recordings.t4 import T4_FILE, write_t4
 from harness.results import (
     SEARCHED,
     StoredCampaign,
@@ -46,22 +46,26 @@ def _export(
 ) -> int:
     """Export a campaign's measurements."""
     path = output or _default_output(database, campaign.space_name, format_)
-    if path == sqlite_path(database):
-        raise UsageError(f"{path} is the database itself; give another --output")
     name, environment = campaign.space_name, campaign.environment
     default = _default(campaign, measurements)
-    if format_ == "t4":
-        _write(path, lambda file: write_t4(file, name, environment, default, measurements))
-    else:
-        mapping = mapping_beside(path)
-        if mapping == path:
-            raise UsageError(f"{path}: the mapping would overwrite it; let its name end in .csv")
-        _write(path, lambda file: write_csv(file, measurements))
-        _write(mapping, lambda file: write_mapping(file, name, environment, default, measurements))
     shared = sum(m.shared_with is not None for m in measurements)
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
     done = f"{path}: {len(measurements):,} measurements of {name} on {environment}{note}"
-    print(escaped(done))
+    if format_ == "t4":
+        _write(path, T4_FILE, lambda file: write_t4(file, name, environment, default, measurements))
+        print(escaped(done))
+    else:
+        mapping = mapping_beside(path)
+        for file, kind in ((path, CSV_FILE), (mapping, MAPPING_FILE)):
+            check_output(file, kind, "--output")  # both or none
+        _write(path, CSV_FILE, lambda file: write_csv(file, measurements))
+        print(escaped(done))
+        _write(
+            mapping,
+            MAPPING_FILE,
+            lambda file: write_mapping(file, name, environment, default, measurements),
+        )
+        print(escaped(f"{mapping}: what the columns of {path.name} mean"))
     for line in claims:
         print(f"Times are those of the search. In the final measurement: {line}")
     return 0
@@ -123,7 +127,7 @@ def _default_output(database: str, name: str, format_: str) -> Path:
     return (path.parent if path else Path()) / f"{name}{ENDINGS[format_]}"
 
 
-def _write(path: Path, write: Callable[[TextIO], None]) -> None:
+def _write(path: Path, kind: OutputKind, write: Callable[[TextIO], None]) -> None:
     content = io.StringIO()
     write(content)
-    write_file(path, content.getvalue())
+    write_output(path, content.getvalue(), kind, "--output")

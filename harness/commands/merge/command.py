@@ -23,6 +23,7 @@ def _merge(out: str, inputs: Sequence[str], kernel_version: str) -> int:
     with writing(out) as engine:
         for database in inputs:
             print(_line(merge_database(engine, database, kernel_version)), flush=True)
+    print(f"{without_password(out)}: the merged database")
     return 0
 
 

@@ -52,7 +52,9 @@ def explore_stencil(options: ExploreOptions) -> int:
     write_folder(folder, contents, replace=False)
     fewer = "" if points == options.count else f"; found no more of the {options.count}"
     print(f"{counted(points, 'point')} of {counted(len(variants), 'variant')}{fewer}")
-    print(f"wrote {folder / space}; tune it: {command_line('tune', str(folder / space))}")
+    others = ", ".join(sorted(str(path) for path in texts if path != space))
+    print(f"{folder}: {space}, {others}")
+    print(f"tune it: {command_line('tune', str(folder / space))}")
     return 0
 
 

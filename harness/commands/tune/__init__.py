@@ -11,6 +11,8 @@ from pathlib import Path
 from harness.api.checks import check_folder_of, check_options, check_recordings
 from harness.commands.run import run_command
 from harness.commands.tune.options import TuneCommand, make_parser
+from harness.core.outputs import check_output
+from harness.report import REPORT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +29,7 @@ def _tune(args: argparse.Namespace) -> int:
         check_options(options)
         if options.report is not None:
             check_folder_of("--report", options.report)
+            check_output(options.report, REPORT, "--report")
         check_recordings(options)
         options = _with_space(options)
     from harness.display.formats import make_console

@@ -86,7 +86,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="FILE",
         help="YAML file that describes the columns of CSV files, for --warm-start, and for "
-        "--replay without a space (default: the CSV file's name, ending in .yaml)",
+        "--replay without a space (default: the CSV file's name, ending in .mapping.yaml or .yaml)",
     )
 
 

@@ -38,6 +38,8 @@ def tune(options: TuneCommand) -> int:
             print_choice_by_input(console, done)
         if options.report is not None:
             _write_report(options.report, done, console)
+        for log in filter(Path.exists, request.search.logs(len(done.campaign.spec.inputs))):
+            print_line(console, f"{log}: the seconds and the time of each new best")
         print_line(console, next_step(options, done.campaign, done.reports, request.database))
     return FAILED if done.has_failed else 0
 
@@ -52,7 +54,7 @@ def _write_report(page: Path, done: Tuned, console: Console) -> None:
     path = options.space_path
     origin = None if path is None else Origin(str(path), options.inputs, inputs)
     try:
-        write_report(page, [] if results is None else [results], origin)
+        write_report(page, [] if results is None else [results], origin, option="--report")
     except HarnessError as error:
         if not done.has_failed:
             raise
