@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks.false_alarms import (
     Draw,
@@ -20,6 +21,12 @@ from benchmarks.false_alarms import (
 from harness.compare.comparison import joined
 from harness.compare.machine import drift
 from harness.compare.statistics import (
+    FEWEST_OCCASIONS,
+    LEVEL,
+    MOST_OCCASIONS,
+    OCCASIONS,
+    RUN_NOISE,
+    THRESHOLD,
     ChangeVerdict,
     OccasionVariance,
     Pair,
@@ -126,6 +133,42 @@ def test_equal_noise_is_shared_and_one_input_alone_has_no_prior() -> None:
     # Variances that do not scatter at all have a mean above that of their logarithms.
     assert shared.variance == pytest.approx(0.01 * math.exp(0.5772156649), rel=1e-3)
     assert fit_prior(alike[:1]) == OccasionVariance()
+
+
+def test_a_variance_is_at_least_that_of_the_samples() -> None:
+    """Welch's test, where occasions differ less; else Student's, with twice their variance."""
+    rng = np.random.default_rng(0)
+    base, candidate = rng.lognormal(0, 0.05, 12), rng.lognormal(0.03, 0.02, 9)
+    logs = np.log(candidate), np.log(base)
+    welch = stats.ttest_ind(*logs, equal_var=False)
+    (alone,) = judge(
+        [Pair(base.tolist(), candidate.tolist(), OccasionVariance(1e-9, 1e6))], 0.05, 0
+    )
+    assert alone.p_value == pytest.approx(welch.pvalue)
+    assert math.log(alone.ratio.high) == pytest.approx(welch.confidence_interval().high)
+    (found,) = judge(
+        [Pair(base.tolist(), candidate.tolist(), OccasionVariance(0.0004, 3))], 0.05, 0
+    )
+    difference = logs[0].mean() - logs[1].mean()
+    assert found.p_value == pytest.approx(2 * stats.t.sf(difference / math.sqrt(0.0008), 3))
+
+
+def test_assumed_noise_is_added_to_that_of_the_samples() -> None:
+    """Degrees of freedom by Welch and Satterthwaite, of which the assumed part is certain."""
+    rng = np.random.default_rng(1)
+    base, candidate = rng.lognormal(0, 0.02, 6), rng.lognormal(0.05, 0.02, 6)
+    welch = stats.ttest_ind(np.log(candidate), np.log(base), equal_var=False)
+    within = (np.log(base).var(ddof=1) + np.log(candidate).var(ddof=1)) / 6
+    total = within + 2 * 0.01**2
+    freedom = welch.df * (total / within) ** 2
+    difference = np.log(candidate).mean() - np.log(base).mean()
+    (found,) = judge([Pair(base.tolist(), candidate.tolist())], 0.05, 0, run_noise=0.01)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(difference / math.sqrt(total), freedom))
+
+
+def test_the_defaults_are_those_of_the_docs() -> None:
+    assert (LEVEL, THRESHOLD, RUN_NOISE) == (0.05, 0.01, 0.005)
+    assert (FEWEST_OCCASIONS, OCCASIONS, MOST_OCCASIONS) == (3, 10, 1000)
 
 
 def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:

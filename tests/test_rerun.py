@@ -14,10 +14,12 @@ import pytest
 
 from harness.commands.analyse import main as analyse
 from harness.commands.compare import main
+from harness.commands.export import main as export
 from harness.compare.reading import read_kernel_results
 from harness.compare.rerun import RerunSide
+from harness.compare.rerun_plan import check_rerun_database, plan_rerun
 from harness.compare.statistics import ChangeVerdict, OccasionVariance, Pair, judge
-from harness.core.errors import HostModuleError
+from harness.core.errors import HostModuleError, UsageError
 from harness.core.records import (
     Config,
     Environment,
@@ -260,6 +262,52 @@ def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, op
     assert any("sources differ" in note for note in data["notes"])
     programs = "SELECT count(DISTINCT program_sha256) FROM runs JOIN spaces ON space_id = spaces.id"
     assert query(tmp_path / "rerun.db", programs) == [(2,)]
+
+
+def test_a_database_by_url_is_told_from_those_compared() -> None:
+    check_rerun_database("postgresql://host/new", ["postgresql://host/old", "old.db"])
+    check_rerun_database("new.db", ["postgresql://host/old", "old.db"])
+    for place in ("postgresql://host/old", "./old.db", "old.db"):
+        with pytest.raises(UsageError, match="which is compared"):
+            check_rerun_database(place, ["postgresql://host/old", "old.db"])
+
+
+def test_two_spaces_of_one_name_are_refused(folder: Path) -> None:
+    database, space = str(folder / "base.db"), folder / "space.yaml"
+    with pytest.raises(UsageError, match="are both named small; name one of them"):
+        plan_rerun(database, database, [space, space])
+
+
+def test_without_named_spaces_those_of_the_kernels_are_taken(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, candidate = str(folder / "base.db"), str(folder / "candidate.db")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"small\.yaml not found; name the space of small"):
+        plan_rerun(base, candidate, [])
+    (tmp_path / "spaces").mkdir()
+    space = make_spec(tmp_path / "spaces", SPACE).path
+    space.rename(space.with_name("small.yaml"))
+    ((old, new),) = plan_rerun(base, candidate, [], kernel="small")
+    assert (old.name, old.database, new.name, new.database) == (
+        "BASE",
+        base,
+        "CANDIDATE",
+        candidate,
+    )
+    assert old.spec == new.spec
+    assert old.of(ENVIRONMENT) is old.results[0]
+    other = tuned(tmp_path, "other.db", seed=3, space=SPACE.replace("name: small", "name: other"))
+    with pytest.raises(UsageError, match="BASE holds small, and CANDIDATE other"):
+        plan_rerun(base, other, [])
+    assert plan_rerun(base, candidate, [space.with_name("small.yaml")], kernel="other") == []
+
+
+def test_an_export_of_base_is_refused(folder: Path, tmp_path: Path) -> None:
+    exported = str(tmp_path / "base.json")
+    assert export([str(folder / "base.db"), "--output", exported]) == 0
+    with pytest.raises(UsageError, match="an export does not state its sources"):
+        plan_rerun(exported, str(folder / "candidate.db"), [folder / "space.yaml"])
 
 
 def test_a_base_space_of_another_kernel_is_refused(folder: Path, tmp_path: Path) -> None:
