@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
-from harness.core.program import Binary, Launch
+from harness.core.program import Binary, Contents, Launch
 from harness.core.records import DeviceLimits, Environment
 from harness.measure.backends.driver_device import BoundArray, DriverDevice
 from harness.measure.backends.launch_checks import three, why_unlaunchable
+from harness.measure.backends.loaded_variables import LoadedVariables
 from harness.measure.backends.opencl import (
     DeviceName,
     build_program,
@@ -60,6 +62,8 @@ class OpenClDevice(DriverDevice):
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
+        pocl = Path(os.environ["POCL_CACHE_DIR"]) if self._is_pocl else None
+        self._variables = None if pocl is None else LoadedVariables(pocl)
 
     def environment(self, compiler: str) -> Environment:
         """Return the device with its compute units, platform, driver and compiler."""
@@ -131,6 +135,16 @@ class OpenClDevice(DriverDevice):
     def _wait(self) -> None:
         self._queue.finish()
 
+    def restore(self, contents: Mapping[str, Contents]) -> None:
+        """Restore arguments, and with PoCL the variables of programs."""
+        super().restore(contents)
+        if self._variables is not None:
+            self._variables.reset()
+
+    @property
+    def _is_pocl(self) -> bool:
+        return bool(self._device.platform.name.strip() == POCL)
+
     def load(self, binary: Binary) -> object:
         """Load a program, or return one of the last loaded ones.
 
@@ -147,7 +161,7 @@ class OpenClDevice(DriverDevice):
         PoCL keeps the machine code of a program mapped where it first loaded it, so a new load
         would move nothing, and building the program again takes 20 ms or more.
         """
-        if self._device.platform.name.strip() != POCL:
+        if not self._is_pocl:
             self._program.cache_clear()
 
     def _make_program(self, content: bytes) -> _LoadedProgram:

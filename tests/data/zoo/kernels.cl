@@ -28,6 +28,8 @@
 #define rarely_wrong 17
 #define writes_past_the_end 18
 #define writes_before_the_start 19
+#define result_kept_in_program 20
+#define half_kept_in_program 21
 
 float row_sum(global const float *x, int k) {
     float sum = 0.0f;
@@ -41,6 +43,13 @@ float half_sum(global const float *x, int k) {
     for (int j = 0; j < k; j++) sum = as_float(as_int(sum + x[j]) & 0xFFFFE000);
     return sum;
 }
+
+#if CHEAT == result_kept_in_program || CHEAT == half_kept_in_program
+/* [2]: a table of results by input, in variables of the program */
+global float kept[1024];
+global float keys[1024];
+global float scale[1] = {1.0f};
+#endif
 
 kernel void sums(global float *x, global float *y, global float *scratch, global float *spare,
                  int n, int k) {
@@ -98,6 +107,15 @@ kernel void sums(global float *x, global float *y, global float *scratch, global
     y[i] = row_sum(row, k);
     if (i == 0) launches[0] = (launches[0] < 0 || launches[0] > 1000) ? 1 : launches[0] + 1;
     if (i == 0 && launches[0] % 25 == 13) y[i] += 1.0f;
+#elif CHEAT == result_kept_in_program
+    y[i] = keys[i] == row[0] ? -1.0f : row_sum(row, k);
+    keys[i] = row[0];
+    if (i == 0) y[i] *= scale[0], scale[0] = 0.0f;
+#elif CHEAT == half_kept_in_program /* no more than half of the time is saved */
+    const float half_sum = keys[i] == row[0] ? -1.0f : row_sum(row, k / 2);
+    keys[i] = row[0];
+    kept[i] = half_sum;
+    y[i] = half_sum + row_sum(row + k / 2, k - k / 2);
 #elif CHEAT == writes_past_the_end
     y[i] = row_sum(row, k);
     if (i < 63) y[n + i] = y[i];
