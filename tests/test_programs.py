@@ -219,6 +219,30 @@ while True:
 SLEEP = HIDE + "open('one', 'w').write(str(os.getpid())); os.execve('/bin/sleep', ['x', '60'], {})"
 
 
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
+WHO_LOADS_IT = """\
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void note(void) {
+  char name[64] = "";
+  FILE *comm = fopen("/proc/self/comm", "r"), *made = fopen(getenv("WHO"), "a");
+  fgets(name, sizeof name, comm);
+  fputs(name, made);
+  fclose(made);
+}
+"""
+
+
+@needs_gcc
+def test_no_library_of_a_program_does_work_before_the_clock_starts(tmp_path: Path) -> None:
+    (tmp_path / "early.c").write_text(WHO_LOADS_IT)
+    library, who = tmp_path / "early.so", tmp_path / "who"
+    subprocess.run(["gcc", "-shared", "-fPIC", "early.c", "-o", library], cwd=tmp_path, check=True)
+    variables = {"LD_PRELOAD": str(library), "WHO": str(who)}
+    assert run_command(["true"], tmp_path, tmp_path, BOUNDS, variables).status == 0
+    assert who.read_text() == "true\n", "not the shell that waits for the clock"
+
+
 @pytest.mark.parametrize("hidden", [SLEEP, CHAIN])
 def test_what_hides_in_a_new_session_without_an_environment_is_killed(
     tmp_path: Path, hidden: str
@@ -701,7 +725,6 @@ def test_what_is_implausible(load: Callable[..., Spec]) -> None:
 
 # -------------------------------------------------------------------------------------- builds
 
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
 C_SPACE = """\
 name: c
 program:

@@ -32,8 +32,10 @@ from harness.measure.programs.descendants import (
     kill_group,
 )
 
-# The command's words are the shell's arguments: it reads none of them.
-_WAITING = ("/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
+# The shell's arguments are the command's variables, --, and its words: it reads none of them. Only
+# the command gets the variables: LD_PRELOAD could make the shell do its work before the clock starts.
+_SCRIPT = 'kill -STOP $$; while [ "$1" != -- ]; do export "$1"; shift; done; shift; exec "$@"'
+_WAITING = ("/bin/sh", "-c", _SCRIPT, "sh")
 STDOUT, STDERR = "stdout", "stderr"
 
 
@@ -91,11 +93,13 @@ def run_command(
     """
     adopt_orphans()
     before = commands_children()
-    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder), **(variables or {})}
-    program = _found(words[0], folder, environment)
+    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
+    added = dict(variables or {})
+    program = _found(words[0], folder, environment | added)
+    assignments = [f"{name}={value}" for name, value in added.items()]
     with open(outputs / STDOUT, "wb") as stdout, open(outputs / STDERR, "wb") as stderr:
         process = subprocess.Popen(
-            [*_WAITING, program, *words[1:]],
+            [*_WAITING, *assignments, "--", program, *words[1:]],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
