@@ -146,7 +146,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self, space: Space, jobs: Sequence[KernelJob], block: Block
     ) -> list[Measurement]:
         measured = self._interleaved(jobs, block)
-        self._times.note(measured, block.seed)
+        self._times.note(measured, block.seed, is_renewed=True)
         pairs = zip(jobs, measured, strict=True)
         return [self._plausible(space, job, each) for job, each in pairs]
 

@@ -2,13 +2,16 @@
 
 A kernel that returns early, or that finds the results of an earlier one, is the fastest of all. So
 a configuration that is more than 10 times as fast as the default, or faster than an empty launch,
-or whose first run takes clearly longer than all others, is built again and measured on other data
-before it can win.
+or whose first run takes clearly longer than all others, or longer than the first one on data that
+it has seen, is built again and measured on other data before it can win.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import operator
+import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -23,11 +26,21 @@ FLOOR_S = 3e-7
 GPU_FLOOR_S = 1e-6
 """No launch takes less on a GPU, in seconds; an empty one takes some 2 us."""
 
+LAUNCH_FLOORS = 5
+"""Launches of equal work may differ by so many floors of their device, whatever they compute: an
+empty launch takes two or three, and a GPU's clock ticks every half of one."""
+
+_LEAST_GAIN = 0.05
+"""Smaller gains over the default are within what first runs on new data scatter."""
+
 PROOF_RUNS = 5
 """Timed runs of a proof."""
 
 PROVED = "proved"
 """The observation of a measurement that was proved: 1."""
+
+_SEEN_RUNS = 2
+"""First runs on data that were seen, before others are compared with them."""
 
 _TOLERATED_SLOWDOWN = 2.0
 """A proof may take this many times as long as the measurement."""
@@ -55,13 +68,16 @@ def why_unproved(again: Measurement, measured: Measurement) -> str | None:
     return None
 
 
-def why_first_is_slow(first_s: float, time_s: float, cold_s: float) -> str | None:
+def why_first_is_slow(
+    first_s: float, time_s: float, cold_s: float, overhead_s: float = 0.0
+) -> str | None:
     """Return why a first run on new data shows that later runs save its work; None if it does not.
 
     `cold_s` is what the default takes longer in such a run: caches are cold, and so are a GPU's
-    clocks. A first run may take twice that, and twice the later runs' `time_s`, in seconds.
+    clocks. A first run may take twice that, and twice the later runs' `time_s`, in seconds, and
+    the `overhead_s` by which launches of equal work differ.
     """
-    if first_s <= _TOLERATED_SLOWDOWN * (time_s + max(0.0, cold_s)):
+    if first_s <= _TOLERATED_SLOWDOWN * (time_s + max(0.0, cold_s)) + overhead_s:
         return None
     return f"its first run on new data takes {first_s:.3g} s, but the others {time_s:.3g} s"
 
@@ -108,6 +124,18 @@ def _refused(measured: Measurement, reason: str, unproved: str) -> Measurement:
 
 
 @dataclass
+class _FirstRuns:
+    """The seconds of first runs on data that were just copied to the device: those on data that the
+    configuration had not seen, and those on data that it had.
+
+    Both find the caches alike. Only what a configuration keeps of data can make them differ.
+    """
+
+    unseen_s: list[float] = field(default_factory=list)
+    seen_s: list[float] = field(default_factory=list)
+
+
+@dataclass
 class KernelTimes:
     """The times of kernels, which are compared with that of the default, and with `floor_s`."""
 
@@ -116,20 +144,36 @@ class KernelTimes:
     _cold_s: dict[tuple[Input, Config], float] = field(default_factory=dict)
     """The least that a first run on new data took longer than the others."""
     _seen: set[tuple[Input, Config, int]] = field(default_factory=set)
+    _first_runs: defaultdict[tuple[Input, Config], _FirstRuns] = field(
+        default_factory=lambda: defaultdict(_FirstRuns)
+    )
 
-    def note(self, measured: Iterable[Measurement], seed: int = 0) -> None:
+    @property
+    def overhead_s(self) -> float:
+        """The seconds by which launches of equal work differ, whatever they compute."""
+        return LAUNCH_FLOORS * self.floor_s
+
+    def note(
+        self, measured: Iterable[Measurement], seed: int = 0, *, is_renewed: bool = False
+    ) -> None:
         """Add measurements on the data of a seed; the default may be among them.
 
         The first run on data that the configuration has seen is no first run: a kernel may keep
-        its results in memory that is not of the arguments.
+        its results in memory that is not of the arguments. `is_renewed` says whether the data were
+        copied to the device just before.
         """
         for each in measured:
             if each.outcome is Outcome.OK:
-                self._times[each.input, each.config] = each.time_s
-                data = each.input, each.config, seed
-                if each.warmup_s and data not in self._seen:
+                key, data = (each.input, each.config), (each.input, each.config, seed)
+                self._times[key] = each.time_s
+                if not each.warmup_s:
+                    continue
+                first_s, runs = each.warmup_s[0], self._first_runs[key]
+                if is_renewed:
+                    (runs.seen_s if data in self._seen else runs.unseen_s).append(first_s)
+                if data not in self._seen:
                     self._seen.add(data)
-                    key, cold_s = (each.input, each.config), each.warmup_s[0] - each.time_s
+                    cold_s = first_s - each.time_s
                     self._cold_s[key] = min(cold_s, self._cold_s.get(key, cold_s))
 
     def why_implausible(
@@ -148,7 +192,29 @@ class KernelTimes:
         cold_s = self._cold_s.get((measured.input, measured.config))
         if below or cold_s is None:
             return below
-        return self.why_first_is_slow(measured, measured.time_s + cold_s, default)
+        slow = self.why_first_is_slow(measured, measured.time_s + cold_s, default)
+        return slow or self._why_new_data_are_slow(measured, default)
+
+    def _why_new_data_are_slow(self, measured: Measurement, default: Config) -> str | None:
+        """Return why first runs show that work is saved on data that were seen; None if not."""
+        runs = self._first_runs[measured.input, measured.config]
+        if not runs.unseen_s or len(runs.seen_s) < _SEEN_RUNS:
+            return None
+        extra_s = min(runs.unseen_s) - statistics.median(runs.seen_s)
+        return self._why_kept(measured, extra_s, default)
+
+    def _why_kept(self, measured: Measurement, extra_s: float, default: Config) -> str | None:
+        """Return why `extra_s` of a run on new data explain most of a gain; None if they do not."""
+        default_s = self._times.get((measured.input, default))
+        if default_s is None or measured.time_s > (1 - _LEAST_GAIN) * default_s:
+            return None
+        saved_s = default_s - measured.time_s
+        if extra_s <= max(saved_s / 2, self.overhead_s):
+            return None
+        return (
+            f"its first runs take {extra_s:.3g} s longer on new data than on data that it has "
+            f"seen, of {saved_s:.3g} s that it saves"
+        )
 
     def why_first_is_slow(
         self, measured: Measurement, first_s: float, default: Config
@@ -156,7 +222,9 @@ class KernelTimes:
         """Return why a first run on new data is too slow for the time of a measurement; None where
         it is not, or where the default's is not known."""
         cold_s = self._cold_s.get((measured.input, default))
-        return None if cold_s is None else why_first_is_slow(first_s, measured.time_s, cold_s)
+        if cold_s is None:
+            return None
+        return why_first_is_slow(first_s, measured.time_s, cold_s, self.overhead_s)
 
     def why_unproved(
         self, again: Measurement, measured: Measurement, default: Config
@@ -164,9 +232,14 @@ class KernelTimes:
         """Return why runs of a second build on new data do not prove a time; None where they do.
 
         The fastest of them count: a busy machine slows some, and what runs cannot do, none does.
+        The warm-ups are the first runs on each of several data, and then again on each of them.
         """
         if again.timing is None:
             return why_unproved(again, measured)
         fastest = Timing((min(again.timing.samples_s),))
         unproved = why_unproved(dataclasses.replace(again, timing=fastest), measured)
-        return unproved or self.why_first_is_slow(measured, min(again.warmup_s), default)
+        half = len(again.warmup_s) // 2
+        unseen_s, seen_s = again.warmup_s[:half], again.warmup_s[half:]
+        extra_s = statistics.median(map(operator.sub, unseen_s, seen_s))
+        slow = self.why_first_is_slow(measured, min(unseen_s), default)
+        return unproved or slow or self._why_kept(measured, extra_s, default)

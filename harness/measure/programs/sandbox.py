@@ -32,8 +32,8 @@ from harness.measure.programs.descendants import (
     kill_group,
 )
 
-# The shell's arguments are the command's variables, --, and its words: it reads none of them. Only
-# the command gets the variables: LD_PRELOAD could make the shell do its work before the clock starts.
+# The command's variables, --, and its words are the shell's arguments: it reads none of them. In
+# the shell's own environment, LD_PRELOAD could make it do work before the clock starts.
 _SCRIPT = 'kill -STOP $$; while [ "$1" != -- ]; do export "$1"; shift; done; shift; exec "$@"'
 _WAITING = ("/bin/sh", "-c", _SCRIPT, "sh")
 STDOUT, STDERR = "stdout", "stderr"
