@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from harness.core.records import Config, Input
 from harness.models.transfer_prior import SourceTask, TransferData
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques.gaussian_process import ALTERNATE_FROM, GaussianProcess
-from harness.search.techniques.memory import MOST_POINTS, Memory
+from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 from tests.replays import FormulaMeasurer, Tests, make_spec, opened
@@ -408,3 +409,73 @@ def test_candidates_are_distinct_and_unseen(space: Space) -> None:
     )
     assert {space.decode(position) for position in found.tolist()} == {three, four}
     assert len(found) == 2
+
+
+# ---------------------------------------------------------------------- two models, by hand
+
+
+class Fitted:
+    """A model of this evidence that remembers the outputs of its last fit."""
+
+    def __init__(self, evidence: float) -> None:
+        self.evidence, self.fits = evidence, 0
+        self.outputs: Array = np.empty(0)
+
+    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+        assert learn
+        self.outputs, self.fits = outputs, self.fits + 1
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+
+def between(count: int, *models: Fitted) -> GaussianProcess:
+    """The technique with these models, when it knows so many results."""
+    technique = GaussianProcess()
+    technique._memory = cast(Memory, SimpleNamespace(count=count))
+    technique._models = list(models)
+    return technique
+
+
+def sample_of(times_s: Sequence[float], expected: Sequence[float]) -> Sample:
+    return Sample(np.zeros((len(times_s), 1)), np.array(times_s), np.array(expected))
+
+
+def test_each_model_learns_what_its_mean_leaves_and_the_likelier_is_kept() -> None:
+    constant, prior = Fitted(1.0), Fitted(2.0)
+    technique = between(4, constant, prior)
+    sample = sample_of([1.0, np.e, np.e**2, np.e**4], [5.0, 6.0, 7.0, 9.0])
+    outputs = (np.log(sample.times_s) - 1.75) / sample.spread + 3.0
+    technique._learn(sample, outputs)
+    assert constant.outputs == pytest.approx(outputs - 3.0)
+    assert prior.outputs == pytest.approx(0.0), "the prior is right but for its unit"
+    assert technique._likelier == 1
+
+
+def test_a_prior_says_nothing_of_times_that_are_all_equal() -> None:
+    prior = Fitted(2.0)
+    technique = between(2, Fitted(1.0), prior)
+    technique._learn(sample_of([1.0, 1.0], [5.0, 7.0]), np.zeros(2))
+    assert prior.outputs.tolist() == [0.0, 0.0]
+
+
+def test_models_are_learnt_anew_when_results_have_grown_by_a_tenth() -> None:
+    model = Fitted(1.0)
+    technique = between(20, model)
+    fits = []
+    for count in (20, 21, 22, 24, 25):
+        technique._memory = cast(Memory, SimpleNamespace(count=count))
+        technique._learn(sample_of([1.0, 2.0], [0.0, 0.0]), np.zeros(2))
+        fits.append(model.fits)
+    assert fits == [1, 1, 2, 2, 3]
+
+
+def test_a_likelier_prior_is_used_alone_until_there_are_many_results() -> None:
+    used = []
+    for count in (ALTERNATE_FROM - 1, ALTERNATE_FROM, ALTERNATE_FROM + 1, ALTERNATE_FROM + 2):
+        technique = between(count, Fitted(1.0), Fitted(2.0))
+        technique._likelier, technique._used = 1, used[-1] if used else 0
+        used.append(technique._next_model())
+    assert used == [1, 0, 1, 0]
+    technique._likelier = 0
+    assert technique._next_model() == 0

@@ -34,7 +34,7 @@ from harness.measure.occasions import split_rounds
 from harness.results.view import read_results
 from harness.space import Space
 from tests.replays import make_spec
-from tests.results_examples import query
+from tests.results_examples import opened, query
 from tests.test_compare import ENVIRONMENT, SPACE, tuned
 
 TIMES_S = {16: 1e-3, 64: 2e-3}
@@ -262,6 +262,33 @@ def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, op
     assert any("sources differ" in note for note in data["notes"])
     programs = "SELECT count(DISTINCT program_sha256) FROM runs JOIN spaces ON space_id = spaces.id"
     assert query(tmp_path / "rerun.db", programs) == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("revision", "said", "checked_out"),
+    [
+        ("ab12", "It was tuned at revision ab12. Check these out", "../base ab12`"),
+        (
+            "ab12-dirty",
+            "at revision ab12, with changes that were not committed. Check",
+            "../base ab12`",
+        ),
+        (None, "a database keeps no sources. Check these out", "../base REVISION`"),
+    ],
+)
+def test_the_revision_of_sources_that_are_not_at_hand_is_named(
+    tmp_path: Path, revision: str | None, said: str, checked_out: str
+) -> None:
+    base = tuned(tmp_path, "base.db", seed=1, function="edited")
+    candidate = tuned(tmp_path, "candidate.db", seed=2)
+    with opened(base) as store:
+        for run in range(1, 5) if revision else ():
+            store.note_run(run, "revision", str(revision))
+        store.commit()
+    with pytest.raises(UsageError) as caught:
+        plan_rerun(base, candidate, [tmp_path / "space.yaml"])
+    assert said in str(caught.value)
+    assert checked_out in str(caught.value)
 
 
 def test_a_database_by_url_is_told_from_those_compared() -> None:
