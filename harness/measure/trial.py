@@ -77,7 +77,7 @@ class Runner(Protocol):
         """Verify the outputs of the last run, unless `run` has done so."""
 
     def finish(self) -> None:
-        """Prove after the last sample that a run still writes right outputs."""
+        """Gather what was observed, after the last sample and its verification."""
 
     def check_writes(self) -> None:
         """Check, after all runners have finished, that no run wrote what it may not write."""
@@ -94,8 +94,6 @@ def measure(runner: Runner) -> Measurement:
         trial.warm_up()
         reason = trial.sample_until_enough()
         runner.verify()
-        # A run that does nothing leaves the right outputs of an earlier one: only a run into
-        # fresh outputs shows it.
         runner.finish()
         runner.check_writes()
     except (LaunchFailed, RunFailed) as error:
@@ -115,8 +113,8 @@ def measure_interleaved(
     trials = [_Trial(runner) for runner in runners]
     _each(trials, _Trial.prepare)
     rng = random.Random(order)
-    for _ in range(rounds):
-        _each(rng.sample(trials, len(trials)), _Trial.sample)
+    for left in reversed(range(rounds)):
+        _each(rng.sample(trials, len(trials)), _Trial.sample if left else _Trial.last_sample)
     _each(trials, lambda trial: trial.runner.finish())
     _each(trials, lambda trial: trial.runner.check_writes())
     return [trial.failure or trial.succeeded(StopReason.INTERLEAVED) for trial in trials]
@@ -154,6 +152,11 @@ class _Trial:
     def sample(self) -> None:
         """Take one sample."""
         self.samples_s.append(self.runner.run())
+
+    def last_sample(self) -> None:
+        """Take one sample, and verify it before another configuration overwrites its outputs."""
+        self.sample()
+        self.runner.verify()
 
     def sample_until_enough(self) -> StopReason:
         """Take samples until there is a reason to stop."""
