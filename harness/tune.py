@@ -1,8 +1,13 @@
 """python -m harness.tune: tune a kernel over its inputs."""
 
-if __name__ == "__main__":
-    import sys
+import sys
 
+if __name__ == "__main__":
     from harness.commands.tune import main
 
     sys.exit(main())
+else:
+    # `harness.tune` is a function for Python: `import harness.tune` must not put a module there.
+    from harness.api.tuning import tune
+
+    sys.modules[__name__] = tune  # type: ignore[assignment]

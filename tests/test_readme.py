@@ -39,6 +39,7 @@ PAGES = {
         "docs/programs.md",
         "docs/stencil.md",
         "docs/dispatch.md",
+        "docs/python.md",
         "docs/suite.md",
         "results/README.md",
     )

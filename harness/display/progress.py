@@ -61,6 +61,7 @@ class ProgressDisplay:
         self._best: Measurement | None = None
         self._best_text = _NONE
         self._last_line_s = 0.0
+        self._period_s = _PLAIN_PERIOD_S
 
     def __enter__(self) -> ProgressDisplay:
         if self._live:
@@ -122,7 +123,7 @@ class ProgressDisplay:
 
     def _line_when_due(self, text: str) -> None:
         """Print a line at the end of a stage, and every few seconds before."""
-        due = time.monotonic() - self._last_line_s > _PLAIN_PERIOD_S
+        due = time.monotonic() - self._last_line_s > self._period_s
         if not self._live and (due or self._done == self._steps):
             self._last_line_s = time.monotonic()
             self._line(f"{self._title}: {text}")

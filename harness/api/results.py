@@ -1,0 +1,209 @@
+"""Results as Python and notebooks see them: tables, rules, trees, the verdict, and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.api.html import describe_as_html
+from harness.api.picture import Picture
+from harness.core.config_diff import difference
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input
+from harness.core.text import counted, escaped, suggestion
+from harness.display.inputs import format_speedup
+from harness.results import without_password
+from harness.results.view import Results, read_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.analysis.inputs import InputReport
+    from harness.report.findings import Findings
+    from harness.space_file import Spec
+
+_SHOWN = 12
+PLOTS = ("speed-ups", "search", "importance", "tree")
+"""The names that `TuneResults.plot` takes."""
+
+
+@dataclass(frozen=True, repr=False)
+class TuneResults:
+    """The results of one space on one device, read from a database.
+
+    What takes seconds is computed when it is first read. `stored` has all measurements;
+    `space` is the space, where it is known.
+    """
+
+    stored: Results
+    space: Spec | None = None
+
+    # ------------------------------------------------------------------------ each input
+
+    @cached_property
+    def inputs(self) -> Sequence[InputReport]:
+        """The report of each input: best configuration, times in seconds, speed-up, ties."""
+        return self._findings.reports
+
+    @property
+    def best(self) -> Mapping[Input, Config]:
+        """The best configuration of each input on which anything worked."""
+        return {r.problem: r.best.config for r in self.inputs if r.best is not None}
+
+    def table(self) -> pd.DataFrame:
+        """Return a table with a row for each input: its features, the best configuration's
+        parameters, `time_s`, `default_s`, and `speedup` with its interval."""
+        import pandas as pd  # here: it takes half a second to load
+
+        found: pd.DataFrame = pd.DataFrame(list(map(_row, self.inputs)))
+        return found
+
+    def measurements(self) -> pd.DataFrame:
+        """Return a table with a row for each measurement, and two levels of columns: `input`,
+        `config` and `measured`."""
+        return self.stored.table()
+
+    # --------------------------------------------------------------------- across inputs
+
+    @property
+    def verdict(self) -> str:
+        """Whether choosing by input is faster than one configuration, on held-out inputs."""
+        from harness.dispatch.study import sentence
+
+        found = self._findings.across
+        return self._why_no_choice if found is None else sentence(found, found.best)
+
+    @property
+    def rule(self) -> str:
+        """Which configuration to use for which input, as lines of a tree."""
+        from harness.dispatch.text import learnt_across
+
+        found = self._findings.across
+        if found is None:
+            return self._why_no_choice
+        lines: list[str] = []
+        for part in learnt_across(found):
+            if not isinstance(part, str) or not part:
+                break  # the verdict follows
+            lines.append(part)
+        return "\n".join(lines)
+
+    @property
+    def tree(self) -> str:
+        """What the times depend on: a tree over parameters and features, as lines."""
+        from harness.models.starchart import describe
+
+        found = self._findings.explanation
+        return "\n".join(describe(found.tree)) if found else "There are too few samples for a tree."
+
+    @property
+    def _why_no_choice(self) -> str:
+        from harness.dispatch.candidates import matrix_of
+        from harness.dispatch.text import why_nothing
+
+        return why_nothing(matrix_of(self.stored)) or "Nothing can be learnt across inputs."
+
+    @cached_property
+    def _findings(self) -> Findings:
+        from harness.report.findings import Findings  # here: it loads what learns
+
+        return Findings(self.stored)
+
+    # --------------------------------------------------------------------------- outputs
+
+    def plot(self, name: str = "speed-ups") -> Picture:
+        """Draw `speed-ups`, `search` (best over tests), `importance` or `tree`, as SVG.
+
+        Raises UsageError for another name, and where there is nothing to draw.
+        """
+        if name not in PLOTS:
+            raise UsageError(f"no plot `{name}`; {suggestion(name, PLOTS)}")
+        svg = self._svg(name)
+        if svg is None:
+            raise UsageError(f"there is nothing to draw for the plot `{name}`; tune more")
+        return Picture(svg)
+
+    def _svg(self, name: str) -> str | None:
+        from harness.models.starchart import importance
+        from harness.report import figures, plots  # here: they load what draws
+
+        if name == "speed-ups":
+            gains = figures.speed_ups(self.inputs)
+            return plots.gains(gains) if gains else None
+        if name == "search":
+            curves = figures.search_curves(self.stored)
+            return plots.best_over_time(curves) if curves else None
+        found = self._findings.explanation
+        if found is None:
+            return None
+        is_tree = name == "tree"
+        return (
+            plots.tree_picture(found.tree) if is_tree else plots.importances(importance(found.tree))
+        )
+
+    def report(self, path: str | Path) -> Path:
+        """Write the HTML report; return its path."""
+        from harness.report import write_report
+
+        write_report(Path(path), [self.stored])
+        return Path(path)
+
+    # ---------------------------------------------------------------------------- shown
+
+    @property
+    def title(self) -> str:
+        """The space, the device, and how much was measured."""
+        count = counted(len(self.stored.searched), "measurement")
+        inputs = counted(len(self.stored.measured), "input")
+        return f"{self.stored.title}: {inputs}, {count}"
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        databases = ", ".join(map(without_password, self.stored.databases))
+        yield escaped(f"{self.title}, in {databases}")
+        default = self.stored.default
+        for report in self.inputs[:_SHOWN]:
+            best = report.note if report.best is None else difference(report.best.config, default)
+            speedup = "" if report.best is None else f"  {format_speedup(report)}"
+            yield escaped(f"    {report.problem}: {best}{speedup}")
+        if len(self.inputs) > _SHOWN:
+            yield f"    and {counted(len(self.inputs) - _SHOWN, 'more input')}; see .table()"
+
+    def _repr_html_(self) -> str:
+        return describe_as_html(self.title, self.inputs, self.stored.default)
+
+
+def _row(report: InputReport) -> dict[str, object]:
+    """Return an input's row of the table."""
+    best, ratio = report.best, report.speedup
+    timed = best is not None and best.timing is not None
+    return {
+        **report.problem,
+        **(best.config if best else {}),
+        "time_s": best.time_s if best and timed else None,
+        "default_s": report.baseline.time_s if report.baseline else None,
+        "speedup": ratio.value if ratio else None,
+        "speedup_low": ratio.low if ratio else None,
+        "speedup_high": ratio.high if ratio else None,
+        "is_faster": ratio.is_faster if ratio else False,
+        "ties": report.within_noise,
+        "measured": report.measured,
+        "note": report.note,
+    }
+
+
+def open_results(
+    database: str | Path | Sequence[str | Path], *, space: str | None = None
+) -> list[TuneResults]:
+    """Read a results database, or several: one TuneResults for each space and device, the last
+    worked on first. `space` keeps those of the space of this name.
+
+    Raises UsageError where there are none, ResultsError for a database that cannot be read.
+    """
+    named = [database] if isinstance(database, (str, Path)) else list(database)
+    return [TuneResults(found) for found in read_results(list(map(str, named)), space)]

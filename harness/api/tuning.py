@@ -1,0 +1,110 @@
+"""Tune from Python: the stages, the database and the resuming of `python -m harness.tune`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.api.checks import check_options, check_recordings
+from harness.api.options import TuneOptions
+from harness.core.errors import ResultsError
+from harness.space_file import Spec
+
+if TYPE_CHECKING:
+    from harness.api.results import TuneResults
+    from harness.api.session import Listener
+
+
+def tune(
+    space: str | Path | Spec | None = None,
+    *,
+    inputs: str | None = None,
+    backend: str = "auto",
+    replay: str | Path | None = None,
+    technique: str | Sequence[str] = (),
+    test_limit: int | None = None,
+    max_time_s: float | None = None,
+    seed: int = 0,
+    seed_configurations: Sequence[Mapping[str, Any]] = (),
+    warm_start: Sequence[str | Path] = (),
+    repeats: int | None = None,
+    precision: float | None = None,
+    database: str | Path | None = None,
+    label: str = "unnamed",
+    fresh: bool = False,
+    cross: bool = True,
+    finalists: int | None = None,
+    reduce: bool = True,
+    progress: bool = True,
+) -> TuneResults:
+    """Find the fastest configuration of a kernel for each input, and return the results.
+
+    The arguments are the options of `python -m harness.tune` with the same names, defaults and
+    effects; `max_time_s` is in seconds. Call it again to continue: what the database holds is not
+    measured again. Progress goes to standard error, or to the cell of a notebook.
+
+    Raises HarnessError for anything that the command prints as an error, with the same message.
+    """
+    options = TuneOptions(
+        space=space if space is None or isinstance(space, Spec) else Path(space),
+        inputs=inputs,
+        backend=backend,
+        replay=None if replay is None else Path(replay),
+        technique=[technique] if isinstance(technique, str) else list(technique),
+        test_limit=test_limit,
+        stop_after=max_time_s,
+        seed=seed,
+        seed_configuration=list(seed_configurations),
+        warm_start=list(map(Path, warm_start)),
+        repeats=repeats,
+        precision=precision,
+        database=None if database is None else str(database),
+        label=label,
+        fresh=fresh,
+        no_cross=not cross,
+        finalists=finalists,
+        no_reduce=not reduce,
+    )
+    check_options(options)
+    check_recordings(options)
+    with _own_random():
+        return _results(options, progress)
+
+
+def _results(options: TuneOptions, progress: bool) -> TuneResults:
+    # Here, since OpenTuner and others take seconds to load.
+    from harness.api.request import read_request
+    from harness.api.results import TuneResults
+    from harness.api.session import tuned
+
+    with tuned(read_request(options), _listener(not progress)) as done:
+        stored = done.results()
+        if stored is None:
+            raise ResultsError(f"{done.request.database}: nothing was measured")
+        return TuneResults(stored, done.request.whole)
+
+
+def _listener(quiet: bool) -> Listener:
+    """Show progress in a notebook's cell, else on standard error."""
+    from harness.display.formats import make_console
+    from harness.display.notebook import NotebookListener, in_notebook
+    from harness.display.progress import ConsoleListener
+
+    console = make_console(stderr=True)
+    return (NotebookListener if in_notebook() else ConsoleListener)(console, quiet)
+
+
+@contextmanager
+def _own_random() -> Iterator[None]:
+    """Put the caller's global generators back: they are seeded for OpenTuner, which uses them."""
+    import numpy as np
+
+    state, numpy_state = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy_state)

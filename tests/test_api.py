@@ -1,0 +1,215 @@
+"""`import harness`: the public names, tuning from Python, and what its results show."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import harness
+from harness.commands.tune import main as tune_command
+from harness.core.records import Config, Input
+from harness.display.notebook import NotebookListener
+from tests.replays import SPACE, write_recording
+
+ROOT = Path(__file__).parent.parent
+
+PUBLIC = [
+    "HarnessError",
+    "Spec",
+    "TuneResults",
+    "__version__",
+    "load_space",
+    "make_space",
+    "open_results",
+    "tune",
+]
+"""What docs/python.md promises; a name that is removed or renamed breaks people's scripts."""
+
+OPTIONS = [
+    "space", "inputs", "backend", "replay", "technique", "test_limit", "max_time_s", "seed",
+    "seed_configurations", "warm_start", "repeats", "precision", "database", "label", "fresh",
+    "cross", "finalists", "reduce", "progress",
+]  # fmt: skip
+MEMBERS = [
+    "best", "inputs", "measurements", "plot", "report", "rule", "space", "stored", "table",
+    "title", "tree", "verdict",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A space and its recording."""
+    return write_recording(tmp_path_factory.mktemp("recorded"), SPACE)
+
+
+@pytest.fixture(scope="module")
+def tune(recorded: tuple[Path, Path]) -> Callable[..., harness.TuneResults]:
+    """Tune the recorded space into the database that all tests of this module share."""
+    space, recording = recorded
+    database = space.parent / "results.db"
+
+    def tuned(**options: Any) -> harness.TuneResults:
+        defaults = {"replay": recording, "database": database, "test_limit": 8, "progress": False}
+        return harness.tune(space, **defaults | options)
+
+    return tuned
+
+
+@pytest.fixture(scope="module")
+def results(tune: Callable[..., harness.TuneResults]) -> harness.TuneResults:
+    return tune()
+
+
+# ------------------------------------------------------------------------ the public names
+
+
+def test_public_names_are_these_and_documented() -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert harness.__all__ == sorted(harness.__all__) == PUBLIC
+    assert all(getattr(harness, name) is not None for name in PUBLIC)
+    for name in (*PUBLIC, *OPTIONS, *MEMBERS):
+        assert f"`{name}" in page or f".{name}" in page or name == "__version__", name
+
+
+def test_arguments_of_tune_and_members_of_results_are_these() -> None:
+    import inspect
+
+    assert list(inspect.signature(harness.tune).parameters) == OPTIONS
+    assert sorted(name for name in dir(harness.TuneResults) if name[0] != "_") == sorted(
+        set(MEMBERS) - {"stored"}
+    )
+
+
+def test_importing_harness_loads_nothing_else() -> None:
+    code = (
+        "import sys, harness\n"
+        "assert not {'numpy', 'pandas', 'pydantic', 'sqlalchemy', 'rich'} & set(sys.modules)\n"
+        "import harness.tune\n"
+        "assert callable(harness.tune)\n"
+        "harness.tuna\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert "module 'harness' has no attribute 'tuna'" in done.stderr
+
+
+# ------------------------------------------------------------------------------- tuning
+
+
+def test_python_and_the_command_share_one_database(
+    tune: Callable[..., harness.TuneResults],
+    results: harness.TuneResults,
+    recorded: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    space, recording = recorded
+    database = space.parent / "results.db"
+    command = [str(space), "--replay", str(recording), "--database", str(database), "--quiet"]
+    assert tune_command([*command, "--test-limit", "8"]) == 0
+    assert "tests were answered from the database" in capsys.readouterr().out
+    again = tune()
+    assert len(again.stored.searched) == len(results.stored.searched), "it resumes"
+    (found,) = harness.open_results(database)
+    assert found.best == results.best == again.best
+
+
+def test_callers_random_numbers_stay_as_they_were(
+    tune: Callable[..., harness.TuneResults], results: harness.TuneResults
+) -> None:
+    import numpy as np
+
+    before, state = random.getstate(), np.random.get_state()[1]
+    tune()
+    assert random.getstate() == before
+    assert (np.random.get_state()[1] == state).all()
+
+
+def test_error_is_that_of_the_command(tmp_path: Path) -> None:
+    with pytest.raises(harness.HarnessError, match=r"missing\.yaml does not exist"):
+        harness.tune(tmp_path / "missing.yaml")
+    with pytest.raises(harness.HarnessError, match="name a space"):
+        harness.tune()
+
+
+# ------------------------------------------------------------------------------- results
+
+
+def test_results_are_short_in_a_shell_and_a_table_in_a_notebook(
+    results: harness.TuneResults,
+) -> None:
+    lines = repr(results).splitlines()
+    assert lines[0].startswith("formula on recording.csv")
+    assert len(lines) == 3, "a title, and a line for each input"
+    shown = results._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert "m=64, n=4096" in shown
+
+
+def test_html_shows_names_as_text(results: harness.TuneResults) -> None:
+    from harness.api.html import describe_as_html
+
+    shown = describe_as_html("<script>", results.inputs, Config({}))
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_tables_have_a_row_for_each_input_and_each_measurement(
+    results: harness.TuneResults,
+) -> None:
+    table = results.table()
+    assert len(table) == 2
+    first = results.best[Input({"m": 64, "n": 4096})]
+    assert table.loc[0, list(first)].to_dict() == dict(first)
+    assert (table["time_s"] > 0).all()
+    measured = results.measurements()
+    assert {"input", "config", "measured"} == set(measured.columns.get_level_values(0))
+
+
+def test_rule_verdict_and_tree_are_text(results: harness.TuneResults) -> None:
+    assert results.rule
+    assert results.verdict
+    assert results.tree.startswith(("slowdown: geometric mean", "There are too few samples"))
+
+
+def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
+    picture = results.plot("search")
+    assert picture._repr_svg_().startswith("<svg")
+    assert picture.save(tmp_path / "search.svg").read_text() == picture.svg
+    assert "currentColor" not in picture.svg
+    with pytest.raises(harness.HarnessError, match=r"no plot `serch`; did you mean `search`\?"):
+        results.plot("serch")
+
+
+def test_report_is_written(results: harness.TuneResults, tmp_path: Path) -> None:
+    assert "<html" in results.report(tmp_path / "page.html").read_text()
+
+
+def test_progress_in_a_notebook_is_one_line_that_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, data: dict[str, str], raw: bool) -> None:
+            shown[-1] = data["text/plain"]
+
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        shown.append(data["text/plain"])
+        return Handle()
+
+    fake = ModuleType("IPython.display")
+    fake.display = display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    with NotebookListener(Console()).progress(None) as progress:
+        progress.begin_stage("candidates", 2)
+        progress.step("n=1")
+        progress.step("n=2")
+    assert shown == ["candidates: 2 of 2, n=2"]
