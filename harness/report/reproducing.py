@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.core.invocation import command_line
 from harness.core.records import Input
-from harness.results import Run, without_password
+from harness.results import DEFAULTS, Run, without_password
 from harness.results.view import Results
 from harness.tuning.validation import SampleRole
 
@@ -51,7 +51,7 @@ def commands(results: Results, origin: Origin | None = None) -> Iterator[str]:
 def _searches(results: Results, path: str, origin: Origin | None) -> Iterator[str]:
     """Make one command for all runs with the same options; the first has --fresh."""
     groups: dict[tuple[str, ...], list[Input]] = {}
-    for run in results.runs:
+    for run in (run for run in results.runs if run.technique != DEFAULTS):
         groups.setdefault(tuple(_options(run)), []).append(run.problem)
     start = [_space_file(results, origin), "--backend", results.campaign.environment.backend]
     for number, (words, searched) in enumerate(groups.items()):

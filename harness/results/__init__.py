@@ -7,7 +7,7 @@ from harness.results.connect import reading, writing
 from harness.results.gathering import as_rows
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.merge import Added, merge_database
-from harness.results.notes import ABLATION, EXHAUSTED, LIMITS, SPACE_FILE
+from harness.results.notes import ABLATION, DEFAULTS, EXHAUSTED, LIMITS, SPACE_FILE
 from harness.results.read import (
     InterleavedByConfigs,
     by_configs,
@@ -30,6 +30,7 @@ __all__ = [
     "ABLATION",
     "CANDIDATE",
     "CHOICE",
+    "DEFAULTS",
     "EXHAUSTED",
     "FINAL",
     "LEFT_OUT",

@@ -25,6 +25,9 @@ ABLATION = "reduced"
 """The stage that measures winners beside parts of them, and the note of the result, a
 `harness.results.ablation.Ablation`; JSON."""
 
+DEFAULTS = "default"
+"""The technique of a run that measures the default of an input before any search begins."""
+
 SPACE_FILE = "space_file"
 """The note of the path of the space's file, as the command that tuned it named it."""
 RERUN = "rerun"

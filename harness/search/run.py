@@ -77,7 +77,9 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     with store.interrupting([begun.id]):
         run.main()
     ended = interface.why_ended()
-    store.end_run(begun.id, "interrupted" if ended is EndReason.TIME else "complete")
+    is_round = ended is EndReason.LIMIT and options.test_limit < plan.test_limit
+    is_cut = ended is EndReason.TIME or is_round
+    store.end_run(begun.id, "interrupted" if is_cut else "complete")
     return Searched(begun.id, interface.tests, ended)
 
 

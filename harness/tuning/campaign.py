@@ -46,7 +46,8 @@ class Campaign:
 
     def note(self, progress: Progress) -> None:
         """Count and show a test that has ended."""
-        self.state.replayed += progress.replayed
+        test = progress.measurement.input, progress.measurement.config
+        self.state.replayed += progress.replayed and test not in self.state.crossed
         self.state.display.test(progress)
 
     def set_aside(self) -> Sequence[KernelVersion]:

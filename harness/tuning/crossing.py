@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from harness.core.records import Config, Input, Outcome
@@ -15,24 +15,39 @@ from harness.tuning.state import State
 
 def cross_measure(state: State) -> None:
     """Measure the default and every input's winner on each other input, where missing and legal."""
-    best = map(state.best, state.spec.inputs)
     default = state.space(state.spec.inputs[0]).default
-    winners = dict.fromkeys([default, *(m.config for m in best if m is not None)])
-    missing = [
+    best = filter(None, map(state.best, state.spec.inputs))
+    state.run_stage(
+        "cross",
+        "default and winners on the other inputs",
+        _missing(state, dict.fromkeys([default, *(m.config for m in best)])),
+        partial(_measure, state),
+        lambda left: f"{left} measurements of the default and winners on other inputs",
+    )
+
+
+def measure_on_all(state: State, configs: Iterable[Config]) -> None:
+    """Measure configurations on each input, where missing and legal, until the time is up."""
+    missing = _missing(state, configs)
+    state.display.begin_stage("best few on the other inputs", len(missing))
+    for problem, config in missing:
+        if state.is_time_up():
+            return
+        with state.leaving_out(problem):
+            _measure(state, problem, config)
+        state.display.step(str(problem))
+
+
+def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Config]]:
+    """Return the inputs on which configurations are legal and were not measured, with these."""
+    return [
         (problem, config)
         for problem in state.spec.inputs
-        for config in dict.fromkeys(map(state.space(problem).canonical, winners))
+        for config in dict.fromkeys(map(state.space(problem).canonical, configs))
         if problem in state.runs
         and config not in state.known(problem)
         and state.space(problem).is_legal(config)
     ]
-    state.run_stage(
-        "cross",
-        "default and winners on the other inputs",
-        missing,
-        partial(_measure, state),
-        lambda left: f"{left} measurements of the default and winners on other inputs",
-    )
 
 
 def _measure(state: State, problem: Input, config: Config) -> None:
@@ -40,6 +55,7 @@ def _measure(state: State, problem: Input, config: Config) -> None:
     row = state.store.add_measurement(state.runs[problem], state.run_plan(problem), "cross", found)
     state.store.commit()
     state.known(problem)[config] = Stored(row, found)
+    state.crossed.add((problem, config))
 
 
 def measure_candidates(state: State) -> None:

@@ -1,13 +1,22 @@
-"""The searches of a campaign: one input after another, each learning from those before it."""
+"""The searches of a campaign: one input after another, each learning from those before it.
+
+Under a time limit the inputs share the time breadth first. Every input gets its default, then a few
+tests, then the best few of the others; only then do all inputs get more tests, twice as many in
+each round. A round continues each input's run, whose earlier tests the database answers.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.models.encoding.inputs import nearest_first
 from harness.models.transfer_prior import TransferData
+from harness.results import DEFAULTS
 from harness.search import (
     MAX_FREE_IN_A_ROW,
     EndReason,
@@ -18,7 +27,11 @@ from harness.search import (
     sole_technique,
 )
 from harness.search.transfer.sources import first_legal
+from harness.tuning.crossing import measure_on_all
 from harness.tuning.state import State
+
+_FIRST_ROUND = 4  # tests
+_FEW = 3  # configurations
 
 
 def check_seeds_used(techniques: Sequence[str], seeds: Sequence[object]) -> None:
@@ -38,6 +51,7 @@ class Searching:
         self.state = state
         self._note = note
         self.searched: dict[Input, Searched] = {}
+        self._noted: Counter[Input] = Counter()  # tests of each input that were passed to `note`
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
@@ -53,16 +67,70 @@ class Searching:
 
     def run(self) -> None:
         """Search all inputs; leave out one whose data cannot be made."""
+        options = self.state.options
+        if options.stop_at is not None and len(self.state.spec.inputs) > 1:
+            self._share_time()
+        self._round(options.test_limit)
+
+    def _share_time(self) -> None:
+        """Search all inputs in rounds of more and more tests, until the time is up or one round
+        is left."""
+        options = self.state.options
+        limit = max(_FIRST_ROUND, options.parallelism)
+        if not options.is_self_contained:
+            self._measure_defaults()
+        while limit < options.test_limit and not self.state.is_time_up():
+            self._round(limit)
+            measure_on_all(self.state, self._best_few())
+            limit *= 2
+
+    def _measure_defaults(self) -> None:
+        """Measure the default of each input, in a run of its own: a search begins later, when it
+        can learn from other inputs."""
+        state, options = self.state, dataclasses.replace(self.state.options, test_limit=1)
+        for problem in state.spec.inputs:
+            space, plan = state.space(problem), state.run_plan(problem)
+            if state.is_time_up() or not space.is_legal(space.canonical(space.default)):
+                continue
+            state.display.begin_stage(f"default on {problem}", 1)
+            plan = dataclasses.replace(plan, technique=DEFAULTS)
+            search = InputSearch(
+                plan,
+                space,
+                state.measurer,
+                state.store,
+                state.known(problem),
+                self._noting(problem),
+                seeds=[space.canonical(space.default)],
+            )
+            with state.leaving_out(problem):
+                state.runs[problem] = search_input(search, options).run_id
+
+    def _best_few(self) -> list[Config]:
+        """Return the configurations that are the best on most inputs."""
+        best = Counter(m.config for m in map(self.state.best, self.state.spec.inputs) if m)
+        return [config for config, _ in best.most_common(_FEW)]
+
+    def _round(self, limit: int) -> None:
+        """Continue the search of each input up to this many tests."""
         before: list[Input] = []
         for number, problem in enumerate(self.state.spec.inputs, start=1):
-            with self.state.leaving_out(problem):
-                self._search(number, problem, before)
-                before.append(problem)
+            if problem not in self.state.left_out:
+                with self.state.leaving_out(problem):
+                    self._search(number, problem, before, limit)
+                    before.append(problem)
 
-    def _search(self, number: int, problem: Input, before: Sequence[Input]) -> None:
+    def _search(self, number: int, problem: Input, before: Sequence[Input], limit: int) -> None:
         state, count = self.state, len(self.state.spec.inputs)
-        space, limit = state.space(problem), state.options.test_limit
-        steps = 0 if state.is_time_up() else space.budget(limit)
+        space, earlier = state.space(problem), self.searched.get(problem)
+        is_time_up = state.is_time_up()
+        if earlier is not None and (is_time_up or earlier.ended is not EndReason.LIMIT):
+            is_cut = is_time_up and earlier.ended is EndReason.LIMIT
+            ended = EndReason.TIME if is_cut else earlier.ended
+            self.searched[problem] = dataclasses.replace(earlier, ended=ended)
+            return
+        done = earlier.tests if earlier else 0
+        steps = 0 if is_time_up else space.budget(limit) - done
         state.display.begin_stage(f"[{number}/{count}] {problem}", steps)
         if state.is_empty(problem):
             return
@@ -72,17 +140,29 @@ class Searching:
             state.measurer,
             state.store,
             state.known(problem),
-            self._note,
+            self._noting(problem),
             seeds=self.seeds(problem, before),
             transfer=self.transfer_data(problem, before),
         )
-        found = search_input(search, state.options.numbered(number, count))
+        options = dataclasses.replace(state.options, test_limit=limit)
+        found = search_input(search, options.numbered(number, count))
         state.runs[problem], self.searched[problem] = found.run_id, found
         if found.ended is EndReason.REFUSED:
             state.display.warn(
                 f"({problem}) has {found.tests} of {limit} samples: after them compiler or device "
                 f"refused {MAX_FREE_IN_A_ROW} configurations in a row"
             )
+
+    def _noting(self, problem: Input) -> Callable[[Progress], None]:
+        """Return a function that passes on the tests which no earlier round has passed on."""
+        earlier, seen = self._noted[problem], itertools.count(1)
+
+        def note(progress: Progress) -> None:
+            if next(seen) > earlier:
+                self._noted[problem] += 1
+                self._note(progress)
+
+        return note
 
     def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
         """Return the configurations that a search starts from: the default, the user's own, and

@@ -47,6 +47,7 @@ class State:
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
+        self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._stored: dict[Input, dict[Config, Stored]] = {}
 
     def run_plan(self, problem: Input) -> RunPlan:
