@@ -142,6 +142,7 @@ def test_a_cache_is_suspected_where_the_first_run_saved_less_than_half() -> None
     assert cached(0.25, FirstRun(0.7, 0.7))
     assert cached(0.25, FirstRun(0.625, 0.625))
     assert not cached(0.25, FirstRun(0.6, 0.6))
+    assert not cached(0.25, FirstRun(1.0, 0.1)), "it waited on a busy machine"
     assert not cached(0.25, None)
     assert not cached(0.25, FirstRun(1.0, 1.0), first_was_slow=True)
     assert cached(0.5, FirstRun(1.5, 1.5)), "half the time of the default"
@@ -197,6 +198,22 @@ def test_ten_rounds_of_one_sign_contradict_and_nine_do_not() -> None:
     assert not paired(0.5, [0.4] * 9).is_settled
 
 
+@pytest.mark.parametrize(
+    ("saved_s", "is_contradicted", "is_settled"),
+    [
+        ([0.0] * 5 + [0.6] * 5, False, False),
+        ([0.0] * 26 + [3.0] * 4, True, True),  # a burden of the default
+        ([0.0] * 8, False, False),  # too few
+    ],
+)
+def test_runs_that_disagree_settle_nothing_unless_nearly_all_agree(
+    saved_s: Sequence[float], is_contradicted: bool, is_settled: bool
+) -> None:
+    found = paired(0.4, saved_s)
+    assert (found.why_contradicted() is not None) is is_contradicted
+    assert found.is_settled is is_settled
+
+
 def test_half_of_the_claimed_seconds_is_the_limit() -> None:
     """A claim of 0.8 s is contradicted below 0.4 s."""
     assert paired(0.2, [0.39] * 10).why_contradicted() is not None
@@ -230,7 +247,9 @@ def test_only_more_than_ten_times_the_speed_needs_a_confirming_clock() -> None:
     undecided = [0.0] * 4
     reference = dataclasses.replace(REFERENCE, time_s=1.0)
     assert why_unproved_paired(paired(0.1, undecided), result(0.1).measurement, reference) is None
-    assert why_unproved_paired(paired(0.09, undecided), result(0.09).measurement, reference)
+    assert "only 0 s sooner" in str(
+        why_unproved_paired(paired(0.09, undecided), result(0.09).measurement, reference)
+    )
 
 
 def test_rounds_of_several_sessions_are_joined_in_order() -> None:

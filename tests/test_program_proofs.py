@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -20,17 +19,13 @@ from harness.measure.programs import worker
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.proof import (
     DOUBTED_FROM,
-    PairedRuns,
     Reference,
-    why_cached,
-    why_unproved_paired,
 )
-from harness.measure.programs.runner import FirstRun, ProgramJob, ProgramResult
+from harness.measure.programs.runner import ProgramJob, ProgramResult
 from harness.measure.programs.sealed import SealedFile
 from harness.measure.programs.worker import ProgramFacts, ProgramWorker
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from harness.stats.signed_rank import p_below
 from tests.fakes import HereProcesses
 
 PROGRAMS = {
@@ -234,75 +229,6 @@ def test_seconds_below_what_the_clock_resolves_are_not_contradicted(
     with closing(on(machine)) as measurer:
         found = measurer.measure(space, GIVEN, Config({"MODE": "tiny"}), None)
     assert found.observed[PROVED] == 1
-
-
-def paired(claimed: float, saved_s: Sequence[float]) -> PairedRuns:
-    """Runs of a default of 1 s, beside those of a program that claims a speed-up."""
-    count = len(saved_s)
-    process_s = tuple(1.1 - each_s for each_s in saved_s)
-    return PairedRuns((1.0,) * count, (1 / claimed,) * count, (1.1,) * count, process_s)
-
-
-@pytest.mark.parametrize(
-    ("claimed", "saved_s", "is_contradicted", "is_settled"),
-    [
-        (2.5, [0.0] * 10, True, True),
-        (2.5, [0.6] * 10, False, True),
-        (2.5, [0.31] * 10, False, True),
-        (2.5, [0.29] * 10, True, True),
-        (2.5, [0.0] * 8, False, False),  # too few
-        (1.9, [0.0] * 10, False, False),  # too slow to be doubted
-        (2.5, [0.0] * 5 + [0.6] * 5, False, False),
-        (2.5, [0.0] * 26 + [3.0] * 4, True, True),  # a burden of the default
-    ],
-)
-def test_clock_contradicts_where_less_than_half_is_saved(
-    claimed: float, saved_s: Sequence[float], is_contradicted: bool, is_settled: bool
-) -> None:
-    found = paired(claimed, saved_s)
-    assert (found.why_contradicted() is not None) == is_contradicted
-    assert found.is_settled == is_settled
-
-
-def test_speed_that_needs_a_proof_needs_a_clock_that_shows_half_of_it() -> None:
-    measured = Measurement(Config({}), GIVEN, Outcome.OK, Timing((1 / 15,)))
-    reference = Reference(SealedFile(Path()), 1.0, 1.1, True, True)
-    undecided = paired(15, [0.0] * 6 + [0.9] * 4)
-    assert "only 0 s sooner" in str(why_unproved_paired(undecided, measured, reference))
-    assert why_unproved_paired(paired(15, [0.9] * 6), measured, reference) is None
-    slower = paired(5, [0.9] * 6)
-    assert "took 0.2 s or more" in str(why_unproved_paired(slower, measured, reference))
-    lower = paired(2.5, [0.0] * 6 + [0.9] * 4)
-    assert (
-        why_unproved_paired(lower, dataclasses.replace(measured, timing=Timing((0.4,))), reference)
-        is None
-    )
-
-
-def test_signs_and_ranks_tell_what_lies_below_zero() -> None:
-    assert p_below([]) == 1
-    assert p_below([-1.0] * 10) == pytest.approx(2 / 1024)
-    assert p_below([1.0] * 10) == 1
-    assert p_below([-3.0, -2.0, 1.0]) == pytest.approx(2 * 2 / 8), "ranks 2 and 3 are below"
-
-
-@pytest.mark.parametrize(
-    ("first_s", "cpu_s", "first_was_slow", "is_cached"),
-    [
-        (1.0, 1.0, False, True),
-        (1.0, 0.1, False, False),  # it waited on a busy machine
-        (1.0, 1.0, True, False),  # so did the first run of the default
-        (0.3, 0.3, False, False),  # still much faster than the default
-    ],
-)
-def test_first_run_that_is_as_slow_as_the_default_shows_a_cache(
-    first_s: float, cpu_s: float, first_was_slow: bool, is_cached: bool
-) -> None:
-    observed = {"cpu_s": 0.1}
-    measured = Measurement(Config({}), GIVEN, Outcome.OK, Timing((0.1,)), observed=observed)
-    result = ProgramResult(measured, first=FirstRun(first_s, cpu_s))
-    reference = Reference(SealedFile(Path()), 1.0, 1.1, True, True, first_was_slow)
-    assert (why_cached(result, reference) is not None) == is_cached
 
 
 def test_reference_that_somebody_removed_is_an_error_that_names_it(tmp_path: Path) -> None:
