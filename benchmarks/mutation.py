@@ -359,7 +359,7 @@ def _modules(names: Sequence[str]) -> list[str]:
     for name in names:
         path = (ROOT / name).resolve()
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        found += [str(file.relative_to(ROOT)) for file in files]
+        found += [str(file.relative_to(ROOT)) for file in files if file.name != "__main__.py"]
     return [path for path in dict.fromkeys(found) if tests_of(path)]
 
 
