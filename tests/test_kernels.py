@@ -276,8 +276,8 @@ def test_interleaved_data_that_fits_at_the_next_attempt_fails_none(fake: Fake) -
 
 
 def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) -> None:
-    # One takes four launches, of which none hurts; two take eight.
-    local, space = fake(lives=7)
+    # One takes three launches, of which none hurts; two take six.
+    local, space = fake(lives=5)
     found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
 
