@@ -193,7 +193,7 @@ def _write(
     write_courses(folder / "courses.csv", found)
     write_figures(folder / "figures.csv", found, budget)
     if importlib.util.find_spec("matplotlib") is None:
-        return f"{folder}: courses.csv, figures.csv; no picture: pip install 'harness[bench]'"
+        return f"{folder}: courses.csv, figures.csv; no picture: pip install -e '.[bench]'"
     from benchmarks.search_plot import MOST_SHOWN, draw
 
     draw(folder / "courses.png", found, spaces, _worth_showing(list(figures), MOST_SHOWN))

@@ -5,7 +5,7 @@ configurations, draws one of them uniformly and checks 1,000 configurations that
 one parameter. The table has the total time. Each tuner runs in its own process with limits on
 memory and time, and both must count the same. Needs Kernel Tuner beside harness:
 
-    pip install "harness[bench]"
+    pip install -e '.[bench]'
     python -m benchmarks.space
 
 The last line is one JSON object. For each space and tuner it has the seconds and the megabytes, or
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _measure(tuner, next(case for case in CASES if case.name == name), args.memory)
         return
     if importlib.util.find_spec("kernel_tuner") is None:
-        raise SystemExit('Kernel Tuner is not installed: pip install "harness[bench]"')
+        raise SystemExit("Kernel Tuner is not installed: pip install -e '.[bench]'")
     print("| space | points | legal | ours | | Kernel Tuner | | ratio |")
     print("|---|---|---|---|---|---|---|---|")
     all_figures = {}

@@ -155,7 +155,7 @@ def _write(folder: Path, found: Mapping[str, Compared]) -> str:
     write_searches(folder / "searches.csv", found)
     write_figures(folder / "figures.csv", found)
     if importlib.util.find_spec("matplotlib") is None:
-        return f"{folder}: searches.csv, figures.csv; no picture: pip install 'harness[bench]'"
+        return f"{folder}: searches.csv, figures.csv; no picture: pip install -e '.[bench]'"
     from benchmarks.transfer_plot import draw
 
     draw(folder / "transfer.png", found)

@@ -131,7 +131,7 @@ def test_tuner_that_is_not_installed_is_left_out_or_refused(
     )
     chosen, (line,) = entrants.entrants([])
     assert {entrant.tuner for entrant in chosen} == {"", "kernel_tuner"}
-    assert line == "pyatf is left out: it is missing; run: pip install 'harness[bench]'"
+    assert line == "pyatf is left out: it is missing; run: pip install -e '.[bench]'"
     with pytest.raises(UsageError, match="pyatf is left out"):
         entrants.entrants(["auto", "pyatf:Random"])
 
@@ -207,7 +207,7 @@ class Noted(Course):
 
 def peer(tuner: str, landscape: Landscape, scratch: Path) -> Peer:
     if tuner and entrants._why_lacking(entrants.OTHERS[tuner]):
-        pytest.skip(f"{tuner} is not installed: pip install 'harness[bench]'")
+        pytest.skip(f"{tuner} is not installed: pip install -e '.[bench]'")
     return entrants.prepared(tuner, landscape, scratch, ())
 
 

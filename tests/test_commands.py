@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,9 +36,34 @@ def test_a_command_starts_by_its_module(name: str) -> None:
     assert done.stdout.startswith(f"usage: {sys.executable} -m harness.{name}")
 
 
+def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path: Path) -> None:
+    """Python's path begins with the folder; the clone has a folder results, without __init__.py."""
+    (tmp_path / "harness").symlink_to(ROOT)
+    code = "from harness.results import SEARCHED; from harness.commands.merge import main; main()"
+    for words in (["-m", "harness.merge", "--help"], ["-c", code, "--help"]):
+        command = [sys.executable, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_an_editable_install_puts_the_clone_on_the_path() -> None:
+    """Setuptools does so where the root's folder is named."""
+    configuration = configparser.ConfigParser()
+    configuration.read(ROOT / "setup.cfg")
+    assert configuration["options"]["package_dir"].split() == ["=", "."]
+
+
 def test_a_command_starts_by_the_console_script(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "no_such_space.yaml"]) == 2
     assert "no_such_space.yaml" in capsys.readouterr().err
+
+
+def test_no_text_installs_a_package_called_harness() -> None:
+    """On an index, that name may be somebody else's."""
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT)
+    texts = [ROOT / name for name in listed.stdout.split() if name.endswith((".py", ".md", ".cfg"))]
+    wrong = re.compile(r"""pip install (?:-\S+ )*["'`]*harness\b""")
+    assert [path for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,7 +135,7 @@ def _lacking(tuners: Mapping[str, Tuner] | set[str] | list[str]) -> list[str]:
     """Return a line for each of these tuners that is not installed in the compared version."""
     reasons = {name: _why_lacking(OTHERS[name]) for name in tuners if name}
     return [
-        f"{name} is left out: {reason}; run: pip install 'harness[bench]'"
+        f"{name} is left out: {reason}; run: pip install -e '.[bench]'"
         for name, reason in reasons.items()
         if reason
     ]

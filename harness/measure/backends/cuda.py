@@ -28,8 +28,8 @@ def load_pycuda() -> Any:
     """Import pycuda.driver, which initialises nothing; raises BackendUnavailable."""
     if importlib.util.find_spec("pycuda") is None:
         raise BackendUnavailable(
-            "PyCUDA is not installed. pip install 'harness[cuda]', which builds it from source "
-            "and needs a C++ compiler and the CUDA toolkit's headers"
+            "PyCUDA is not installed. In the clone of harness, run: pip install -e '.[cuda]'. It "
+            "is built from source and needs a C++ compiler and the CUDA toolkit's headers"
         )
     try:
         return importlib.import_module("pycuda.driver")
