@@ -32,7 +32,7 @@ from harness.measure.programs import worker
 from harness.measure.programs.measurer import ProgramMeasurer, backend_of, command_build
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
 from harness.measure.programs.proof import Reference, why_implausible
-from harness.measure.programs.runner import ProgramResult
+from harness.measure.programs.runner import FirstRun, ProgramResult
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,
@@ -231,6 +231,27 @@ __attribute__((constructor)) static void note(void) {
   fclose(made);
 }
 """
+
+
+needs_counts = pytest.mark.skipif(
+    not Path("/proc/self/io").exists(), reason="this system does not count written bytes"
+)
+
+
+@needs_counts
+def test_bytes_that_a_run_writes_elsewhere_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    script = f"echo 12345 > {tmp_path}/kept; echo 1; echo 22 > here; (echo 4444 >&2)"
+    ended = run_command(["sh", "-c", script], tmp_path / "work", tmp_path, BOUNDS)
+    assert ended.elsewhere_bytes == len("12345\n")
+    script = "echo 1; echo 22 > here"
+    ended = run_command(["sh", "-c", script], tmp_path / "work", tmp_path, BOUNDS)
+    assert ended.elsewhere_bytes == 0
+
+
+def test_most_that_any_run_wrote_elsewhere_counts_beside_the_first_run() -> None:
+    first = FirstRun(2.0, 1.0, 5).with_later(FirstRun(9.0, 9.0, 7)).with_later(FirstRun(9.0, 9.0))
+    assert first == FirstRun(2.0, 1.0, 7)
 
 
 @needs_gcc

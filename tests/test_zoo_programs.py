@@ -85,6 +85,7 @@ REFUSED = {
     "outlived": "1 of its processes still ran when it ended, and harness killed them",
     "two_times": "matches 2 times in stdout, expected once",
     "cached": "its first run took 0.1 s and later ones 0.005 s, as if they used results",
+    "half_cached": "its first run took 0.1 s and later ones 0.0565 s, as if they used results",
     "copies_reference": "of stdout is `",
     "replaces_reference": "stdout is `took`, expected `7`",
     "zero_output": "is 0, expected 448 +- 0; 16 of 24 elements are wrong",
@@ -120,7 +121,14 @@ def test_cache_that_a_program_uses_only_in_a_later_measurement_is_found(
 
 @pytest.mark.parametrize(
     ("who", "speedup"),
-    [("honest_15", 15), ("honest_3", 3), ("honest_warm", 5), ("honest_helper", 5)],
+    [
+        ("honest_15", 15),
+        ("honest_3", 3),
+        ("honest_warm", 5),
+        ("honest_helper", 5),
+        ("honest_settings", 1.77),
+        ("honest_disturbed", 1.77),
+    ],
 )
 def test_honest_twin_is_as_fast_as_it_says(
     measure: Callable[[str], Measurement], who: str, speedup: float

@@ -273,7 +273,9 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         what it has left only from some later measurement on."""
         if result.first is None:
             return result
-        first = self._first_runs.setdefault((job.input, job.config), result.first)
+        key = job.input, job.config
+        first = self._first_runs.get(key, result.first).with_later(result.first)
+        self._first_runs[key] = first
         return dataclasses.replace(result, first=first)
 
     def _why_implausible(

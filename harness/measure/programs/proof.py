@@ -43,6 +43,9 @@ _LEVEL = 2.5e-3
 _HOPELESS = 0.5
 """Claimed seconds below this share of the clock's scatter cannot be checked."""
 
+_LEAST_GAIN = 0.1
+"""Smaller gains over the baseline, which ran at another moment, say nothing of caches."""
+
 _FIRST_SLOWDOWN = 2.0
 _RESOLVED_CPU_S = 0.01
 
@@ -59,8 +62,8 @@ _REGION_FLOOR_S = 1e-6  # no timed region of a program is shorter
 @dataclass(frozen=True)
 class Reference:
     """The baseline's result on an input: its output, its time and that of its process, whether it
-    writes words at all, whether it wrote the same words twice, and whether its first run was much
-    slower than its second."""
+    writes words at all, whether it wrote the same words twice, whether its first run was much
+    slower than its second, and whether it wrote more outside of its folder."""
 
     output: SealedFile
     time_s: float
@@ -68,6 +71,7 @@ class Reference:
     has_words: bool
     has_same_shape: bool
     first_was_slow: bool = False
+    first_wrote: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,17 +183,23 @@ def was_slow(first: FirstRun, later: FirstRun) -> bool:
 
 
 def why_cached(result: ProgramResult, reference: Reference) -> str | None:
-    """Return why runs seem to use what the first one left; None where they do not seem to.
+    """Return why runs seem to use what an earlier one left; None where they do not seem to.
 
-    They do where they are much faster than the baseline, and the first one was not. A program
-    whose baseline has such a first run keeps caches by its nature, as for code that it compiles.
+    They do where they are faster than the baseline, the first one gained less than half of that,
+    and either it was much slower than they are, or some run wrote more outside of its folder than
+    they do. A program whose baseline has such a first run keeps caches by its nature, as for code
+    that it compiles.
     """
     measured, first = result.measurement, result.first
     saved_s = reference.time_s - measured.time_s
-    if first is None or reference.first_was_slow or saved_s < measured.time_s:
+    if first is None or reference.first_was_slow or saved_s < _LEAST_GAIN * reference.time_s:
+        return None
+    if reference.time_s - first.time_s > saved_s / 2:
         return None
     later = FirstRun(measured.time_s, measured.observed.get("cpu_s", 0.0))
-    if reference.time_s - first.time_s > saved_s / 2 or not was_slow(first, later):
+    is_much_faster = saved_s >= measured.time_s and was_slow(first, later)
+    wrote = first.elsewhere_bytes > result.elsewhere_bytes and not reference.first_wrote
+    if not is_much_faster and not wrote:
         return None
     return (
         f"its first run took {first.time_s:.3g} s and later ones {later.time_s:.3g} s, as if they "

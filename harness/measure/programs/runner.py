@@ -3,6 +3,7 @@ nothing is left over from the run before."""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import statistics
 import tempfile
@@ -58,21 +59,32 @@ class ProgramJob(Job):
 
 @dataclass(frozen=True)
 class FirstRun:
-    """The seconds of a configuration's first run, and those on processors."""
+    """The seconds of a configuration's first run, and those on processors.
+
+    `elsewhere_bytes` is the most that this or another run has written outside of its folder.
+    """
 
     time_s: float
     cpu_s: float
+    elsewhere_bytes: int = 0
+
+    def with_later(self, other: FirstRun) -> FirstRun:
+        """Return this run with the most that it or a later one wrote outside of its folder."""
+        most = max(self.elsewhere_bytes, other.elsewhere_bytes)
+        return dataclasses.replace(self, elsewhere_bytes=most)
 
 
 @dataclass(frozen=True)
 class ProgramResult:
     """A measurement, the seconds of the process of each sample, whether an output had other words
-    than the baseline's, and the first run of all."""
+    than the baseline's, the first run of all, and the least that a sample wrote outside of its
+    folder."""
 
     measurement: Measurement
     process_s: tuple[float, ...] = ()
     has_other_shape: bool = False
     first: FirstRun | None = None
+    elsewhere_bytes: int = 0
 
 
 def measure_program(plan: ProgramPlan, job: ProgramJob) -> ProgramResult:
@@ -181,7 +193,8 @@ class ProgramRunner:
     def result(self, measurement: Measurement) -> ProgramResult:
         """Return a measurement of this runner with what only its runs know."""
         process_s = tuple(result.wall_s for result in self._results)
-        return ProgramResult(measurement, process_s, self.has_other_shape, self._first)
+        least = min((result.elsewhere_bytes for result in self._results), default=0)
+        return ProgramResult(measurement, process_s, self.has_other_shape, self._first, least)
 
     def run_once(self, output: SealedFile | None = None) -> tuple[float, CommandResult]:
         """Run and verify once; return the seconds and how the command ended.
@@ -219,7 +232,8 @@ class ProgramRunner:
                     output.write_bytes(written.content(self._plan.verify.output))
                 self._verify(written, left_s)
                 time_s = self._time_s(written, result)
-                self._first = self._first or FirstRun(time_s, result.cpu_s)
+                run = FirstRun(time_s, result.cpu_s, result.elsewhere_bytes)
+                self._first = run if self._first is None else self._first.with_later(run)
                 return time_s, result
             except CheckTimeout as error:
                 raise RunFailed(Outcome.TIMEOUT, str(error)) from None

@@ -59,6 +59,8 @@ class CommandResult:
 
     `status` is the exit status, a signal as a negative number, or None after the deadline.
     `left` processes still ran when it ended and were killed, `unended` could not be killed.
+    `elsewhere_bytes` were written neither to its streams nor to files that its folder holds now;
+    they are 0 where the system does not count them, and files from before the run lower them.
     """
 
     status: int | None
@@ -66,6 +68,7 @@ class CommandResult:
     cpu_s: float
     left: int = 0
     unended: int = 0
+    elsewhere_bytes: int = 0
 
     @property
     def description(self) -> str:
@@ -112,7 +115,24 @@ def run_command(
     except BaseException:
         end_descendants(before)
         raise
-    return dataclasses.replace(result, unended=end_descendants(before))
+    unended = end_descendants(before)
+    kept_bytes = sum(map(_size_of, [outputs / STDOUT, outputs / STDERR, *folder.rglob("*")]))
+    elsewhere_bytes = result.elsewhere_bytes - kept_bytes if result.elsewhere_bytes else 0
+    return dataclasses.replace(result, unended=unended, elsewhere_bytes=elsewhere_bytes)
+
+
+def _size_of(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.lstat().st_size if path.is_file() else 0
+    return 0
+
+
+def _written_bytes(pid: int) -> int:
+    """Return what a process and those that it has waited for wrote; 0 where it is not counted."""
+    with contextlib.suppress(OSError):
+        fields = dict(line.split(":") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+        return int(fields["wchar"])
+    return 0
 
 
 def _found(name: str, folder: Path, environment: Mapping[str, str]) -> str:
@@ -166,13 +186,15 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         wall_s = time.perf_counter() - begin_s
         left = sum(map(is_running, commands_children(before | {process.pid})))
+        written_bytes = _written_bytes(process.pid)
     finally:
         timer.cancel()
         kill_group(process.pid)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     status_or_late = None if late.is_set() else process.returncode
-    return CommandResult(status_or_late, wall_s, used.ru_utime + used.ru_stime, left)
+    cpu_s = used.ru_utime + used.ru_stime
+    return CommandResult(status_or_late, wall_s, cpu_s, left, elsewhere_bytes=written_bytes)
 
 
 def end_programs_when_terminated() -> None:

@@ -93,5 +93,6 @@ class ProgramWorker:
             process_s=min(result.wall_s for _, result in runs),
             has_words=not expected.is_empty,
             has_same_shape=expected.has_shape_of(second.read_bytes()),
+            first_wrote=runs[0][1].elsewhere_bytes > runs[1][1].elsewhere_bytes,
             first_was_slow=was_slow(*(FirstRun(t, result.cpu_s) for t, result in runs)),
         )
