@@ -471,3 +471,17 @@ def test_sweep_and_sample_are_one_or_the_other(write, capsys):
     assert "give one of them" in capsys.readouterr().err
     assert main([str(write()), "--strict"]) == 2
     assert "--strict judges what --compile N compiles" in capsys.readouterr().err
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("before", "there"),
+    [("", "its kernels are _Z5scalePf"), ("template <int N>", "it has no kernel")],
+    ids=["mangled", "template"],
+)
+def test_a_kernel_that_cannot_be_launched_by_its_name_fails(write, capsys, before, there):
+    path, body = write(), "__global__ void scale(float *x) { x[0] = UNROLL * BLOCK; }"
+    (path.parent / "scale.cu").write_text(f"{before} {body}")
+    assert main([str(path), "--arch", "sm_90"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert f'kernel "scale" is not in the binary; {there}. Write extern "C" before' in text

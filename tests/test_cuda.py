@@ -516,7 +516,7 @@ def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
 
 def test_missing_pycuda_is_reported_with_its_next_step(monkeypatch):
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(BackendUnavailable, match=r"pip install 'harness\[cuda\]'.*headers"):
+    with pytest.raises(BackendUnavailable, match=r"pip install -e '\.\[cuda\]'.*headers"):
         load_pycuda()
 
 

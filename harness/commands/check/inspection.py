@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from harness.analysis.failures import headline
 from harness.commands.check.targets import CompileTarget, fitted_spec, target_space
 from harness.core.errors import BuildFailed, ExpressionError
-from harness.core.program import Program
+from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Input, Value
+from harness.core.text import first_few
+from harness.measure.backends.cubin import kernel_names
 from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.build_queue import BuildQueue
 from harness.measure.occupancy import Occupancy, occupancy
@@ -139,15 +141,34 @@ class Inspection:
     def _compiled(self, config: Config) -> Compiled:
         failure = self.why_default_illegal() if config == self._space.default else None
         try:
-            build = self._builds.finish(self._program(config)).build
+            binary = self._builds.finish(self._program(config))
+            build = binary.build
             group_size = self._group_size(config)
         except (BuildFailed, ExpressionError) as error:
             return Compiled(config, failure=str(error))
         resident = self._occupancy(build, group_size)
+        failure = failure or self._why_missing(binary)
         failure = failure or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
         return Compiled(config, build, group_size, resident, failure or "")
+
+    def _why_missing(self, binary: Binary) -> str | None:
+        """Return why a kernel of the space cannot be launched by its name; None where all can.
+
+        An OpenCL kernel always has its name.
+        """
+        if self.target.nvcc is None:
+            return None
+        found = kernel_names(binary.data)
+        missing = [name for name in self.spec.functions if name not in found]
+        if not missing:
+            return None
+        there = f"its kernels are {first_few(found, ', ')}" if found else "it has no kernel"
+        return (
+            f'kernel "{missing[0]}" is not in the binary; {there}. Write extern "C" before '
+            f"__global__ void {missing[0]}; a template needs such a kernel that calls it"
+        )
 
     def _group_size(self, config: Config) -> int | None:
         """Return None where the host module makes the launches, which needs the input's data."""

@@ -22,6 +22,8 @@ from harness.measure.backends.elf import ElfSection, sections
 
 _FLAGS_AT = slice(0x30, 0x34)
 
+_SYMBOL = struct.Struct("<IBBHQQ")
+_IS_KERNEL = 0x10  # STO_CUDA_ENTRY, a bit of a symbol's `other`
 _TOOL_NOTE = b".note.nv.tkinfo"
 _INFO_RECORD = struct.Struct("<BBH")
 _RECORD_WITH_PAYLOAD = 0x04
@@ -39,6 +41,21 @@ def machine_code_sha256(cubin: bytes) -> str:
     except (ValueError, struct.error, IndexError) as error:
         raise ValueError(f"not a complete cubin of {len(cubin):,} bytes: {error}") from error
     return hashlib.sha256(cubin[_FLAGS_AT] + b"".join(parts)).hexdigest()
+
+
+def kernel_names(cubin: bytes) -> list[str]:
+    """Return the names by which the kernels of a cubin are launched, in alphabetical order.
+
+    C++ mangles the name of a kernel without extern "C". Raises what `sections` raises.
+    """
+    parts = {section.name: section.content for section in sections(cubin)}
+    names = parts.get(b".strtab", b"")
+    entries = (
+        name
+        for name, _, other, *_ in _SYMBOL.iter_unpack(parts.get(b".symtab", b""))
+        if other & _IS_KERNEL
+    )
+    return sorted(names[name : names.index(b"\0", name)].decode() for name in entries)
 
 
 def _identity(section: ElfSection) -> bytes:
