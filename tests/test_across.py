@@ -16,7 +16,8 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.study import DISPATCHERS, QUICK, STATIC, bound_text, sentence, study
-from harness.dispatch.text import shown_tree, tree_lines
+from harness.dispatch.text import shown_tree
+from harness.dispatch.tree_text import tree_lines
 from harness.dispatch.verdict import compare
 from harness.display.across import print_across
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange

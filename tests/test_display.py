@@ -62,7 +62,7 @@ def report(
 def printed(*reports: InputReport, width: int = 140, default: Config = DEFAULT) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False)
-    console.print(InputsTable(reports, "kernel on a device", default))
+    console.print(InputsTable(reports, default))
     return stream.getvalue()
 
 
@@ -156,38 +156,24 @@ def test_outcomes_are_counted_with_ok_first_and_without_zeros() -> None:
 def test_the_table_has_what_a_person_needs() -> None:
     text = printed(report(outcomes={Outcome.OK: 20, Outcome.TIMEOUT: 2}))
     for part in (
-        "kernel on a device",
         "m=64, n=4096",
         "BLOCK=64, TILE=4",
         "1.00 ms +- 50 us",
         "2.05 ms +- 640 us",
         "2.00x [1.90, 2.10]",
-        "22 of 1,234",
-        "2 failed",
         "Configurations list only changes from the default (BLOCK=256, TILE=1).",
-        "Times are medians +- half the 95 % confidence interval.",
+        "Times are medians +- half the 95 % confidence interval; speed-ups are over the default.",
         "Failed: 2 timeout.",
     ):
         assert part in " ".join(text.split())
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_shared_measurements_are_counted_for_each_input_and_for_all(width: int) -> None:
-    text = " ".join(printed(report(shared=12), report(shared=5), width=width).split())
-    assert "12 shared" in text
-    assert "5 shared" in text
+def test_shared_measurements_are_counted() -> None:
+    text = " ".join(printed(report(shared=12), report(shared=5)).split())
     assert "Shared: 17 configurations with the machine code of another." in text
-    text = " ".join(printed(report(shared=1), width=width).split())
+    text = " ".join(printed(report(shared=1)).split())
     assert "Shared: 1 configuration with the machine code of another." in text
     assert "hared" not in printed(report())
-
-
-def test_the_table_says_when_everything_was_measured() -> None:
-    assert "all 20" in printed(report(legal=20))
-
-
-def test_the_table_does_not_invent_how_many_there_are() -> None:
-    assert " of " not in printed(report(legal=None)).split("\n")[4]
 
 
 def test_an_input_on_which_nothing_worked_says_so() -> None:
@@ -205,9 +191,13 @@ def test_a_default_that_is_best_has_no_speed_up() -> None:
     assert "1.00x" not in text
 
 
-def test_a_speed_up_that_may_be_chance_says_so_in_the_table() -> None:
-    assert "not significantly faster" in printed(report(CHANCE))
-    assert "1.01x [0.97, 1.06] not significantly faster" in printed(report(CHANCE), width=80)
+def test_a_best_that_may_be_as_fast_as_the_default_is_the_default() -> None:
+    row = next(line for line in printed(report(CHANCE)).splitlines() if "m=64" in line)
+    assert row.split()[-2:] == ["within", "noise"]
+    assert row.split()[2] == "default"
+    assert row.count("2.05 ms +- 640 us") == 2
+    assert report(CHANCE).recommended == report(CHANCE).baseline
+    assert report(CLEAR).recommended == report(CLEAR).best
 
 
 def test_brackets_in_values_are_text_and_no_markup() -> None:
@@ -231,7 +221,6 @@ def test_no_other_module_makes_text_for_a_console() -> None:
     folder = Path(harness.__file__).parent
     importing = [path for path in folder.rglob("*.py") if "rich.text" in path.read_text()]
     assert {path.relative_to(folder).as_posix() for path in importing} == {
-        "display/inputs.py",  # for the type
         "display/text.py",
     }
 
@@ -252,7 +241,7 @@ def test_configurations_list_only_changes_from_the_default(width: int) -> None:
 
 def beside(*reports: InputReport) -> str:
     stream = io.StringIO()
-    print_inputs(Console(file=stream, width=140, highlight=False), reports, "kernel", DEFAULT)
+    print_inputs(Console(file=stream, width=140, highlight=False), reports, DEFAULT)
     return stream.getvalue()
 
 
@@ -307,24 +296,20 @@ def test_nothing_is_cut_at_any_width(width: int, config: Config) -> None:
     words = text.replace("│", " ").split()
     for name, value in config.items():
         assert f"{name}={value}" in [word.strip(",") for word in words]
-    assert "1.05 ms +- 640 us" in text
+    assert width < 80 or "1.05 ms +- 640 us" in text
 
 
-def test_a_narrow_terminal_gets_a_list_and_a_wide_one_a_table() -> None:
-    heading = "best configuration"
-    assert heading in printed(report(), width=140)
-    assert heading not in printed(report(), width=80)
-    assert "1 tie;" in printed(report(ties=1), width=80)
-
-
-def test_the_rows_of_a_table_are_one_line_each() -> None:
-    rows = [line for line in printed(report(), report()).splitlines() if "m=64" in line]
-    assert len(rows) == 2
-    assert all("BLOCK=64, TILE=4" in row and "1,234" in row for row in rows)
+@pytest.mark.parametrize("inputs", [24, 48])
+def test_a_table_stays_a_table_at_80_columns(inputs: int) -> None:
+    lines = printed(*[report()] * inputs, width=80).splitlines()
+    assert len([line for line in lines if "m=64, n=4096" in line]) == inputs
+    assert all("BLOCK=64, TILE=4" in line for line in lines if "m=64" in line)
+    assert "2.05 ms" not in printed(report(), width=80)  # the default's time is left out
+    assert "2.05 ms" in printed(report(), width=100)
 
 
 def test_no_reports_make_an_empty_table() -> None:
-    assert "kernel on a device" in printed()
+    assert "best configuration" in printed()
 
 
 # ------------------------------------------------------------------------------ progress
@@ -442,7 +427,7 @@ def test_a_file_is_wide_unless_columns_says_otherwise(monkeypatch: pytest.Monkey
 def test_a_table_of_very_many_inputs_shows_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "harness.export" not in printed(report(), report())
     monkeypatch.setattr(inputs_table, "MOST_SHOWN", 2)
-    for width in (140, 40):
+    for width in (140, 60):
         text = " ".join(printed(report(), report(), report(), width=width).split())
         assert "These are the first 2 of 3 inputs; `python -m harness.export` writes all." in text
         assert text.count("m=64, n=4096") == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shlex
 import signal
 import sqlite3
@@ -84,7 +85,7 @@ def test_a_replay_ends_with_the_table_the_tree_and_the_next_command(
     message = capsys.readouterr().out
     assert "m=64, n=4096" in message
     assert "speed-up" in message
-    assert "Slowdown against the best known configuration" in message
+    assert re.search(r"^(Use|Choose by|Keep the default)", message, re.MULTILINE)
     assert f"{shlex.join(['python', '-m', 'harness.tune', *replayed])} --test-limit 40" in message
 
 
@@ -437,7 +438,7 @@ def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
     kept = _count(database)
     assert kept >= 5
     assert tune.main(_arguments(tmp_path)) == 0
-    assert "all 8" in capsys.readouterr().out
+    assert "All 8 legal configurations were measured" in capsys.readouterr().out
     with sqlite3.connect(database) as connection:
         (check,) = connection.execute("pragma integrity_check").fetchone()
         searched = connection.execute(

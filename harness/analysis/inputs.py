@@ -52,6 +52,12 @@ class InputReport:
     """The last failure of the default and of each named baseline that failed, by name."""
 
     @property
+    def recommended(self) -> Measurement | None:
+        """The configuration to use: the best, or the default where the best is not significantly
+        faster."""
+        return self.best if self.speedup is None or self.speedup.is_faster else self.baseline
+
+    @property
     def measured(self) -> int:
         """The number of configurations with a measurement, including failed and shared ones."""
         return sum(self.outcomes.values())

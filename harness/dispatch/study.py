@@ -108,8 +108,14 @@ class Study:
         return least_gain(self.judged[name], self._statics)
 
     def learnt(self, name: str) -> LearntSelector:
-        """Fit a dispatcher to all inputs."""
-        return DISPATCHERS[name].fit(self.matrix, self.seed)
+        """Fit a dispatcher to all inputs, once."""
+        if name not in self._fitted:
+            self._fitted[name] = DISPATCHERS[name].fit(self.matrix, self.seed)
+        return self._fitted[name]
+
+    @cached_property
+    def _fitted(self) -> dict[str, LearntSelector]:
+        return {}
 
 
 def to_ship(
@@ -179,7 +185,7 @@ def _worth(study: Study, name: str) -> str:
             "held-out inputs."
         )
     figures = (
-        f"{_ratio_text(speed_up)} on {count} held-out inputs, faster on {gain.wins}, slower on "
+        f"{ratio_text(speed_up)} on {count} held-out inputs, faster on {gain.wins}, slower on "
         f"{gain.losses}"
     )
     if gain.is_better:
@@ -198,14 +204,14 @@ def _beside(study: Study, other: str, name: str) -> str:
     subject = f"{'An' if other[0] in 'aeiou' else 'A'} {other}"
     if not found.wins + found.losses:
         return f"{subject} takes the same time as the {name}."
-    figures = _ratio_text(found.ratio)
+    figures = ratio_text(found.ratio)
     if not found.ratio.excludes(1):
         return f"{subject} is no faster than the {name} ({figures}, within noise)."
     relation = "faster" if found.ratio.low > 1 else "slower"
     return f"{subject} is {relation} than the {name} ({figures})."
 
 
-def _ratio_text(ratio: Estimate) -> str:
+def ratio_text(ratio: Estimate) -> str:
     """Render a speed-up with its interval."""
     return f"{ratio.value:.3f}x [{bound_text(ratio.low)}, {bound_text(ratio.high)}]"
 

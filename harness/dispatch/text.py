@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -12,15 +11,14 @@ from rich.table import Table
 
 from harness.core.config_diff import difference
 from harness.core.invocation import command_line
-from harness.core.records import Config, shown
-from harness.core.text import counted
+from harness.core.records import Config
 from harness.dispatch.learnt import LearntSelector, leaf_count, splits_passed
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Node, Split
-from harness.dispatch.program import DispatchProgram, TreeChoice
+from harness.dispatch.program import TreeChoice
 from harness.dispatch.study import Study, sentence
+from harness.dispatch.tree_text import tree_lines
 from harness.dispatch.verdict import Judged
-from harness.models.encoding.columns import Column, ColumnKind, column_values
+from harness.models.encoding.columns import column_values
 from harness.models.folds import FEWEST_INPUTS
 
 _MOST_SHOWN = 16  # leaves
@@ -107,58 +105,6 @@ def _slowest(matrix: Matrix, learnt: LearntSelector) -> Iterator[str]:
 def _default(matrix: Matrix) -> Config:
     """Return the default; an empty configuration, from which all others differ, if unknown."""
     return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
-
-
-def tree_lines(program: DispatchProgram, default: Config) -> Iterator[str]:
-    """Render a program of one tree; configurations list only changes from the default."""
-    assert isinstance(program.choice, TreeChoice)
-    names = [difference(config, default) for config in program.portfolio]
-    yield from _lines(program, names, program.choice.root, "")
-
-
-def _lines(
-    program: DispatchProgram, names: Sequence[str], node: Node, indent: str
-) -> Iterator[str]:
-    ends = list(node.leaves())
-    if not isinstance(node, Split) or len({leaf.order[0] for leaf in ends}) == 1:
-        count = sum(leaf.rows for leaf in ends)
-        rows = f"   ({counted(count, 'input')})" if count else ""
-        yield f"{indent}{names[ends[0].order[0]]}{rows}"
-        return
-    low, high = _conditions(program, node)
-    yield f"{indent}if {low}:"
-    yield from _lines(program, names, node.low, indent + "    ")
-    yield f"{indent}else:   # {high}"
-    yield from _lines(program, names, node.high, indent + "    ")
-
-
-def _conditions(program: DispatchProgram, split: Split) -> tuple[str, str]:
-    """Render what holds for inputs on the low side of a split, and on its high side."""
-    column = program.columns[split.column]
-    if column.kind is ColumnKind.EQUALS:
-        name, word = column.features[0], shown(column.word)
-        return f"{name} is not {word}", f"{name} is {word}"
-    if column.kind is ColumnKind.TWOS:
-        return _divisibility(program, column, split.threshold)
-    number = split.threshold
-    text = f"{number:.6g}" if abs(number) < 1e5 else f"{number:,.1f}"
-    return f"{column} <= {text}", f"{column} > {text}"
-
-
-def _divisibility(program: DispatchProgram, column: Column, threshold: float) -> tuple[str, str]:
-    """Render a comparison of the largest power of two in a number, which is 0 for 0."""
-    name = column.features[0]
-    has_zero = any(t.feature == name and t.holds(0) for t in program.tuned)
-    if threshold < 1:
-        return f"{name} is 0", f"{name} is not 0"
-    divisor = 2 ** (math.floor(math.log2(threshold)) + 1)
-    odd, even = (
-        ("odd", "even")
-        if divisor == 2
-        else (f"not divisible by {divisor}", f"divisible by {divisor}")
-    )
-    low, high = (" or 0", " and not 0") if has_zero else ("", "")
-    return f"{name} is {odd}{low}", f"{name} is {even}{high}"
 
 
 def verdict_table(

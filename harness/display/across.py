@@ -6,28 +6,41 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from harness.core.records import Config
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.study import study
-from harness.dispatch.text import learnt_across, why_nothing
-from harness.display.text import print_line
+from harness.dispatch.study import Study, study
+from harness.dispatch.text import learnt_across, shown_tree, why_nothing
+from harness.dispatch.tree_text import rule, tree_lines
+from harness.display.text import print_line, print_lines
 
 
-def print_across(console: Console, matrix: Matrix, wanted: Sequence[Learner]) -> bool:
+def print_across(console: Console, matrix: Matrix, wanted: Sequence[Learner]) -> None:
     """Print which configuration suits which input and the verdict on held-out inputs, or why
-    nothing can be learnt. Return whether choosing by input is significantly better than the best
-    single configuration.
+    nothing can be learnt.
 
     `wanted` has at least one dispatcher that is a single tree.
     """
     reason = why_nothing(matrix)
     if reason is not None:
         print_line(console, reason)
-        return False
-    found = study(matrix, wanted)
-    for part in learnt_across(found):
+        return
+    for part in learnt_across(study(matrix, wanted)):
         if isinstance(part, str):
             print_line(console, part)
         else:
             console.print(part)
-    return found.gain(found.best).is_better
+
+
+def print_rule(console: Console, found: Study, default: Config) -> None:
+    """Print the choice by input as nested conditions, where it pays and does not fit on a line."""
+    if not found.gain(found.best).is_better:
+        return
+    learnt = {name: found.learnt(name) for name in found.dispatchers}
+    name, heading = shown_tree(found, learnt)
+    program = learnt[name].program(found.matrix.candidates)
+    is_told = name == found.best and rule(program, default) is not None
+    if not is_told:
+        print_lines(
+            console, [f"{heading}:", *(f"    {line}" for line in tree_lines(program, default)), ""]
+        )

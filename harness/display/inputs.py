@@ -4,13 +4,12 @@ named baselines and the baselines that failed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement as Width
 from rich.table import Table
-from rich.text import Text
 
 from harness.analysis.failures import group_failures
 from harness.analysis.inputs import InputReport
@@ -26,17 +25,16 @@ from harness.stats.timing import half_width
 MOST_SHOWN = 1_000
 """The most inputs in a table; of more, the first are shown."""
 
-_HEAD = ("input", "best configuration", "best", "default", "speed-up", "ties", "measured")
-_CONFIGURATION_WIDTH = 28  # a table that leaves its configurations less becomes a list
-NOT_FASTER = "not significantly faster"
+_HEAD = ("input", "best configuration", "best", "default", "speed-up")
+_LEFT_OUT = ((), (3,), (2, 3))  # columns; the first of these with which a table fits
+_LEAST_WIDTHS = (16, 20)  # of inputs and configurations, which wrap
+NOT_FASTER = "within noise"
 _NOISY = 0.25  # half the interval over the median
 
 
-def print_inputs(
-    console: Console, reports: Sequence[InputReport], title: str, default: Config
-) -> None:
+def print_inputs(console: Console, reports: Sequence[InputReport], default: Config) -> None:
     """Print the table of the inputs, the speed-ups over named baselines, and failed baselines."""
-    console.print(InputsTable(reports, title, default))
+    console.print(InputsTable(reports, default))
     head, rows = baselines_rows(reports[:MOST_SHOWN])
     if rows:
         console.print(make_table(head, rows, title="Speed-up over"))
@@ -46,17 +44,15 @@ def print_inputs(
 
 @dataclass(frozen=True)
 class InputsTable:
-    """One row per input: best configuration, times, speed-up and ties; a list where the console is
-    too narrow for a table."""
+    """One row per input: the configuration to use, times and speed-up. Where the console is narrow,
+    times are left out, the default's first, and long inputs and configurations wrap."""
 
     reports: Sequence[InputReport]
-    title: str
     default: Config
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = self._table()
-        yield as_text(self.title, "bold")
-        yield table if self._fits(table, console, options) else self._list()
+        tables = [self._table(left_out) for left_out in _LEFT_OUT]
+        yield next((t for t in tables if self._fits(t, console, options)), tables[-1])
         yield from map(as_text, not_shown(len(self.reports)))
         yield as_text(" ".join(self._legend()), "dim")
         yield from map(as_text, claims_lines(self.reports))
@@ -69,27 +65,25 @@ class InputsTable:
         return self.reports[:MOST_SHOWN]
 
     def _fits(self, table: Table, console: Console, options: ConsoleOptions) -> bool:
-        """Return whether the columns that never wrap leave enough room for configurations."""
-        unbounded = options.update_width(10_000)
-        longest = max((len(best_configuration(r, self.default)) for r in self._shown), default=0)
-        others = Width.get(console, unbounded, table).maximum - longest
-        return others + min(longest, _CONFIGURATION_WIDTH) <= options.max_width
+        """Return whether the columns that never wrap leave enough room for those that do."""
+        widest = [max(map(len, texts), default=0) for texts in zip(*self._wrapping, strict=True)]
+        fixed = Width.get(console, options.update_width(10_000), table).maximum - sum(widest)
+        return fixed + sum(map(min, widest, _LEAST_WIDTHS)) <= options.max_width
 
-    def _table(self) -> Table:
+    @property
+    def _wrapping(self) -> Iterator[tuple[str, str]]:
+        return ((str(r.problem), best_configuration(r, self.default)) for r in self._shown)
+
+    def _table(self, left_out: Collection[int]) -> Table:
         rows = (_cells(report, self.default) for report in self._shown)
-        return make_table(_HEAD, rows, left=(0, 1), wrap=(1,))
-
-    def _list(self) -> Text:
-        lines = (line for report in self._shown for line in _lines(report, self.default))
-        return as_text("\n".join(lines) + "\n")
+        head, *body = (
+            [cell for column, cell in enumerate(row) if column not in left_out]
+            for row in (_HEAD, *rows)
+        )
+        return make_table(head, body, left=(0, 1), wrap=(0, 1))
 
     def _legend(self) -> Iterator[str]:
         yield times_note(self.default)
-        yield (
-            "Speed-ups are over the default, with their confidence interval, from interleaved "
-            "launches on several occasions; other launches chose the winner."
-        )
-        yield "Ties do not differ significantly from the best."
         failed: Counter[Outcome] = Counter()
         for report in self.reports:
             failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
@@ -113,7 +107,7 @@ def times_note(default: Config) -> str:
     """Explain the configurations and the times of a table."""
     return (
         f"Configurations list only changes from the default ({default_text(default)}). "
-        "Times are medians +- half the 95 % confidence interval."
+        "Times are medians +- half the 95 % confidence interval; speed-ups are over the default."
     )
 
 
@@ -161,27 +155,14 @@ def _cells(report: InputReport, default: Config) -> Iterable[str]:
     yield best_configuration(report, default)
     yield best_time(report)
     yield default_time(report)
-    yield format_speedup(report).replace(f" {NOT_FASTER}", f"\n{NOT_FASTER}")
-    yield str(report.within_noise)
-    yield _coverage(report).replace(", ", "\n")
-
-
-def _lines(report: InputReport, default: Config) -> Iterable[str]:
-    """Describe an input in a few short lines."""
-    yield f"\n{report.problem}"
-    yield f"    {best_configuration(report, default)}"
-    if not report.measured:
-        return
-    yield f"    best {best_time(report)}, default {default_time(report)}"
-    ties = counted(report.within_noise, "tie")
-    yield f"    speed-up {format_speedup(report)}; {ties}; measured {_coverage(report)}"
+    yield format_speedup(report)
 
 
 def best_configuration(report: InputReport, default: Config) -> str:
-    """Return the best configuration's changes from the default, or why there is no best."""
-    if report.best is None:
+    """Return the changes from the default of the configuration to use, or why there is none."""
+    if report.recommended is None:
         return report.note or "nothing worked"
-    return difference(report.best.config, default)
+    return difference(report.recommended.config, default)
 
 
 def format_speedup(report: InputReport) -> str:
@@ -189,14 +170,13 @@ def format_speedup(report: InputReport) -> str:
     if report.best and report.baseline and report.best.config == report.baseline.config:
         return "default is best"
     if report.speedup:
-        mark = "" if report.speedup.is_faster else f" {NOT_FASTER}"
-        return report.speedup.text(".2f", "x") + mark
+        return report.speedup.text(".2f", "x") if report.speedup.is_faster else NOT_FASTER
     return report.note if report.best and report.note else "-"
 
 
 def best_time(report: InputReport) -> str:
-    """Format the time of the best configuration."""
-    return _time(report.best)
+    """Format the time of the configuration to use."""
+    return _time(report.recommended)
 
 
 def default_time(report: InputReport) -> str:
@@ -209,18 +189,6 @@ def _time(measurement: Measurement | None) -> str:
     if measurement is None or measurement.timing is None:
         return "-"
     return format_timing(measurement.timing)
-
-
-def _coverage(report: InputReport) -> str:
-    """Count the measured configurations of an input, and those that failed or were shared."""
-    text = f"{report.measured}"
-    if report.is_exhausted:
-        text = f"all {report.measured}"
-    elif report.legal is not None:
-        text += f" of {report.legal:,}"
-    failed = report.measured - report.outcomes.get(Outcome.OK, 0)
-    text += f", {failed} failed" if failed else ""
-    return text + (f", {report.shared} shared" if report.shared else "")
 
 
 def baselines_rows(reports: Sequence[InputReport]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -43,7 +43,10 @@ def make_table(
     table = Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(head):
         table.add_column(
-            as_text(name), justify="left" if index in left else "right", no_wrap=index not in wrap
+            as_text(name),
+            justify="left" if index in left else "right",
+            no_wrap=index not in wrap,
+            overflow="fold",
         )
     for row in rows:
         table.add_row(*map(as_text, row))

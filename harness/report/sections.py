@@ -14,7 +14,8 @@ from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config
 from harness.dispatch.study import sentence
-from harness.dispatch.text import shown_tree, tree_lines, verdict_lines
+from harness.dispatch.text import shown_tree, verdict_lines
+from harness.dispatch.tree_text import tree_lines
 from harness.display.formats import format_share
 from harness.display.inputs import (
     MOST_SHOWN,

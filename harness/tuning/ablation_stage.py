@@ -47,9 +47,9 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
 
 
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:
-    """Whether the winner sets two flags or more, and was measured again beside the default."""
+    """Whether the winner sets two flags or more, and is significantly faster than the default."""
     best, default = report.best, report.baseline
-    if best is None or default is None or report.speedup is None:
+    if best is None or default is None or report.speedup is None or not report.speedup.is_faster:
         return False
     return sum(best.config[name] != default.config[name] for name in flags) > 1
 

@@ -18,7 +18,7 @@ from harness.dispatch.study import learners
 from harness.display.across import print_across
 from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
-from harness.display.text import print_lines
+from harness.display.text import print_line, print_lines
 from harness.results import without_password
 from harness.results.versions import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
@@ -79,7 +79,8 @@ def _print(console: Console, results: Results, title: str, options: TreeOptions)
         why = title if rerun else f"{title}: no measurements yet"
         print_lines(console, [why, *rerun, *reservations(results)])
         return True
-    print_inputs(console, input_reports(results), title, default)
+    print_line(console, title, "bold")
+    print_inputs(console, input_reports(results), default)
     ablations = ablation_lines(results.ablations) if results.ablations else ()
     for part in (reservations(results), describe_failures(measured, default), ablations):
         lines = list(part)

@@ -11,7 +11,7 @@ from harness.api.session import Tuned, tuned
 from harness.commands.run import format_error
 from harness.commands.tune.next_step import next_step
 from harness.commands.tune.options import TuneCommand
-from harness.commands.tune.summary import print_choice_by_input, print_result
+from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
 from harness.display.formats import make_console
 from harness.display.progress import ConsoleListener
@@ -32,10 +32,12 @@ def tune(options: TuneCommand) -> int:
     nothing worked on an input that was measured."""
     request, console = read_request(options), make_console()
     with tuned(request, ConsoleListener(console, options.quiet)) as done:
-        print_result(console, done)
         is_measured = any(report.measured for report in done.reports)
-        if is_measured and (len(done.campaign.spec.inputs) > 1 or request.recording is None):
-            print_choice_by_input(console, done)
+        learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.recording is None)
+        learnt = learn_across(console, done) if learns else None
+        print_result(console, done, learnt)
+        if learnt is not None:
+            print_choice_by_input(console, done, learnt)
         if options.report is not None:
             _write_report(options.report, done, console)
         for log in filter(Path.exists, request.search.logs(len(done.campaign.spec.inputs))):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 
 from harness.analysis.effects.text import ablation_lines
@@ -10,28 +13,38 @@ from harness.api.session import Tuned
 from harness.commands.tune.next_step import dispatch_words
 from harness.core.invocation import command_line
 from harness.core.records import Config
-from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import print_inputs
 from harness.display.text import print_line
 from harness.results import campaigns
 from harness.tuning.replayed import RecordedCampaign
 
+if TYPE_CHECKING:
+    from harness.dispatch.study import Study
+    from harness.results.view import Results
+    from harness.space_file import Spec
 
-def print_result(console: Console, done: Tuned) -> None:
-    """Print the table of inputs, what a technique tested, and why configurations failed."""
+
+@dataclass(frozen=True)
+class Learnt:
+    """What was learnt across all inputs that the database holds of a campaign, or why nothing
+    was."""
+
+    results: Results
+    found: Study | str
+
+
+def print_result(console: Console, done: Tuned, learnt: Learnt | None) -> None:
+    """Print what to use, the table of inputs, what a technique tested, and why configurations
+    failed."""
     campaign, measurer = done.campaign, done.measurer
-    spec, environment = campaign.spec, measurer.environment
-    default = campaign.space(spec.inputs[0]).default
+    default = campaign.space(campaign.spec.inputs[0]).default
     console.print()
     if isinstance(campaign, RecordedCampaign):
         default = Config({})  # a recording has none, so configurations are shown whole
         console.print(campaign.result)
         console.print()
     else:
-        where = (
-            f", replayed from {environment.device}" if measurer.is_replay else f" on {environment}"
-        )
-        print_inputs(console, done.reports, f"{spec.name}{where}", default)
+        _print_inputs(console, done, learnt)
     if campaign.ablations:
         print_line(console, "\n".join([*ablation_lines(campaign.ablations), ""]))
     replayed = campaign.state.replayed
@@ -47,23 +60,55 @@ def print_result(console: Console, done: Tuned) -> None:
             print_line(console, "\n".join([*lines, ""]))
 
 
-def print_choice_by_input(console: Console, done: Tuned) -> None:
-    """Print which configuration suits which input and, if choosing pays, how to generate code."""
-    # Here, since they load pandas and scikit-learn, which a search need not wait for.
-    from harness.dispatch.study import QUICK
-    from harness.display.across import print_across
+def _print_inputs(console: Console, done: Tuned, learnt: Learnt | None) -> None:
+    """Print what to use, and the table of inputs."""
+    # Here, since it loads pandas and scikit-learn, which a search need not wait for.
+    from harness.display.recommendation import recommendation
 
-    results, path = done.results(), done.request.options.space_path
+    spec, environment = done.campaign.spec, done.measurer.environment
+    default = done.campaign.space(spec.inputs[0]).default
+    is_replay = done.measurer.is_replay
+    where = f", replayed from {environment.device}" if is_replay else f" on {environment}"
+    print_line(console, f"{spec.name}{where}\n", "bold")
+    found = learnt.found if learnt and not isinstance(learnt.found, str) else None
+    advice = recommendation(done.reports, found, default)
+    if advice is not None:
+        print_line(console, f"{advice}{_learnt_from(learnt, spec)}\n")
+    print_inputs(console, done.reports, default)
+
+
+def _learnt_from(learnt: Learnt | None, spec: Spec) -> str:
+    """Say from how many inputs was learnt, where it is from more than were tuned now."""
+    stored, tuned = len(learnt.results.measured) if learnt else 0, len(spec.inputs)
+    return f" {stored} inputs are in the database, {tuned} tuned now." if stored > tuned else ""
+
+
+def learn_across(console: Console, done: Tuned) -> Learnt | None:
+    """Learn which configuration suits which input; None where the campaign has no results."""
+    from harness.dispatch.candidates import matrix_of  # here: they load pandas and scikit-learn
+    from harness.dispatch.study import QUICK, study
+    from harness.dispatch.text import why_nothing
+
+    results = done.results()
     if results is None:
-        return
-    stored, tuned = len(results.measured), len(done.campaign.spec.inputs)
-    if stored > tuned:
-        print_line(console, f"For all {stored} inputs in the database ({tuned} tuned now):")
+        return None
     with console.status("learning which configuration suits which input"):
-        is_better = print_across(console, matrix_of(results), QUICK)
-    if is_better and path is not None:
-        found = campaigns(done.store.session.connection())
-        words = dispatch_words(results.campaign, found, done.request.database)
+        matrix = matrix_of(results)
+        return Learnt(results, why_nothing(matrix) or study(matrix, QUICK))
+
+
+def print_choice_by_input(console: Console, done: Tuned, learnt: Learnt) -> None:
+    """Print the choice by input where it pays, with the command that generates code, or why
+    nothing was learnt."""
+    from harness.display.across import print_rule
+
+    found, results, path = learnt.found, learnt.results, done.request.options.space_path
+    if isinstance(found, str):
+        print_line(console, f"{found}\n")
+        return
+    print_rule(console, found, results.default)
+    if found.gain(found.best).is_better and path is not None:
+        stored = campaigns(done.store.session.connection())
+        words = dispatch_words(results.campaign, stored, done.request.database)
         command = command_line("dispatch", *words, "--spec", str(path))
-        print_line(console, f"To generate code that chooses by input: {command}")
-    console.print()
+        print_line(console, f"To generate code that chooses by input: {command}\n")

@@ -158,12 +158,14 @@ def most_informative(values: Array, targets: Array, most: int, seed: int) -> Ind
 
 @dataclass(frozen=True)
 class TunedRange:
-    """The values of a feature among the tuned inputs: numbers from `low` to `high`, or `words`."""
+    """The values of a feature among the tuned inputs: numbers from `low` to `high`, which are
+    `whole` if none has a fraction, or `words`."""
 
     feature: str
     low: float = 0.0
     high: float = 0.0
     words: tuple[Value, ...] = ()
+    whole: bool = False
 
     def holds(self, value: Value) -> bool:
         """Say whether a value lies in the range."""
@@ -175,7 +177,7 @@ class TunedRange:
 def tuned_range(features: pd.DataFrame) -> tuple[TunedRange, ...]:
     """Return the range of each feature among the inputs of a table."""
     return tuple(
-        TunedRange(name, float(series.min()), float(series.max()))
+        TunedRange(name, float(series.min()), float(series.max()), whole=series.dtype.kind in "iu")
         if is_number(series)
         else TunedRange(name, words=tuple(sorted(set(series), key=str)))
         for name, series in ((str(name), features[name]) for name in features.columns)

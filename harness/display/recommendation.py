@@ -1,0 +1,87 @@
+"""The first sentence of a summary: which configuration to use where, and how much faster it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.analysis.inputs import InputReport
+from harness.core.config_diff import DEFAULT, difference
+from harness.core.records import Config
+from harness.core.text import counted
+from harness.dispatch.learners import Default
+from harness.dispatch.program import TreeChoice
+from harness.dispatch.study import STATIC, Study, ratio_text
+from harness.dispatch.tree_text import rule
+from harness.dispatch.verdict import compare
+
+_UNCHANGED = "Keep the default: no configuration is significantly faster"
+
+
+def recommendation(
+    reports: Sequence[InputReport], found: Study | None, default: Config
+) -> str | None:
+    """Say what to use: what was learnt across inputs, and without that what was measured on each.
+    None where nothing worked."""
+    if found is not None:
+        return " ".join(_across(found, default))
+    known = [report for report in reports if report.recommended]
+    return _of_inputs(known, default) if known else None
+
+
+# ------------------------------------------------------------------------- across inputs
+
+
+def _across(found: Study, default: Config) -> Iterator[str]:
+    gain, inputs = found.gain(found.best), counted(len(found.matrix.features), "held-out input")
+    if gain.is_better:
+        over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
+        over = [text for text in (_over_default(found, found.best), over_one) if text]
+        yield f"{_choice(found, default)}: {', '.join(over)}, on {inputs}."
+        return
+    static = found.matrix.candidates[STATIC.fit(found.matrix, found.seed).order[0]]
+    name = difference(static, default)
+    faster = name != DEFAULT and _over_default(found, STATIC.name)
+    if faster:
+        yield f"Use {name} on every input: {faster}, on {inputs}."
+    else:
+        yield f"{_UNCHANGED} over all inputs."
+    yield "Choosing by input is not significantly faster."
+
+
+def _over_default(found: Study, name: str) -> str | None:
+    """Render the speed-up of a choice over the default; None where it is not significant, or where
+    the default was not judged."""
+    default = found.judged.get(Default().name)
+    if default is None:
+        return None
+    over = compare(found.judged[name], default)
+    return f"{ratio_text(over.ratio.inverse)} over the default" if over.is_better else None
+
+
+def _choice(found: Study, default: Config) -> str:
+    """Render the choice as a rule; a large tree and an ensemble by the features that they read."""
+    program = found.learnt(found.best).program(found.matrix.candidates)
+    line = rule(program, default) if isinstance(program.choice, TreeChoice) else None
+    if line is not None:
+        return f"Use {line}"
+    features = " and ".join(found.matrix.features.columns)
+    return f"Choose by {features}, with the {found.best} that harness.dispatch writes"
+
+
+# ----------------------------------------------------------------------------- by input
+
+
+def _of_inputs(known: Sequence[InputReport], default: Config) -> str:
+    faster = [r.speedup for r in known if r.speedup and r.speedup.is_faster]
+    names = {difference(r.recommended.config, default) for r in known if r.recommended}
+    name = names.pop() if len(names) == 1 else None
+    if name == DEFAULT:
+        return f"{_UNCHANGED}." if len(known) == 1 else f"{_UNCHANGED} on any input."
+    subject = "Use the configurations of the table" if name is None else f"Use {name}"
+    if not faster:
+        return f"{subject}. No speed-up over the default was measured."
+    if len(known) == 1:
+        return f"{subject}: {faster[0].text('.2f', 'x')} over the default."
+    ratios = sorted(ratio.value for ratio in faster)
+    span = f"{ratios[0]:.2f}x to {ratios[-1]:.2f}x" if len(ratios) > 1 else f"{ratios[0]:.2f}x"
+    return f"{subject}: {span} over the default on {len(faster)} of {len(known)} inputs."
