@@ -462,13 +462,15 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file
     _wait_for_measurements(first, database, 2)
     second = tune.main(_arguments(tmp_path))
     os.kill(first.pid, signal.SIGINT)
-    _, errors = first.communicate(timeout=60)
+    shown, errors = first.communicate(timeout=60)
     refused = capsys.readouterr().err
     assert second == 2
     assert f"process {first.pid}" in refused
     assert "harness.merge" in refused
     assert first.returncode == 130
-    assert "all measurements are kept" in errors
+    assert "Best so far, by the times of the search:\n    m=" in shown
+    assert "all measurements are kept. To continue: " in errors
+    assert errors.rstrip().endswith("--repeats 5000 --precision 0")
     assert "Traceback" not in errors + refused
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,16 @@ from rich.progress import (
 from rich.table import Column
 
 from harness.core.config_diff import difference
-from harness.core.records import Config, Measurement, Outcome
-from harness.core.text import escaped
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.text import counted, escaped
 from harness.display.formats import format_outcomes, format_timing
-from harness.display.text import print_line
+from harness.display.text import print_line, print_lines
 
 if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
     from harness.search import Progress as TestProgress
 
 _PLAIN_PERIOD_S = 5.0
+_MOST_SO_FAR = 20  # inputs
 _NONE = ("none worked yet", "")
 
 
@@ -60,6 +62,7 @@ class ProgressDisplay:
         self._shared = 0
         self._best: Measurement | None = None
         self._best_text = _NONE
+        self._bests: dict[Input, Measurement] = {}
         self._last_line_s = 0.0
         self._period_s = _PLAIN_PERIOD_S
 
@@ -68,9 +71,23 @@ class ProgressDisplay:
             self._bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         if self._live:
             self._bar.stop()
+        if kind is KeyboardInterrupt:
+            print_lines(self._console, self._so_far())
+
+    def _so_far(self) -> Iterator[str]:
+        """Describe the best of each input so far."""
+        if not self._bests:
+            return
+        yield "Best so far, by the times of the search:"
+        for problem, best in list(self._bests.items())[:_MOST_SO_FAR]:
+            time, config = self._describe(best)
+            yield f"    {problem}: {time}{config}"
+        more = len(self._bests) - _MOST_SO_FAR
+        if more > 0:
+            yield f"    and {counted(more, 'input')} more"
 
     def begin_stage(self, title: str, steps: int) -> None:
         """Begin a stage; one without steps is not shown."""
@@ -102,6 +119,8 @@ class ProgressDisplay:
         self._shared += progress.measurement.shared_with is not None
         outcomes = format_outcomes(self._outcomes)
         outcomes += f", {self._shared} shared" if self._shared else ""
+        if progress.best is not None:
+            self._bests[progress.plan.problem] = progress.best
         if progress.best is not self._best:  # formatting is slow, and few tests are a new best
             self._best, self._best_text = progress.best, self._describe(progress.best)
         best_time, best_config = self._best_text

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.inputs import InputReport
-from harness.core.records import Config, Input, Measurement
+from harness.core.invocation import command_line
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.results import LIMITS, Store
 from harness.results.ablation import Ablation
@@ -37,6 +38,7 @@ class Campaign:
         self._searching = Searching(self.state, self.note)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
+        self._failed_defaults: dict[Input, Outcome] = {}
 
     def space(self, problem: Input) -> Space:
         """Return the legal configurations of an input on the measurer's device."""
@@ -46,9 +48,29 @@ class Campaign:
 
     def note(self, progress: Progress) -> None:
         """Count and show a test that has ended."""
+        if not progress.replayed:
+            self._check_default(progress.measurement)
         test = progress.measurement.input, progress.measurement.config
         self.state.replayed += progress.replayed and test not in self.state.crossed
         self.state.display.test(progress)
+
+    def _check_default(self, measurement: Measurement) -> None:
+        """Warn where the default fails, and where it is wrong on every input."""
+        problem, outcome = measurement.input, measurement.outcome
+        if outcome is Outcome.OK or problem in self._failed_defaults:
+            return
+        space = self.space(problem)
+        if measurement.config != space.canonical(space.default):
+            return
+        self._failed_defaults[problem] = outcome
+        warn, check = self.state.display.warn, command_line("check", str(self.spec.path), "--run")
+        warn(f"({problem}): the default failed, {outcome}: {measurement.message}")
+        failed = self._failed_defaults
+        if len(failed) == len(self.spec.inputs) and {*failed.values()} == {Outcome.WRONG_RESULT}:
+            warn(
+                "even the default is wrong on every input: the reference may be wrong, or `verify` "
+                f"too strict. To run the default alone: {check}"
+            )
 
     def set_aside(self) -> Sequence[KernelVersion]:
         """Return the other versions of an edited kernel, whose measurements are not used; none

@@ -19,8 +19,9 @@ check while you type.
   python -m harness.check --schema > space.schema.json
   # yaml-language-server: $schema=../space.schema.json
 
-Exit code: 0 if all is well; 1 if a default does not compile, a host module fails or, with
---strict, any configuration fails; 2 for a fault in a space or in the command.
+Exit code: 0 if all is well; 1 if a default does not compile, fails where --run runs it, a
+host module fails or, with --strict, any configuration fails; 2 for a fault in a space or in
+the command.
 """
 
 _KEPT = "; the build cache has what was compiled, and the same command continues from there"
@@ -35,8 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("check"),
         description="Validate spaces, count their configurations, and compile the default. No "
-        "kernel is run, but the host module is; --arch needs no GPU. The default of a program is "
-        "built and run.",
+        "kernel is run without --run, but the host module is; --arch needs no GPU. The default of "
+        "a program is built and run.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -59,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="with --compile: exit with 1 if any configuration fails")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default 0)")
     parser.add_argument("--no-compile", action="store_true", help="only validate and describe")
+    parser.add_argument("--run", action="store_true",
+                        help="also run the default on each input, and verify it")  # fmt: skip
     parser.add_argument("--schema", action="store_true",
                         help="print the JSON Schema of spaces and exit")  # fmt: skip
     return parser
@@ -77,12 +80,14 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         raise UsageError("--schema stands alone: the schema is the same for all spaces")
     if not args.schema and not args.spaces:
         raise UsageError("name a space, for example spaces/mvmul.yaml")
-    if args.no_compile and compiles:
-        options = "--backend, --arch, --sample or --compile"
+    if args.no_compile and (compiles or args.run):
+        options = "--backend, --arch, --sample, --compile or --run"
         raise UsageError(f"--no-compile does not go with {options}")
     if args.sample is not None and args.compile is not None:
         raise UsageError("--sample and --compile both draw configurations; give one of them")
     if args.strict and args.compile is None:
         raise UsageError("--strict judges what --compile N compiles; add --compile N")
+    if args.archs and args.run:
+        raise UsageError("--arch compiles for a GPU that need not be here; --run runs on this one")
     if args.archs and args.backend == "opencl":
         raise UsageError("--arch names an architecture of nvcc; --backend opencl has none")

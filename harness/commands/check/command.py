@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 
 from rich.console import Console
 
+from harness.commands.check.default_run import run_default
 from harness.commands.check.describe import (
     describe_default,
     describe_sample,
@@ -55,7 +56,7 @@ def check(options: CheckOptions) -> int:
         builds = {target: stack.enter_context(closing(_builds(target))) for target in targets}
         # All builds are started before the first one is waited for.
         inspections = [_inspections(spec, builds, options) for spec in specs]
-        failed, broken = [], []
+        failed, broken, not_working = [], [], list[str]()
         for spec, of_spec in zip(specs, inspections, strict=True):
             describe_space(console, spec)
             if not _check_default(console, spec, of_spec, options):
@@ -67,11 +68,16 @@ def check(options: CheckOptions) -> int:
                     if target.language not in spec.sources:
                         reason = _missing_source(spec, target)
                         print_line(console, f"  not compiled for {target.name}: {reason}")
+            if options.run and not run_default(console, spec, options.backend or "auto"):
+                not_working.append(spec.name)
             console.print()
     programs = 0 if options.no_compile else sum(spec.program is not None for spec in specs)
     compiled = programs + sum(map(bool, inspections))
-    print_line(console, _summary(len(specs), compiled, failed, broken, options.strict))
-    return 1 if failed or broken else 0
+    summary = _summary(len(specs), compiled, failed, broken, options.strict)
+    if not_working:
+        summary += f"; the default does not work in {len(not_working)}: {', '.join(not_working)}"
+    print_line(console, summary)
+    return 1 if failed or broken or not_working else 0
 
 
 def _builds(target: CompileTarget) -> BuildQueue[Program]:

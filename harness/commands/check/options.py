@@ -20,6 +20,7 @@ class CheckOptions:
     strict: bool
     seed: int
     no_compile: bool
+    run: bool
 
     @property
     def names_target(self) -> bool:

@@ -61,13 +61,19 @@ def _longer_s(options: TuneCommand) -> str:
 
 def _again(options: TuneCommand, *added: str, with_technique: bool = True) -> str:
     """Return the same command with other limits."""
-    kept = kept_arguments(options, with_technique)
-    return command_line("tune", *kept, *added)
-
-
-def kept_arguments(options: TuneCommand, with_technique: bool = True) -> Iterator[str]:
-    """Yield the arguments of a command that continues this one; a password is not shown."""
     dropped = _ONLY_ONCE if with_technique else _ONLY_ONCE + _TECHNIQUE
+    return command_line("tune", *kept_arguments(options, dropped), *added)
+
+
+def after_interrupt(options: TuneCommand) -> str:
+    """Say after Ctrl-C what is kept, and which command continues."""
+    again = command_line("tune", *kept_arguments(options, _FLAGS))
+    return f"interrupted: all measurements are kept. To continue: {again}"
+
+
+def kept_arguments(options: TuneCommand, dropped: Collection[str] = _ONLY_ONCE) -> Iterator[str]:
+    """Yield the arguments of a command that continues this one, without the `dropped` options; a
+    password is not shown."""
     for word in _without(options.arguments, dropped):
         if options.database and options.database in word:
             yield word.replace(options.database, without_password(options.database))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from rich.console import Console
 
 from harness.api.request import PREDICTED, read_request
 from harness.api.session import Tuned, tuned
-from harness.commands.run import format_error
-from harness.commands.tune.next_step import next_step
+from harness.commands.run import EXIT_INTERRUPTED, format_error
+from harness.commands.tune.next_step import after_interrupt, next_step
 from harness.commands.tune.options import TuneCommand
 from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
@@ -30,6 +31,14 @@ def print_techniques() -> int:
 def tune(options: TuneCommand) -> int:
     """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
     nothing worked on an input that was measured."""
+    try:
+        return _tune(options)
+    except KeyboardInterrupt:
+        print(after_interrupt(options), file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _tune(options: TuneCommand) -> int:
     request, console = read_request(options), make_console()
     with tuned(request, ConsoleListener(console, options.quiet)) as done:
         is_measured = any(report.measured for report in done.reports)

@@ -1,0 +1,91 @@
+"""A default that fails is reported when it fails, not at the end of a search."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.commands.check import default_run
+from harness.core.records import Config, Input, Measurement, Outcome
+from tests.replays import FormulaMeasurer, make_spec, opened
+
+INPUTS = (Input({"m": 64, "n": 4096}), Input({"m": 4096, "n": 64}))
+
+
+class WrongDefault(FormulaMeasurer):
+    """A measurer for which the default is wrong on some inputs."""
+
+    def __init__(self, wrong: tuple[Input, ...]) -> None:
+        super().__init__()
+        self._wrong = wrong
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        """Return a wrong result for the default, else the formula's time."""
+        if problem in self._wrong and config == space.default:
+            return Measurement(config, problem, Outcome.WRONG_RESULT, message="y[3] is 1")
+        return super().measure(space, problem, config, best_s)
+
+
+def warnings(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> list[str]:
+    """Tune, and return each warning with the number of tests before it."""
+    found: list[str] = []
+    with opened(make_spec(folder), folder / "r.db", WrongDefault(wrong), test_limit=5) as opening:
+        campaign, tests = opening
+        patch.setattr(tests, "warn", lambda text: found.append(f"{len(tests)} {text}"))
+        campaign.run()
+    return found
+
+
+def test_a_wrong_default_is_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = INPUTS[1]
+    (warning,) = warnings(tmp_path, (second,), monkeypatch)
+    assert warning == f"5 ({second}): the default failed, wrong_result: y[3] is 1"
+
+
+def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *_, last = warnings(tmp_path, INPUTS, monkeypatch)
+    assert last.startswith("5 even the default is wrong on every input: the reference may be wrong")
+    assert last.endswith(f"harness.check {tmp_path / 'space.yaml'} --run")
+
+
+def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tuple[bool, str]:
+    """Run the default of `check --run`; return whether it works, and what is printed."""
+    measurer = WrongDefault(wrong)
+    patch.setattr(default_run, "open_measurer", lambda spec, backend: (measurer, "a test"))
+    console = Console(file=io.StringIO(), width=200)
+    works = default_run.run_default(console, make_spec(folder), "auto")
+    assert [problem for problem, _ in measurer.asked] == [i for i in INPUTS if i not in wrong]
+    return works, console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_check_runs_the_default_on_each_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works, printed = run(tmp_path, (), monkeypatch)
+    assert works
+    assert printed.count(": OK, ") == len(INPUTS)
+    works, printed = run(tmp_path, INPUTS[1:], monkeypatch)
+    assert not works
+    assert f"({INPUTS[1]}): FAILED, wrong_result: y[3] is 1\n" in printed
+    assert printed.endswith("default FAILED on 1 of 2 inputs\n")
+
+
+def test_check_says_where_the_reference_may_be_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, printed = run(tmp_path, INPUTS, monkeypatch)
+    assert "even the default is wrong on every input, so the reference may be wrong" in printed
+
+
+def test_a_default_that_works_is_not_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not warnings(tmp_path, (), monkeypatch)
