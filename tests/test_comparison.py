@@ -153,6 +153,16 @@ def test_a_variance_is_at_least_that_of_the_samples() -> None:
     assert found.p_value == pytest.approx(2 * stats.t.sf(difference / math.sqrt(0.0008), 3))
 
 
+def test_occasions_of_a_rerun_are_tested_by_their_differences() -> None:
+    differences = [0.02, 0.05, 0.01, 0.04]
+    pair = Pair((1.0, 1.1), (1.2, 1.3), OccasionVariance(0.01, 5), differences)
+    (found,) = judge([pair], 0.05, 0)
+    test = stats.ttest_1samp(differences, 0)
+    interval = np.exp(test.confidence_interval())
+    assert found.p_value == pytest.approx(test.pvalue)
+    assert (found.ratio.low, found.ratio.high) == pytest.approx(tuple(interval))
+
+
 def test_assumed_noise_is_added_to_that_of_the_samples() -> None:
     """Degrees of freedom by Welch and Satterthwaite, of which the assumed part is certain."""
     rng = np.random.default_rng(1)

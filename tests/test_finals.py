@@ -212,6 +212,14 @@ def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_pa
         assert measurer.turns[-1] == (finals, FINAL_SEEDS), name
 
 
+def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path: Path) -> None:
+    measurer = Staged(choice_s={32: 1.1, 64: 1.2}, final_s={16: 3.0, 32: 1.5})
+    report, _ = tuned(tmp_path, measurer, SPACE + NAMED.replace("64", "32"), test_limit=2)
+    assert {block(config) for _, config in measurer.asked} == {16, 64}
+    assert measurer.turns == [({32, 64}, CHOICE_SEEDS), ({16, 32}, FINAL_SEEDS)]
+    assert best_block(report) == 32
+
+
 def test_only_a_run_that_tried_all_configurations_is_noted_as_exhausted(tmp_path: Path) -> None:
     for test_limit, exhausted in ((40, "yes"), (2, "no")):
         (folder := tmp_path / exhausted).mkdir()
