@@ -121,8 +121,8 @@ def _judged(
 
 
 def _rounds(state: State, problem: Input) -> int:
-    fewest = _BESIDE_BASELINES if baselines(state, state.space(problem)) else 2
-    return max(fewest, state.spec.measure.repeats)
+    repeats = state.spec.measure.repeats
+    return max(_BESIDE_BASELINES, repeats) if baselines(state, state.space(problem)) else repeats
 
 
 def baselines(state: State, space: Space) -> dict[str, Config]:
