@@ -11,6 +11,7 @@ import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
+from harness.tuning.finals import CHOICE_SEEDS, FINAL_SEEDS
 from harness.tuning.state import State
 from tests.replays import FormulaMeasurer, in_occasions, make_spec, opened
 
@@ -45,12 +46,14 @@ class OpenCl(FormulaMeasurer):
         super().__init__(time_s)
         self.compiler = "opencl"
         self.turns: list[tuple[Config, ...]] = []
+        self.seeds: list[tuple[int, ...]] = []
         self._failures = failures or {}
 
     def measure_interleaved(
         self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
     ) -> list[Measurement]:
         self.turns.append(tuple(configs))
+        self.seeds.append(tuple(seeds))
         found = super().measure_interleaved(space, problem, configs, rounds)
         return [self._in_turn(measured, rounds, seeds) for measured in found]
 
@@ -78,7 +81,8 @@ def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path
     ratio = report.baseline_speedups["fast"]
     assert ratio.value > 1.1
     turns = len(measurer.turns)
-    assert turns > 1, "the finals, and the steps of the ablation"
+    assert turns > 2, "the finals, and the steps of the ablation"
+    assert set(measurer.seeds) == {CHOICE_SEEDS, FINAL_SEEDS}, "a setting is judged like a winner"
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         campaign.run()
         assert list(campaign.ablations.values()) == [ablation]

@@ -10,6 +10,7 @@ from harness.core.records import Config, Input, Measurement
 from harness.results import ABLATION, by_configs
 from harness.results.ablation import Ablation
 from harness.tuning.ablation import WinnerFailed, ablate, without_flags
+from harness.tuning.finals import FINAL_SEEDS
 from harness.tuning.interleaved import measure_interleaved
 from harness.tuning.state import State
 
@@ -71,7 +72,9 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
         used[pair] += 1
         if len(of_pair) < used[pair]:  # a repeated request wants fresh samples
             of_pair.append(
-                measure_interleaved(state, problem, configs, stage=ABLATION, rounds=rounds)
+                measure_interleaved(
+                    state, problem, configs, stage=ABLATION, rounds=rounds, seeds=FINAL_SEEDS
+                )
             )
         return of_pair[used[pair] - 1]
 
@@ -85,6 +88,10 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
 
 
 def _has_rounds(found: Sequence[Measurement], rounds: int) -> bool:
-    """Whether the winner was measured in as many rounds as are wanted now."""
+    """Whether the winner was measured in as many rounds, and on as many occasions, as are wanted
+    now."""
     timing = found[0].timing
-    return timing is not None and timing.count == rounds
+    return timing is not None and (timing.count, len(timing.by_occasion)) == (
+        rounds,
+        len(FINAL_SEEDS),
+    )
