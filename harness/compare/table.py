@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.records import Environment, Measurement
 from harness.core.text import counted
 from harness.display.formats import format_time
-from harness.display.text import as_text
+from harness.display.text import as_text, make_table
 from harness.stats import Estimate
 
 LARGE = 1.1
@@ -26,6 +26,7 @@ _ADVICE = (
 _RERUN_ADVICE = "to find smaller ones, use more --occasions, and close other programs"
 _ROUND = 1000  # from this ratio on, decimals mean nothing
 _MOST_LISTED = 4  # inputs that are not compared
+_HEAD = ("input", "of", "base", "candidate", "ratio", "interval", "verdict")
 _STYLES = {"slower": "bold red", "works no more": "bold red", "faster": "bold green"}
 
 
@@ -48,21 +49,20 @@ def comparison_table(comparison: Comparison) -> Group:
 
 
 def _table(rows: Sequence[ComparedRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("input")
-    table.add_column("of", no_wrap=True)
-    for heading in ("base", "candidate", "ratio", "interval"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict")
-    for row in rows:
-        if row.verdict is Ending.MISSING:
-            continue
-        ratio = row.change.ratio if row.change else None
-        change = (times(ratio.value), interval(ratio)) if ratio else ("-", "-")
-        cells = [str(row.problem), row.subject, _time(row.base), _time(row.candidate), *change]
-        words = "; ".join([row.verdict.value, *row.notes])
-        table.add_row(*map(as_text, cells), as_text(words, _STYLES.get(row.verdict.value, "")))
-    return table
+    shown = (_cells(row) for row in rows if row.verdict is not Ending.MISSING)
+    return make_table(_HEAD, shown, left=(0, 1, 6), wrap=(0, 6))
+
+
+def _cells(row: ComparedRow) -> Iterator[str | Text]:
+    yield str(row.problem)
+    yield row.subject
+    yield _time(row.base)
+    yield _time(row.candidate)
+    ratio = row.change.ratio if row.change else None
+    yield times(ratio.value) if ratio else "-"
+    yield interval(ratio) if ratio else "-"
+    words = "; ".join([row.verdict.value, *row.notes])
+    yield as_text(words, _STYLES.get(row.verdict.value, ""))
 
 
 def _missing(rows: Sequence[ComparedRow]) -> Iterator[str]:

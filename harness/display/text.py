@@ -31,14 +31,14 @@ def print_lines(console: Console, lines: Iterable[str]) -> None:
 
 def make_table(
     head: Sequence[str],
-    rows: Iterable[Iterable[str]],
+    rows: Iterable[Iterable[str | Text]],
     *,
     title: str | None = None,
     left: Collection[int] = (0,),
     wrap: Collection[int] = (),
 ) -> Table:
-    """Make a table whose cells are no markup. Columns are aligned right and do not wrap, except
-    those whose indices are in `left` and `wrap`."""
+    """Make a table whose cells are no markup, unless they are rich text. Columns are aligned right
+    and do not wrap, except those whose indices are in `left` and `wrap`."""
     text = None if title is None else as_text(title)
     table = Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(head):
@@ -49,5 +49,5 @@ def make_table(
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*map(as_text, row))
+        table.add_row(*(as_text(cell) if isinstance(cell, str) else cell for cell in row))
     return table

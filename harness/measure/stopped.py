@@ -8,7 +8,10 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
+
+from harness.measure.process_status import STATE, status_field
+
+_STOPPED = "T"  # `t` is a process under a tracer, for a moment
 
 
 class StoppedWorkers:
@@ -26,7 +29,7 @@ class StoppedWorkers:
         Returns whether any is stopped.
         """
         now_s = time.monotonic()
-        stopped = {pid for pid in _workers() if _is_stopped(pid)}
+        stopped = {pid for pid in _workers() if status_field(pid, STATE) == _STOPPED}
         for pid in stopped - self._since_s.keys():
             print(
                 f"warning: the worker process {pid} is stopped; continue it with "
@@ -43,11 +46,3 @@ class StoppedWorkers:
 
 def _workers() -> list[int]:
     return [child.pid for child in multiprocessing.active_children() if child.pid is not None]
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] == "T"  # `t` is one under a tracer, for a moment

@@ -37,7 +37,7 @@ a test, as any failure does."""
 _FAILED_TIME = 1e20
 """The time of a failure in versions before 0.4."""
 
-_ROUNDING = 1e-6
+_SAME_TIME = 1e-6  # relative; a time and the mean of its samples, as written
 _AXES = "xyz"
 
 
@@ -222,7 +222,7 @@ def samples_of(times: Any) -> Sequence[float]:
 def _summarises(time: float, samples: Sequence[float]) -> bool:
     """Whether a time is the mean or the median of samples."""
     summaries = (summary(samples) for summary in (statistics.fmean, statistics.median))
-    return any(math.isclose(time, summary, rel_tol=_ROUNDING) for summary in summaries)
+    return any(math.isclose(time, summary, rel_tol=_SAME_TIME) for summary in summaries)
 
 
 def _text(data: Mapping[str, Any], name: str) -> str:

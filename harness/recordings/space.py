@@ -51,7 +51,7 @@ class RowIndex:
 
 
 _ALL_VALUES = 1024  # values of one parameter that are looked up, which is cheap
-_ROUNDING = 1e-5  # of float32 sums: distances closer than that are equal
+_SAME_DISTANCE = 1e-5  # of float32 sums: distances closer than that are equal
 
 
 def recording_spec(recording: Recording) -> Spec:
@@ -177,7 +177,7 @@ class ListedSpace(Space):
             away = np.where(self._scales[which], steps, 1.0)
         else:
             near, away = self._points, self._away(here)
-        nearest = np.flatnonzero(away <= away.min() + _ROUNDING)
+        nearest = np.flatnonzero(away <= away.min() + _SAME_DISTANCE)
         return self.decode(near[rng.choice(nearest)].tolist())
 
     def _away(self, here: PointArray) -> npt.NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def read_chunks(
     Raises what `check_row` and `check_numbers` raise where a measurement is damaged.
     """
     for cells in cells_by_id(connection, schema.measurements, ids):
-        samples_s, counts = _samples(connection, cells["id"])
+        samples_s, counts = read_samples(connection, cells["id"])
         observed = _observed(connection, cells["id"])
         check_many_numbers(cells, Ragged.of(samples_s, counts), observed)
         yield Chunk(
@@ -160,8 +161,19 @@ def _worst(cells: Cells) -> dict[int, WorstElement]:
     return {row: worst for row, worst in found if worst is not None}
 
 
-def _samples(connection: Connection, ids: Sequence[int]) -> tuple[array[float], list[int]]:
-    """Return the samples of these measurements, one after another, and their numbers.
+def samples_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, Sequence[float]]:
+    """Return the samples in seconds of the measurements with these sorted ids.
+
+    Raises ValueError where one is missing or is no time.
+    """
+    samples_s, counts = read_samples(connection, ids) if ids else (array("d"), [])
+    samples = iter(samples_s)
+    return {row_id: [*islice(samples, n)] for row_id, n in zip(ids, counts, strict=True)}
+
+
+def read_samples(connection: Connection, ids: Sequence[int]) -> tuple[array[float], list[int]]:
+    """Return the samples of the measurements with these sorted ids, one after another, and their
+    numbers.
 
     Raises ValueError where one is missing or is no time.
     """

@@ -153,11 +153,12 @@ def _existing(database: str, url: URL) -> Iterator[Engine]:
 def _delete_empty_log(path: Path) -> None:
     """Let SQLite delete the log that it made for a reader, who may not delete it."""
     log = path.with_name(f"{path.name}-wal")
-    if not log.exists() or log.stat().st_size:
-        return
     url = f"{path.resolve().as_uri()}?mode=rw"
-    with suppress(sqlite3.Error), closing(sqlite3.connect(url, uri=True, timeout=0)) as connection:
-        connection.execute("SELECT count(*) FROM sqlite_master")
+    # A damaged database stays as it is; its messages may be no text.
+    with suppress(OSError, sqlite3.Error, UnicodeDecodeError):
+        if log.exists() and not log.stat().st_size:
+            with closing(sqlite3.connect(url, uri=True, timeout=0)) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master")
 
 
 # ------------------------------------------------------------------- one writer

@@ -23,12 +23,13 @@ from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
+from harness.results.chunks import samples_by_id
 from harness.results.connect import reading, shown_name
 from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, insert_rows, update_row
 from harness.results.notes import last_moment
 from harness.results.runs import campaigns
 from harness.results.selecting import refusing_damage
-from harness.results.stored_rows import StoredRow, read_observed, read_rows, read_samples, referred
+from harness.results.stored_rows import StoredRow, read_observed, read_rows, referred
 from harness.results.validate import check_numbers
 from harness.results.versions import EVERY, of_version
 
@@ -177,7 +178,7 @@ class _Merge:
     def _add_samples(self, rows: Sequence[StoredRow], new: Sequence[StoredRow]) -> int:
         """Add the samples of new measurements, and check all against their measurements."""
         there = [row["id"] for row in rows]
-        samples_s, observed = read_samples(self._source, there), read_observed(self._source, there)
+        samples_s, observed = samples_by_id(self._source, there), read_observed(self._source, there)
         for row in rows:
             check_numbers(row, samples_s.get(row["id"], ()), observed.get(row["id"], {}))
         ids = self._ids[schema.measurements.name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -48,28 +47,6 @@ def referred(table: Table, rows: Mapping[int, T], row_id: int) -> T:
     if row_id not in rows:
         raise ValueError(f"a row refers to row {row_id} of {table.name}, which is missing")
     return rows[row_id]
-
-
-def read_samples(
-    connection: Connection, ids: Select[Any] | Sequence[int]
-) -> dict[int, list[float]]:
-    """Return the samples in seconds of the measurements with these ids, in order.
-
-    Raises ValueError where one is missing or is no time.
-    """
-    table = schema.samples
-    query = (
-        select(table.c.measurement_id, table.c.ordinal, table.c.time_s)
-        .where(table.c.measurement_id.in_(ids))
-        .order_by(table.c.measurement_id, table.c.ordinal)
-    )
-    samples_s: dict[int, list[float]] = {}
-    for measurement_id, ordinal, time_s in connection.execute(query):
-        own = samples_s.setdefault(measurement_id, [])
-        if ordinal != len(own) or type(time_s) is not float or not math.isfinite(time_s):
-            raise ValueError(f"measurement {measurement_id}: sample {ordinal!r} is {time_s!r}")
-        own.append(time_s)
-    return samples_s
 
 
 def read_observed(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from harness.analysis.inputs import hold_discoveries, report_input
+from harness.analysis.coverage import input_reports
 from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
 from harness.core.outputs import OutputKind, check_output, write_output
@@ -92,18 +92,7 @@ def _read(
     # A space that changed its parameters has configurations of several sets; keep the last set.
     names = set(rows[-1].measurement.config)
     measurements = [m for m in latest.values() if set(m.config) == names]
-    return last, measurements, _claims(Results(last, (database,), every))
-
-
-def _claims(results: Results) -> list[str]:
-    """Say how many speed-ups of the finals are significant; nothing without finals."""
-    reports = [
-        report_input(
-            problem, {}, finals, results.default, None, choices=results.choices.get(problem, ())
-        )
-        for problem, finals in results.finals.items()
-    ]
-    return list(claims_lines(hold_discoveries(reports)))
+    return last, measurements, list(claims_lines(input_reports(Results(last, (database,), every))))
 
 
 def _default(campaign: StoredCampaign, measurements: Sequence[Measurement]) -> Mapping[str, Value]:

@@ -18,6 +18,8 @@ import time
 from collections.abc import Set
 from pathlib import Path
 
+from harness.measure.process_status import PARENT, SESSION, STATE, status_field
+
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOKS = 2000
 _LOOK_S = 0.01
@@ -39,12 +41,12 @@ def commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
         return set()
     own = os.getsid(0)
     found = _children() - apart_from
-    return {pid for pid in found if _stat(pid, _SESSION) not in (None, str(own))}
+    return {pid for pid in found if status_field(pid, SESSION) not in (None, str(own))}
 
 
 def is_running(pid: int) -> bool:
     """Say whether a process exists and has not ended."""
-    return _stat(pid, _STATE) not in (None, "Z", "X")
+    return status_field(pid, STATE) not in (None, "Z", "X")
 
 
 def end_descendants(before: Set[int]) -> int:
@@ -98,18 +100,5 @@ def _children() -> set[int]:
     except OSError:  # a kernel without these lists
         own = str(os.getpid())
         pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        return {pid for pid in pids if _stat(pid, _PARENT) == own}
+        return {pid for pid in pids if status_field(pid, PARENT) == own}
     return found
-
-
-_STATE, _PARENT, _SESSION = 0, 1, 3
-
-
-def _stat(pid: int, field: int) -> str | None:
-    """Return a field of a process's status; None where there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    # The name, in brackets, may contain anything: the fields follow the last bracket.
-    return stat.rpartition(")")[2].split()[field]
