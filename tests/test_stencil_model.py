@@ -173,7 +173,7 @@ def test_without_training_data_there_is_no_order(tmp_path: Path) -> None:
 
 def test_only_a_stencils_space_can_be_ordered(tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match=r"is not a stencil's space: mvmul\.features\.csv is not beside it"
+        UsageError, match=r"is not a stencil's space: mvmul\.features\.csv is not in its folder"
     ):
         read_predictor("none.db", tmp_path / "mvmul.yaml")
 

@@ -72,7 +72,7 @@ def describe_failures(
     """List the reasons of failed configurations with their counts, the most frequent first.
 
     The example of each is the configuration that differs least from the default, so that it names
-    little beside the cause.
+    little besides the cause.
     """
     from harness.results.measured import MeasuredConfigs  # here: it loads SQLAlchemy
 

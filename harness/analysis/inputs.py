@@ -88,8 +88,8 @@ def report_input(
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
     def speedup_over(config: Config) -> TimeRatio | None:
-        one, beside = judged.get(best.config) if best else None, judged.get(config)
-        return time_ratio(beside, one, confidence) if one and beside else None
+        one, other = judged.get(best.config) if best else None, judged.get(config)
+        return time_ratio(other, one, confidence) if one and other else None
 
     speedup = speedup_over(default)
     if speedup and speedup.value < 1:

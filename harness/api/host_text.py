@@ -1,7 +1,7 @@
 """The text of a host module for functions that live in a notebook or a script.
 
 Kernels are measured in another process, which imports their host module from a file. So the source
-of the functions is copied, with what they use: imports, constants, and functions beside them.
+of the functions is copied, with what they use: imports, constants, and other functions.
 """
 
 from __future__ import annotations

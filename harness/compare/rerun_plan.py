@@ -140,9 +140,9 @@ def _without_sources(base: str, results: KernelResults, spec: Spec) -> str:
     dirty = ", with changes that were not committed" if revision.endswith("-dirty") else ""
     where = f" It was tuned at revision {checked_out}{dirty}." if revision else ""
     return (
-        f"{found} ({digests}), and a database keeps no sources.{where} Check these out beside this "
-        f"folder, for example with `git worktree add ../base {checked_out}`, and name their space: "
-        f"--base-space ../base/{_relative(spec.path)}"
+        f"{found} ({digests}), and a database keeps no sources.{where} Check these out next to "
+        f"this folder, for example with `git worktree add ../base {checked_out}`, and name their "
+        f"space: --base-space ../base/{_relative(spec.path)}"
     )
 
 

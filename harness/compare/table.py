@@ -7,7 +7,6 @@ from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.records import Environment, Measurement
@@ -53,7 +52,7 @@ def _table(rows: Sequence[ComparedRow]) -> Table:
     return make_table(_HEAD, shown, left=(0, 1, 6), wrap=(0, 6))
 
 
-def _cells(row: ComparedRow) -> Iterator[str | Text]:
+def _cells(row: ComparedRow) -> Iterator[RenderableType]:
     yield str(row.problem)
     yield row.subject
     yield _time(row.base)

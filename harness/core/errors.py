@@ -54,7 +54,7 @@ class ExpressionError(HarnessError):
 
 
 class HostModuleError(HarnessError):
-    """The Python file beside a kernel lacks what it must define, or raised."""
+    """The Python file next to a kernel lacks what it must define, or raised."""
 
 
 class BackendUnavailable(HarnessError):

@@ -57,7 +57,7 @@ class Dispatcher:
     """A program, ready to be written; raises ExpressionError or UsageError for what cannot be.
 
     `features` are in the order of the functions' arguments. `constants` are what guards and launch
-    sizes may name beside features and a candidate's parameters: the device's numbers, and flags of
+    sizes may name besides features and a candidate's parameters: the device's numbers, and flags of
     another compiler. `kernels` has a file for each candidate, or is empty.
     """
 

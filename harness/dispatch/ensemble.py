@@ -1,5 +1,5 @@
-"""Boosted trees that predict each candidate's log time beside the others', or a forest where inputs
-are few; the candidate with the least expected cost is chosen.
+"""Boosted trees that predict each candidate's log time relative to the others', or a forest where
+inputs are few; the candidate with the least expected cost is chosen.
 
 They predict better than one tree, and cost some microseconds and some hundred kilobytes.
 """

@@ -6,7 +6,7 @@
     NAME/kernels/         what each configuration is launched from
     dispatch.json         the files written here, with their digests, and the number of inputs
 
-The folder is written beside its final place and then renamed, so that nobody finds half of it.
+The folder is written next to its final place and then renamed, so that nobody finds half of it.
 """
 
 from __future__ import annotations

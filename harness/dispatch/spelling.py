@@ -26,7 +26,7 @@ _C_WORDS = """
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t NULL EOF errno
     linux unix I
 """
-# Names that generated functions use beside features; a test keeps this complete.
+# Names that generated functions use besides features; a test keeps this complete.
 _OWN_WORDS = """
     INT64_C LookupError NAME PORTFOLIO ValueError abs any applies best cost costs count dict
     enumerate fallback_index functools grid group i index is_tuned least len map math max min more

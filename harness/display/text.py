@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -31,7 +31,7 @@ def print_lines(console: Console, lines: Iterable[str]) -> None:
 
 def make_table(
     head: Sequence[str],
-    rows: Iterable[Iterable[str | Text]],
+    rows: Iterable[Iterable[RenderableType]],
     *,
     title: str | None = None,
     left: Collection[int] = (0,),

@@ -1,4 +1,4 @@
-"""The Python file beside a kernel, which makes its arguments and the expected outputs.
+"""The Python file next to a kernel, which makes its arguments and the expected outputs.
 
 A host module defines
 

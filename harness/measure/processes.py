@@ -301,5 +301,5 @@ def usable_cores() -> int:
 
 
 def count_of_builders() -> int:
-    """Return how many processes may compile beside one that measures."""
+    """Return how many processes may compile while one measures."""
     return max(1, usable_cores() - 1)

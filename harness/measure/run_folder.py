@@ -1,7 +1,7 @@
 """Folders for temporary files that do not outlive their run, even where it is killed.
 
-A shell waits beside the run: when the run ends in any way, it kills the programs that still work in
-the folder, and removes it. Where the shell is killed too, the next run removes the folder, whose
+A shell waits for the end of the run: however it ends, the shell kills the programs that still work
+in the folder, and removes it. Where the shell is killed too, the next run removes the folder, whose
 lock nobody holds any more.
 """
 

@@ -39,7 +39,7 @@ class Surrogate:
 
     def __init__(self, groups: npt.NDArray[np.intp], relative_lengths: Array) -> None:
         """Set the priors: `groups` has the group of each axis, from 0; `relative_lengths` has for
-        each group how long its length scale is expected to be beside the others."""
+        each group how long its length scale is expected to be, relative to the others."""
         self._groups = groups
         count = len(relative_lengths)
         unit = _LENGTH[0] * np.square(1 / relative_lengths).sum() ** 0.5

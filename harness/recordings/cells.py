@@ -130,8 +130,8 @@ def column_values(name: str, texts: Sequence[str]) -> list[Value]:
     """Convert the distinct cells of a column to values.
 
     The column holds numbers and words such as `true` only if all of its cells are such: `12e4`
-    beside `9f0c` is text. 64 and 64.0 are two values. Raises ValueError where two cells mean the
-    same value, or a cell is not printable.
+    in a column with `9f0c` is text. 64 and 64.0 are two values. Raises ValueError where two cells
+    mean the same value, or a cell is not printable.
     """
     odd = next((text for text in texts if not text.isprintable()), None)
     if odd is not None:

@@ -18,7 +18,7 @@ from harness.recordings.t4 import is_t4, read_t4
 
 @dataclass(frozen=True)
 class RecordingFile:
-    """A file that holds a recording, with its mapping if that is not beside it."""
+    """A file that holds a recording, with its mapping if that is not next to it."""
 
     path: Path
     mapping: Path | None = None

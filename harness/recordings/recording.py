@@ -27,7 +27,7 @@ Positions = npt.NDArray[np.int32]
 """Indices into each parameter's values, shape (rows, parameters)."""
 
 FACTS = ("backend", "platform", "driver", "compiler")
-"""The fields of an Environment that a file may state beside its device."""
+"""The fields of an Environment that a file may state besides its device."""
 
 
 def replay_environment(device: str, platform: str, sha256: str) -> Environment:

@@ -47,7 +47,7 @@ _WORDS: Mapping[Outcome, str] = {
     Outcome.TIMEOUT: "timeout",
     Outcome.CRASHED: "runtime",
 }
-"""The word that is written. The outcome is written beside it, since some outcomes share a word."""
+"""The word that is written. The outcome is written as well, since some outcomes share a word."""
 
 _COMPUTE_API = {"cuda": "CUDA", "opencl": "OpenCL"}
 

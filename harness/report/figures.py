@@ -149,7 +149,7 @@ class InputBoxes:
 
 
 def input_boxes(results: Results, reports: Sequence[InputReport]) -> list[InputBoxes]:
-    """Collect the samples of inputs whose best configuration was measured beside the default."""
+    """Collect the samples of inputs whose best configuration was measured with the default."""
     judged = [r for r in reports if r.speedup and r.best and r.baseline and r.baseline.timing]
     judged.sort(key=lambda r: r.speedup.value if r.speedup else 0.0, reverse=True)
     return [
@@ -247,7 +247,7 @@ def heat_map(
 
 
 def _labels(texts: Sequence[str]) -> list[str]:
-    """Cut texts to what fits beside a plot; where one is too long, number all of them, so that
+    """Cut texts to what fits next to a plot; where one is too long, number all of them, so that
     cut ones still differ."""
     if max(map(len, texts), default=0) <= _LONGEST_LABEL:
         return list(texts)

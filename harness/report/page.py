@@ -70,7 +70,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
         )
         yield from claims_lines(findings.reports)
     else:
-        yield "There is no speed-up: no best configuration was measured again beside the default."
+        yield "There is no speed-up: no best configuration was measured again with the default."
     if findings.across is not None:
         yield sentence(findings.across, findings.across.best)
 

@@ -87,8 +87,8 @@ def _drawn(height: float, paint: Any, width: float = _WIDTH) -> str:
         return _svg(figure)
 
 
-def _width_beside(labels: Iterable[str]) -> float:
-    """Return a width that leaves the axes as wide as they are beside long labels."""
+def _width_with(labels: Iterable[str]) -> float:
+    """Return a width that leaves the axes as wide as they are next to long labels."""
     longest = max(map(len, labels), default=0)
     return _WIDTH + _LETTER * max(0, longest - _SHORT_LABEL)
 
@@ -197,7 +197,7 @@ def tuned_against_baselines(found: Sequence[InputBoxes]) -> str:
 
     rows = sum(len(one.boxes) + 0.6 for one in found)
     labels = (f"{one.label}   {box.role}" for one in found for box in one.boxes[:1])
-    return _drawn(0.8 + _ROW * rows, paint, _width_beside(labels))
+    return _drawn(0.8 + _ROW * rows, paint, _width_with(labels))
 
 
 def gains(found: Sequence[SpeedUp]) -> str:
@@ -224,7 +224,7 @@ def _estimates(rows: Sequence[tuple[str, Estimate]], label: str) -> str:
         _plain_ticks(axes.xaxis)
         axes.set_xlabel(label)
 
-    return _drawn(0.7 + _ROW * len(rows), paint, _width_beside(labels))
+    return _drawn(0.7 + _ROW * len(rows), paint, _width_with(labels))
 
 
 # --------------------------------------------------------------------------- across inputs
@@ -263,7 +263,7 @@ def inputs_by_candidates(found: HeatMap) -> str:
         bar.ax.set_yticklabels(["1", "1.5", "2", "3", "5", f"{_CAP:g}+"])
         bar.ax.minorticks_off()
 
-    width = _width_beside(found.inputs) + _COLUMN * max(0, len(found.labels) - _FEW_COLUMNS)
+    width = _width_with(found.inputs) + _COLUMN * max(0, len(found.labels) - _FEW_COLUMNS)
     longest = max(map(len, found.labels), default=0)
     return _drawn(1.2 + _LETTER * longest + 0.2 * len(found.inputs), paint, width)
 
@@ -279,7 +279,7 @@ def importances(shares: pd.Series) -> str:
         axes.set_xlabel("share of the squared error that its splits remove")
 
     height = 0.8 + _ROW * max(1, len(kept))
-    return _drawn(height, paint, _width_beside(map(str, kept.index)))
+    return _drawn(height, paint, _width_with(map(str, kept.index)))
 
 
 def effects(found: Sequence[Effect]) -> str:
@@ -291,7 +291,7 @@ def effects(found: Sequence[Effect]) -> str:
 
 
 def tree_picture(tree: Tree) -> str:
-    """Draw the first splits of a Starchart tree; the text beside it explains the numbers."""
+    """Draw the first splits of a Starchart tree; the text next to it explains the numbers."""
     from matplotlib import rc_context
 
     with rc_context(_SETTINGS):

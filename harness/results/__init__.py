@@ -1,4 +1,4 @@
-"""Read and write the results database: plain tables beside OpenTuner's, and the SQL on them."""
+"""Read and write the results database: plain tables next to OpenTuner's, and the SQL on them."""
 
 from harness.core.records import Interleaved
 from harness.results.cells import CANDIDATE, CHOICE, FINAL, SEARCHED

@@ -17,7 +17,7 @@ SEARCHED = ("search", "cross")
 
 CANDIDATE, CHOICE, FINAL = "candidate", "choice", "final"
 """The interleaved stages: a dispatcher's candidates; an input's finalists, to choose the winner;
-and the winner beside the default, to judge it."""
+and the winner with the default, to judge it."""
 
 STAGES = (*SEARCHED, CANDIDATE, CHOICE, FINAL, ABLATION)
 

@@ -104,7 +104,7 @@ def writing(database: str) -> Iterator[Engine]:
 
 def _check_written(database: str, written: int) -> None:
     """Read a file that was closed again; raises ResultsError where it lost what was written."""
-    # What may not write leaves SQLite's log beside the file when it closes.
+    # What may not write leaves SQLite's log next to the file when it closes.
     url = read_only_url(database).update_query_dict({"mode": "rw"})
     with _existing(database, url) as engine, engine.connect() as connection:
         found = _measurement_count(connection)
@@ -208,7 +208,7 @@ def _acquired(path: Path) -> FileLock:
 
 
 def _lock_file(database: str) -> Path:
-    """Return the lock file: beside a SQLite file, or for a server in this machine's cache.
+    """Return the lock file: next to a SQLite file, or for a server in this machine's cache.
 
     So writers on two machines must not share a server.
     """

@@ -10,7 +10,7 @@ from harness.core.records import Config
 from harness.core.text import escaped
 
 BASELINES = "baselines"
-"""The note of the named baselines: by name, what each sets beside the default; JSON."""
+"""The note of the named baselines: by name, what each sets that differs from the default; JSON."""
 
 CONTINUED = "continued_at"
 """The note of when a run was last continued, by its search or by a later stage."""
@@ -22,7 +22,7 @@ LIMITS = "limits"
 """The note of the device limits that constraints and launches may name; JSON."""
 
 ABLATION = "reduced"
-"""The stage that measures winners beside parts of them, and the note of the result, a
+"""The stage that measures winners and parts of them, and the note of the result, a
 `harness.results.ablation.Ablation`; JSON."""
 
 DEFAULTS = "default"

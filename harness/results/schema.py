@@ -1,4 +1,4 @@
-"""The plain tables beside OpenTuner's: readable by any SQL client, one row a fact.
+"""The plain tables next to OpenTuner's: readable by any SQL client, one row a fact.
 
 OpenTuner's tables (program, tuning_run, configuration, result, desired_result, ...) are the
 record of the search; it pickles configurations and has no room for samples, reasons, builds

@@ -54,7 +54,7 @@ def read_only_url(database: str) -> URL:
     if path is None:
         return database_url(database)
     query = {"mode": "ro", "uri": "true"}
-    # SQLite puts the index of its write-ahead log beside the file. Where it cannot, `immutable`
+    # SQLite puts the index of its write-ahead log next to the file. Where it cannot, `immutable`
     # says that nobody else can change the file either.
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
         query["immutable"] = "1"

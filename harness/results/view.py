@@ -106,7 +106,7 @@ class Results:
 
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
-        """By input, the last interleaved measurements of the winner beside the default."""
+        """By input, the last interleaved measurements of the winner and the default."""
         return LazyMapping(self._interleaved(FINAL), lambda groups: groups[-1])
 
     @cached_property

@@ -16,7 +16,7 @@ def watch(engine: Engine, path: Path) -> None:
 
     A commit raises ResultsError where the file is no longer the one that was opened: SQLite itself
     would go on writing to a file that nobody can find again. What was written so far is then saved
-    to a new file beside it, if it can still be read.
+    to a new file next to it, if it can still be read.
     """
     event.listen(engine, "commit", _Watch(path).check)
 

@@ -44,7 +44,7 @@ def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def make_opentuner_tables(store: Store) -> None:
-    """Make OpenTuner's tables beside ours, with the version row that it looks for."""
+    """Make OpenTuner's tables next to ours, with the version row that it looks for."""
     Base.metadata.create_all(store.engine)
     _Meta.add_version(store.session, DB_VERSION)
     store.commit()

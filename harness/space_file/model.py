@@ -153,7 +153,7 @@ class KernelVerify(Verify):
 
     against: Literal["reference", "baseline"] | None = Field(
         default=None,
-        description="`baseline`: beside reference(), the output must equal, bit for bit, that of "
+        description="`baseline`: besides reference(), the output must equal, bit for bit, that of "
         "the same configuration without compiler flags; by default so for flags of a catalogue "
         "that change no values, and else `reference`",
     )
@@ -221,8 +221,8 @@ class AnySpaceFile(StrictModel):
     )
     baselines: Baselines = Field(
         default_factory=dict,
-        description="configurations that the winner is measured beside: the default with these "
-        "values in it",
+        description="configurations to compare the winner with: the default with these values "
+        "in it",
     )
     measure: Measure = Field(default_factory=Measure, description="how long to time")
     search: Search = Field(default_factory=Search, description="how to search")

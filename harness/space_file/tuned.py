@@ -224,7 +224,7 @@ class FlagRange(_BoundedModel, _ConditionalModel):
 class FlagValues(_ConditionalModel):
     """A compiler flag that takes one of these values, or is absent."""
 
-    values: Values = Field(description="every value that it may take, beside being absent")
+    values: Values = Field(description="every value that it may take, besides being absent")
     option: Option | None = Field(default=None, description=_OPTION_HELP)
 
 

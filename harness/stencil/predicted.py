@@ -107,7 +107,7 @@ def read_predictor(url: str, space: Path) -> StencilPredictor:
     points = _points_path(space)
     if not points.exists():
         raise UsageError(
-            f"{space} is not a stencil's space: {points.name} is not beside it. "
+            f"{space} is not a stencil's space: {points.name} is not in its folder. "
             f"{command_line('stencil', 'explore')} writes both"
         )
     path = sqlite_path(url)
@@ -168,7 +168,7 @@ def predicted_order(known: pd.DataFrame, path: Path) -> PredictedOrder | None:
 
 
 def read_points(path: Path) -> tuple[list[Config], pd.DataFrame]:
-    """Read the configurations and features of NAME.features.csv beside a stencil's space."""
+    """Read the configurations and features of NAME.features.csv next to a stencil's space."""
     points = pd.read_csv(path)
     tuned = [name for name in points.columns if name.isupper()]
     configs = [Config(row) for row in points[tuned].to_dict("records")]

@@ -147,7 +147,7 @@ def _best_pair(population: Population, paired: Indices, strengths: Array) -> tup
 def _halves(population: Population, one: int, other: int) -> list[float]:
     """Return the p-value of what each half adds where the other one holds.
 
-    A condition on a parameter, beside one on a feature, is tested over configurations.
+    A condition on a parameter, next to one on a feature, is tested over configurations.
     """
     p_values = []
     for held, added in ((one, other), (other, one)):

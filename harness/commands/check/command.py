@@ -81,7 +81,7 @@ def check(options: CheckOptions) -> int:
 
 
 def _builds(target: CompileTarget) -> BuildQueue[Program]:
-    """Open the target's builds; nothing is measured beside them, so every core may compile."""
+    """Open the target's builds; nothing is measured meanwhile, so every core may compile."""
     return BuildQueue(target.backend, target.identity, at_once=usable_cores())
 
 

@@ -29,7 +29,7 @@ class CheckOptions:
 
     @property
     def others(self) -> int:
-        """The number of configurations that are compiled beside the default."""
+        """The number of configurations that are compiled besides the default."""
         drawn = self.sample if self.compile is None else self.compile
         default = DEFAULT_SAMPLE if self.names_target else 0
         return default if drawn is None else drawn

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--output",
         type=Path,
         metavar="FILE",
-        help="file to write (default: the space's name, beside the database)",
+        help="file to write (default: the space's name, next to the database)",
     )
     add_kernel_version(parser)
     return run_command(parser, arguments, _run)

@@ -105,7 +105,7 @@ def _default(campaign: StoredCampaign, measurements: Sequence[Measurement]) -> M
 
 
 def _default_output(database: str, name: str, format_: str) -> Path:
-    """Name a file beside the database after its space; raises UsageError where that is no name of
+    """Name a file next to the database after its space; raises UsageError where that is no name of
     a file, as in a database that somebody made to write elsewhere."""
     if not name.isprintable() or Path(name).name != name:
         raise UsageError(

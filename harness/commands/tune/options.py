@@ -181,7 +181,7 @@ def _add_stage_options(group: argparse._ArgumentGroup) -> None:
         "--finalists",
         type=whole_number(1),
         metavar="N",
-        help="measure the N fastest configurations again beside the default (default 2, or 3 if "
+        help="measure the N fastest configurations again, with the default (default 2, or 3 if "
         "the third is within noise of the first)",
     )
     group.add_argument(

@@ -54,12 +54,12 @@ class Diagram:
         domains: Domains,
         factors: Sequence[Factor],
         conditions: Sequence[Expression],
-        given: Mapping[str, Value],
+        fixed: Mapping[str, Value],
     ) -> None:
         """Raises TooLarge, and Inseparable for a condition that cannot be split into parts."""
         ties = [*(f.names for f in factors), *(c.names_in_order for c in conditions)]
         order = _ordered(names, domains, ties)
-        states = _States(order, domains, factors, conditions, given)
+        states = _States(order, domains, factors, conditions, fixed)
         try:
             self._layers = [states.advance(position) for position in range(len(order))]
         except ExpressionError:
@@ -120,12 +120,12 @@ class _States:
         domains: Domains,
         factors: Sequence[Factor],
         conditions: Sequence[Expression],
-        given: Mapping[str, Value],
+        fixed: Mapping[str, Value],
     ) -> None:
         position = {name: k for k, name in enumerate(order)}
         self._order = order
         self._extents = [len(domains[name]) for name in order]
-        residue = Residue(order, domains, given)
+        residue = Residue(order, domains, fixed)
         for condition in conditions:
             residue.add(condition)
         self._parts = residue.parts

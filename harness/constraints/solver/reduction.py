@@ -43,19 +43,19 @@ class Reduced:
 
 
 def reduce_domains(
-    domains: Domains, constraints: Iterable[Expression], given: Mapping[str, Value]
+    domains: Domains, constraints: Iterable[Expression], fixed: Mapping[str, Value]
 ) -> Reduced:
     """Reduce the domains, and make tables of the small constraints over the remaining values.
 
     Raises ExpressionError where a constraint cannot be computed for some values.
     """
     found = Reduced(dict(domains), wide=list(constraints))
-    while _tabled(found, given):
+    while _tabled(found, fixed):
         pass
     return found
 
 
-def _tabled(found: Reduced, given: Mapping[str, Value]) -> bool:
+def _tabled(found: Reduced, fixed: Mapping[str, Value]) -> bool:
     """Make tables of small constraints, the smallest first, until a domain shrinks; returns whether
     it did."""
     waiting = sorted(found.wide, key=lambda c: combinations(c, found.domains))
@@ -65,7 +65,7 @@ def _tabled(found: Reduced, given: Mapping[str, Value]) -> bool:
         try:
             if not _is_small(constraint, found.domains):
                 raise TooLarge(constraint.text)
-            found.factors.append(constraint_factor(constraint, found.domains, given))
+            found.factors.append(constraint_factor(constraint, found.domains, fixed))
         except TooLarge:
             found.wide.append(constraint)
             continue

@@ -77,11 +77,11 @@ Operand = int | ast.Constant
 class Residue:
     """Conditions split into parts; each part can be computed after those before it."""
 
-    def __init__(self, order: Sequence[str], domains: Domains, given: Mapping[str, Value]) -> None:
-        """`given` has the values of all names that are not in the order."""
+    def __init__(self, order: Sequence[str], domains: Domains, fixed: Mapping[str, Value]) -> None:
+        """`fixed` has the values of all names that are not in the order."""
         self._position = {name: position for position, name in enumerate(order)}
         self._domains = domains
-        self._given = given
+        self._fixed = fixed
         self._known: dict[str, Operand] = {}
         self.parts: list[ConditionPart] = []
         self.is_false = False  # whether some condition is false whatever the parameters are
@@ -116,7 +116,7 @@ class Residue:
     def _made(self, node: ast.expr) -> Operand:
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self._position}
         if not names:
-            return ast.Constant(evaluate(node, self._given))
+            return ast.Constant(evaluate(node, self._fixed))
         if len(names) == 1:
             return self._leaf(node, names.pop())
         if isinstance(node, ast.BoolOp):
@@ -136,9 +136,9 @@ class Residue:
         try:
             if column is None:
                 raise ExpressionError("arrays hold numbers only")
-            found = np.asarray(evaluate(node, {**self._given, name: column}))
+            found = np.asarray(evaluate(node, {**self._fixed, name: column}))
         except ExpressionError:
-            found = _numbers([evaluate(node, {**self._given, name: v}) for v in values])
+            found = _numbers([evaluate(node, {**self._fixed, name: v}) for v in values])
         table = np.broadcast_to(found, len(values))
         return self._added(ConditionPart(self._position[name], table.dtype.kind in "biu", table))
 

@@ -26,11 +26,11 @@ class Solutions:
     left_out: Sequence[Expression]
 
     def __init__(
-        self, domains: Domains, constraints: Iterable[Expression], given: Mapping[str, Value]
+        self, domains: Domains, constraints: Iterable[Expression], fixed: Mapping[str, Value]
     ) -> None:
-        """`given` has the values of all other names. Raises ExpressionError."""
+        """`fixed` has the values of all other names. Raises ExpressionError."""
         self._domains = domains
-        solved = solve(domains, constraints, given)
+        solved = solve(domains, constraints, fixed)
         self._roots, self._kept, self.left_out = solved.roots, solved.kept, solved.left_out
         self.count = math.prod(int(root.table) for root in self._roots)
 

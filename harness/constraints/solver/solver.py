@@ -60,22 +60,22 @@ class _Tied:
 
 
 def solve(
-    domains: Domains, constraints: Iterable[Expression], given: Mapping[str, Value]
+    domains: Domains, constraints: Iterable[Expression], fixed: Mapping[str, Value]
 ) -> Solved:
     """Solve as many of the constraints as possible. Raises ExpressionError."""
-    reduced = reduce_domains(domains, constraints, given)
+    reduced = reduce_domains(domains, constraints, fixed)
     if reduced.is_empty:
         return Solved([Factor((), _number(0))], {}, ())
-    solver = _Solver(reduced, given)
+    solver = _Solver(reduced, fixed)
     roots, left_out = solver.solve()
     return Solved(roots, reduced.kept, left_out)
 
 
 class _Solver:
-    def __init__(self, reduced: Reduced, given: Mapping[str, Value]) -> None:
+    def __init__(self, reduced: Reduced, fixed: Mapping[str, Value]) -> None:
         self._reduced = reduced
         self._domains = reduced.domains
-        self._given = given
+        self._fixed = fixed
 
     def solve(self) -> tuple[list[Factor], list[Expression]]:
         """Return the roots with as many constraints as possible, the smallest first, and the
@@ -108,14 +108,14 @@ class _Solver:
     def _is_separable(self, constraint: Expression) -> bool:
         order = [name for name in self._domains if name in constraint.names]
         try:
-            Residue(order, self._domains, self._given).add(constraint)
+            Residue(order, self._domains, self._fixed).add(constraint)
         except Inseparable:
             return False
         return True
 
     def _as_table(self, constraint: Expression) -> Iterator[_Tied]:
         try:
-            yield _Tied(constraint, constraint_factor(constraint, self._domains, self._given))
+            yield _Tied(constraint, constraint_factor(constraint, self._domains, self._fixed))
         except TooLarge:
             return
 
@@ -138,7 +138,7 @@ class _Solver:
             own_factors = [f for f in left if not together.isdisjoint(f.names)]
             own_conditions = [c for c in conditions if not together.isdisjoint(c.names)]
             order = [name for name in names if name in together]
-            diagram = Diagram(order, self._domains, own_factors, own_conditions, self._given)
+            diagram = Diagram(order, self._domains, own_factors, own_conditions, self._fixed)
             roots.append(Factor((), _number(diagram.count), diagram))
         return roots
 

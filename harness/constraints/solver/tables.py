@@ -56,7 +56,7 @@ class Factor:
 
 
 def constraint_factor(
-    constraint: Expression, domains: Domains, given: Mapping[str, Value]
+    constraint: Expression, domains: Domains, fixed: Mapping[str, Value]
 ) -> Factor:
     """Return the truth table of a constraint over its names that have a domain.
 
@@ -71,7 +71,7 @@ def constraint_factor(
     table = np.zeros(shape, dtype=bool)
     for cell in itertools.product(*blocks):
         indices = np.ix_(*(as_array(block.indices) for block in cell))
-        table[indices] = _judged(constraint, dict(zip(names, cell, strict=True)), given)
+        table[indices] = _judged(constraint, dict(zip(names, cell, strict=True)), fixed)
     return Factor(names, table)
 
 
@@ -119,26 +119,26 @@ def _affordable(evaluations: int, constraint: Expression) -> None:
 
 
 def _judged(
-    constraint: Expression, cell: Mapping[str, _ValueBlock], given: Mapping[str, Value]
+    constraint: Expression, cell: Mapping[str, _ValueBlock], fixed: Mapping[str, Value]
 ) -> Table:
     """Evaluate the constraint over the product of the cell's blocks."""
     shape = tuple(len(block.values) for block in cell.values())
     columns = {name: b.column(axis, len(cell)) for axis, (name, b) in enumerate(cell.items())}
     try:
-        return np.broadcast_to(constraint.holds({**given, **columns}), shape)
+        return np.broadcast_to(constraint.holds({**fixed, **columns}), shape)
     except ExpressionError:
         # Arrays cannot, at least not exactly. Where scalars cannot either, the error comes again.
-        return _judged_singly(constraint, cell, given, shape)
+        return _judged_singly(constraint, cell, fixed, shape)
 
 
 def _judged_singly(
     constraint: Expression,
     cell: Mapping[str, _ValueBlock],
-    given: Mapping[str, Value],
+    fixed: Mapping[str, Value],
     shape: tuple[int, ...],
 ) -> Table:
     _affordable(math.prod(shape), constraint)
-    holds = (bool(constraint.holds({**given, **row})) for row in _rows(cell))
+    holds = (bool(constraint.holds({**fixed, **row})) for row in _rows(cell))
     return np.fromiter(holds, dtype=bool, count=math.prod(shape)).reshape(shape)
 
 

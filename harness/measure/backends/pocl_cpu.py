@@ -36,7 +36,7 @@ def name_processor(device_version: str, device_address: int) -> None:
     if level is None or device_address in _names or not maps.exists():
         return
     for _ in range(_TRIES):
-        # PoCL's threads are starting: a reading of the maps beside them may miss a range.
+        # PoCL's threads are starting: a reading of the maps meanwhile may miss a range.
         readable = _readable(maps.read_text(encoding="utf-8"))
         pointer = next(_name_pointers(device_address, readable), None)
         if pointer is not None:

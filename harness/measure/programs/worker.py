@@ -67,7 +67,7 @@ class ProgramWorker:
     def take_reference(self, job: ProgramJob, kept: Path) -> Reference:
         """Run the default configuration twice; other outputs are compared with the first.
 
-        Keeps the outputs in files beside `kept`. Raises HostModuleError where a run fails, or
+        Keeps the outputs in files next to `kept`. Raises HostModuleError where a run fails, or
         where the second output differs though all outputs must equal the first.
         """
         first, second = (SealedFile(kept.with_name(f"{kept.name}.{k}")) for k in range(2))

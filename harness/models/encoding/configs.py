@@ -42,7 +42,7 @@ class ConfigEncoder:
     An ordered parameter is the position of its value, a logarithmic one its logarithm; the values
     of an enumeration are all equally far apart. Axes of one feature share a length scale: `groups`
     has the number of each axis's feature, from 0, and `relative_lengths` has for each feature how
-    long its length scale is expected to be beside the others.
+    long its length scale is expected to be, relative to the others.
     """
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:

@@ -1,7 +1,7 @@
 """Parts of encoders: one-hot words, logarithms of sizes, the power of two in a number.
 
 scikit-learn's ColumnTransformer, OneHotEncoder and StandardScaler are not used: they refuse words
-of several types (None beside texts), differ in the last bit from generated code, and take 10 ms for
+of several types (None and texts), differ in the last bit from generated code, and take 10 ms for
 one input where this takes 0.2 ms.
 """
 

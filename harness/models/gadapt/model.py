@@ -125,7 +125,7 @@ def fit(
     for name in best.columns:
         found = values_of(best[name])
         values = tuple(dict.fromkeys([*(legal or {}).get(name, ()), *found]))
-        # Numbers beside None, an absent flag, are a choice.
+        # Numbers and None, an absent flag, are a choice.
         if is_numeric(best[name]) and best[name].dtype.kind != "b" and None not in values:
             trees[name] = fit_numbers(
                 columns, sizes, numbers(best[name]), tuple(sorted(values)), trials, seed

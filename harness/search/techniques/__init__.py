@@ -1,4 +1,4 @@
-"""The project's own search techniques, one a file, registered beside OpenTuner's."""
+"""The project's own search techniques, one a file, registered with OpenTuner's."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from harness.space import PointArray, Space
 Array = npt.NDArray[np.float64]
 
 _MOST_LEVELS = 8  # of a parameter; neighbouring values share a level
-_DRAWN = 64  # candidates beside those of the two-level design
+_DRAWN = 64  # candidates besides those of the two-level design
 _UNKNOWN = 1e-6  # information about each effect before there are samples
 _TIE = 1e-9
 

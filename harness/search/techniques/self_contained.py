@@ -11,7 +11,7 @@ class SelfContained(SearchTechnique):  # type: ignore[misc]
     """A published procedure, which must choose by itself what it tests, and how much.
 
     Alone it starts without the default and without winners of other inputs, only its proposals
-    are tested, and the run ends when `desired_result` is None. Beside other techniques it
+    are tested, and the run ends when `desired_result` is None. Among other techniques it
     alternates with them.
     """
 

@@ -65,7 +65,7 @@ class _Flag(StrictModel):
     )
     baselines: Values = Field(
         default_factory=list,
-        description="of a level of optimisation, the values that every winner is measured beside",
+        description="of a level of optimisation, the values that every winner is compared with",
     )
     note: Text | None = Field(default=None, description="what to know before it is tuned")
 
