@@ -26,6 +26,7 @@ from harness.display.formats import (
 )
 from harness.display.inputs import InputsTable, baselines_rows, print_inputs
 from harness.display.progress import ProgressDisplay
+from harness.display.text import make_table
 from harness.results import RunPlan
 from harness.search import Progress
 from harness.stats.timing import TimeRatio
@@ -431,3 +432,12 @@ def test_a_table_of_very_many_inputs_shows_the_first(monkeypatch: pytest.MonkeyP
         text = " ".join(printed(report(), report(), report(), width=width).split())
         assert "These are the first 2 of 3 inputs; `python -m harness.export` writes all." in text
         assert text.count("m=64, n=4096") == 2
+
+
+def test_no_line_of_a_table_ends_in_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+    make_console().print(
+        make_table(("input", "time"), [("n=1", "1 ms"), ("n=100", "20 ms")], left=(0, 1))
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert any("20 ms" in line for line in lines)
+    assert not [line for line in lines if line != line.rstrip()]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
+from rich.segment import Segment
 
 from harness.core.records import Outcome, Timing
 from harness.stats.timing import TimeRatio, half_width
@@ -15,11 +17,18 @@ _PLAIN_WIDTH = 140
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
+class _PlainConsole(Console):
+    """A console whose lines do not end in the spaces that fill a table's last column."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return re.sub(" +(?=\n)", "", super()._render_buffer(buffer))
+
+
 def make_console(stderr: bool = False) -> Console:
     """Make a console that does not cut tables where neither a terminal nor COLUMNS sets a width."""
-    console = Console(stderr=stderr, highlight=False)
+    console = _PlainConsole(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
+        console = _PlainConsole(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
     return console
 
 
