@@ -60,7 +60,8 @@ def measure(module_opencl: Backend) -> Iterator[Measure]:
 
 def test_every_kernel_of_the_zoo_is_tested() -> None:
     cheats = next(p for p in load_spec(ZOO).parameters if p.name == "CHEAT")
-    assert {*REFUSED, *HARMLESS, "honest", "honest_with_scratch"} == set(cheats.values)
+    others = {"honest", "honest_with_scratch", "calls_the_system"}
+    assert {*REFUSED, *HARMLESS, *others} == set(cheats.values)
 
 
 @pytest.mark.parametrize("name", ["honest", "honest_with_scratch"])
@@ -87,3 +88,9 @@ def test_kernel_that_relies_on_an_earlier_run_does_its_work_in_every_run(
 ) -> None:
     found = measure(name)
     assert found.outcome is Outcome.OK, found.message
+
+
+def test_kernel_cannot_call_the_system_to_start_a_thread(measure: Measure) -> None:
+    found = measure("calls_the_system")
+    assert found.outcome is Outcome.BUILD_FAILED
+    assert "Cannot find symbol pthread_create" in found.message

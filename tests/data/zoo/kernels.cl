@@ -30,6 +30,7 @@
 #define writes_before_the_start 19
 #define result_kept_in_program 20
 #define half_kept_in_program 21
+#define calls_the_system 22
 
 float row_sum(global const float *x, int k) {
     float sum = 0.0f;
@@ -49,6 +50,10 @@ float half_sum(global const float *x, int k) {
 global float kept[1024];
 global float keys[1024];
 global float scale[1] = {1.0f};
+#endif
+
+#if CHEAT == calls_the_system /* to start a thread that outlives the launch, or to keep a file */
+int pthread_create(global void *thread, global void *how, global void *work, global void *with);
 #endif
 
 kernel void sums(global float *x, global float *y, global float *scratch, global float *spare,
@@ -116,6 +121,8 @@ kernel void sums(global float *x, global float *y, global float *scratch, global
     keys[i] = row[0];
     kept[i] = half_sum;
     y[i] = half_sum + row_sum(row + k / 2, k - k / 2);
+#elif CHEAT == calls_the_system
+    y[i] = row_sum(row, k) + pthread_create(scratch, scratch, scratch, scratch);
 #elif CHEAT == writes_past_the_end
     y[i] = row_sum(row, k);
     if (i < 63) y[n + i] = y[i];
