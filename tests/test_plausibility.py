@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import PROOF_DATA, DeviceWorker, Reply
 from harness.measure.kernel_data import make_kernel_data
 from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernels import KernelMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import (
     GPU_FLOOR_S,
@@ -26,10 +28,13 @@ from harness.measure.plausibility import (
     why_unproved,
 )
 from harness.measure.verify import Tolerance
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
 from harness.stats.timing import Sampling
 from tests.fakes import FAKE_HOST, KERNELS, Array, FakeCompiler, FakeDevice
 
 GIVEN = Input({"n": 4})
+ZOO = Path(__file__).parent / "data/zoo/kernels.yaml"
 DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
 
 
@@ -237,6 +242,9 @@ def test_proof_counts_the_fastest_of_its_runs() -> None:
         return found.why_unproved(again, measured, DEFAULT)
 
     assert proved((9.0, 1.9, 9.0), (50.0, 2.9, 1.0, 1.0)) is None
+    found._times[GIVEN, DEFAULT] = 1.5
+    assert proved((1.0,), (1.9, 1.1, 1.9, 1.0, 1.2, 1.0)) is None, "two of three were disturbed"
+    assert "take 0.3 s longer" in str(proved((1.0,), (1.3, 1.3, 1.9, 1.0, 1.2, 1.0)))
     assert proved((9.0, 2.1), (1.0, 1.0)) == "a second build and run took 2.1 s"
     reason = "its first run on new data takes 3.1 s, but the others 1 s"
     assert proved((1.0,), (3.1, 50.0, 1.0, 1.0)) == reason
@@ -399,3 +407,23 @@ def test_a_gain_that_a_cache_explains_less_than_half_of_needs_no_proof() -> None
             found.note([started(first_s, 0.5, OTHER)], seed=2, is_renewed=True)
         assert (found.why_implausible(timed(0.5), DEFAULT, None) is None) is is_plausible
         assert found.why_implausible(timed(0.96), DEFAULT, None) is None, "it saves next to nothing"
+
+
+@pytest.mark.parametrize(("slow_proofs", "is_proved"), [(0, True), (1, True), (2, False)])
+def test_proof_that_the_machine_may_have_slowed_is_repeated_once(
+    slow_proofs: int, is_proved: bool
+) -> None:
+    space = ConstrainedSpace.of(load_spec(ZOO), GIVEN, None, "opencl")
+    measurer = object.__new__(KernelMeasurer)
+    slow, fast = (
+        dataclasses.replace(started(1.0, time_s, OTHER), warmup_s=(time_s,) * 6)
+        for time_s in (9.0, 1.0)
+    )
+    proofs = [*[slow] * slow_proofs, fast]
+    measurer.__dict__ |= {
+        "_times": KernelTimes(),
+        "_spec": load_spec(ZOO),
+        "_device": SimpleNamespace(made_s=lambda _: 0.0, run=lambda *_, **__: proofs.pop(0)),
+    }
+    unproved = measurer._run_proof(space, job_of("twice"), timed(1.0))
+    assert (unproved is None) is is_proved

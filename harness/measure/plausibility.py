@@ -9,7 +9,6 @@ it has seen, is built again and measured on other data before it can win.
 from __future__ import annotations
 
 import dataclasses
-import operator
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -240,6 +239,6 @@ class KernelTimes:
         unproved = why_unproved(dataclasses.replace(again, timing=fastest), measured)
         half = len(again.warmup_s) // 2
         unseen_s, seen_s = again.warmup_s[:half], again.warmup_s[half:]
-        extra_s = statistics.median(map(operator.sub, unseen_s, seen_s))
+        extra_s = min(unseen_s) - min(seen_s)
         slow = self.why_first_is_slow(measured, min(unseen_s), default)
         return unproved or slow or self._why_kept(measured, extra_s, default)
