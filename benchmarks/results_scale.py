@@ -1,11 +1,11 @@
 """Measure time and memory of the commands that read large results databases.
 
-It writes a database through harness's own store: configurations of 14 parameters, each measured on
-every input in the search, and finals of each input. One pair of values fails to compile, one makes
-the kernel 50 % slower, one is faster on large inputs, and the rest is noise of two percent. Then it
-runs analyse, report and export on it, each as a separate command, and SQLite's own scan of the
-same rows (Python's sqlite3 over measurements and samples) beside them. Needs Linux, which reports
-the memory of a process in KiB.
+It writes a database (benchmarks/large_database.py): configurations of 14 parameters, each measured
+on every input in the search, and finals of each input. One pair of values fails to compile, one
+makes the kernel 50 % slower, one is faster on large inputs, and the rest is noise of two percent.
+Then it runs analyse, report and export on it, each as a separate command, and SQLite's own scan of
+the same rows (Python's sqlite3 over measurements and samples) beside them. Needs Linux, which
+reports the memory of a process in KiB.
 
     python -m benchmarks.results_scale --measurements 10000 100000 1000000
 
@@ -22,51 +22,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.arguments import count, make_parser
+from benchmarks.large_database import Shape, write_database
 from harness.commands.run import run_command
 from harness.core.errors import HarnessError
-from harness.core.records import (
-    Build,
-    Config,
-    Environment,
-    Input,
-    Measurement,
-    Outcome,
-    StopReason,
-    Timing,
-    Value,
-)
-from harness.results import Store, writing
-from harness.results.store import RunPlan
-from harness.space_file import Spec, load_spec
-
-PARAMETERS: dict[str, Sequence[int]] = {
-    "BLOCK": range(1, 1025),
-    "UNROLL": range(1, 17),
-    **{f"F{number}": (0, 1) if number % 2 else (1, 2, 4, 8) for number in range(12)},
-}
-"""2^32 points."""
 
 SIZES = (10_000, 100_000)
 
-_SPREAD = 0.02
-_BATCH = 5_000
-_ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
-_SPACE = """\
-name: scale
-kernel: {{function: kernel, source: kernel.cl, host: kernel.py}}
-parameters:
-{parameters}
-constraints: [UNROLL <= BLOCK * 16]
-launch: {{group: [BLOCK], grid: [n]}}
-inputs: {{features: [m, n], values: [{{m: 64, n: 64}}]}}
-"""
 _SCAN = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])
@@ -98,103 +65,6 @@ class Scale:
     page_bytes: int
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The size of a database: configurations on each of the inputs, with so many samples."""
-
-    measurements: int
-    inputs: int
-    samples: int
-
-    @property
-    def configurations(self) -> int:
-        """The number of distinct configurations."""
-        return max(1, self.measurements // self.inputs)
-
-
-# ------------------------------------------------------------------------------ the database
-
-
-def write_database(path: Path, shape: Shape, seed: int = 0) -> None:
-    """Write the measurements of a sweep, and finals, through the store."""
-    rng = np.random.default_rng(seed)
-    spec = _spec(path.parent)
-    configs = _configs(shape.configurations, rng)
-    default = Config({p.name: p.default for p in spec.parameters})
-    with writing(str(path)) as engine:
-        store = Store(engine)
-        for problem in _inputs(shape.inputs):
-            plan = RunPlan(spec, _ENVIRONMENT, problem, "UniformRandom", 0, len(configs), 1, "", 1)
-            run = store.begin_run(plan, {}).id
-            ordinal, best = 0, (float("inf"), default)
-            for start in range(0, len(configs), _BATCH):
-                found = list(_measured(problem, configs[start : start + _BATCH], shape, rng))
-                ids = store.add_measurements(run, plan, "search", found)
-                store.add_tests(run, ordinal, ids, ids, ["UniformRandom"] * len(ids))
-                ordinal += len(ids)
-                best = min(best, *((m.time_s, m.config) for m in found), key=lambda one: one[0])
-            pair = _measured(problem, [default, best[1]], shape, rng, StopReason.INTERLEAVED)
-            store.add_interleaved(run, plan, "final", list(pair))
-            store.end_run(run, "complete")
-
-
-def _spec(folder: Path) -> Spec:
-    parameters = "\n".join(f"  {name}: {_values(found)}" for name, found in PARAMETERS.items())
-    (folder / "space.yaml").write_text(_SPACE.format(parameters=parameters), encoding="utf-8")
-    (folder / "kernel.cl").write_text(" ".join(["kernel", *PARAMETERS]), encoding="utf-8")
-    host = "def arguments(features, rng): ...\n\n\ndef reference(arguments): ...\n"
-    (folder / "kernel.py").write_text(host, encoding="utf-8")
-    return load_spec(folder / "space.yaml")
-
-
-def _values(values: Sequence[int]) -> str:
-    if isinstance(values, range):
-        return f"{{type: integer, min: {values[0]}, max: {values[-1]}, default: {values[0]}}}"
-    return f"{{values: {list(values)}, default: {values[0]}}}"
-
-
-def _inputs(number: int) -> Iterator[Input]:
-    for index in range(number):
-        yield Input({"m": 64 + index, "n": 64 << (index % 11)})
-
-
-def _configs(number: int, rng: np.random.Generator) -> list[Config]:
-    """Draw distinct configurations uniformly."""
-    found: dict[Config, None] = {}
-    while len(found) < number:
-        drawn = {name: rng.choice(values, number).tolist() for name, values in PARAMETERS.items()}
-        rows = zip(*drawn.values(), strict=True)
-        found |= dict.fromkeys(Config(dict(zip(drawn, row, strict=True))) for row in rows)
-    return list(found)[:number]
-
-
-def _measured(
-    problem: Input,
-    configs: Sequence[Config],
-    shape: Shape,
-    rng: np.random.Generator,
-    stopped: StopReason = StopReason.REPEATS,
-) -> Iterator[Measurement]:
-    noise = np.exp(rng.normal(0, _SPREAD, (len(configs), 1 + shape.samples)))
-    for config, (own, *samples) in zip(configs, noise.tolist(), strict=True):
-        build = Build(config.digest, f"-D{config}", "a compiler", 0.3, config.digest, 32, 0, 0)
-        if config["F1"] == 1 and config["F0"] == 4:
-            message = f"kernel.cl:{config['BLOCK']}: error: F0 and F1 do not go together"
-            yield Measurement(config, problem, Outcome.BUILD_FAILED, message=message)
-            continue
-        time_s = _time_s(problem, config) * own
-        timing = Timing(tuple(time_s * one for one in samples), stopped)
-        yield Measurement(
-            config, problem, Outcome.OK, timing, build, None, "", (2 * time_s,), 0.5, {}, ("F2",)
-        )
-
-
-def _time_s(problem: Input, config: Config) -> float:
-    size: Value = problem["n"]
-    large = isinstance(size, int) and size > 1000
-    return 1e-3 * (1.5 if config["F3"] else 1.0) * (0.8 if large == bool(config["F5"]) else 1.0)
-
-
 # ------------------------------------------------------------------------------ the commands
 
 
@@ -214,17 +84,21 @@ def as_process(words: Sequence[str]) -> Cost:
     return Cost(time.perf_counter() - started, cpu_s, usage.ru_maxrss / 1024)
 
 
-def measure(database: Path, run: Command = as_process) -> Scale:
-    """Run the commands on a database, in its folder."""
+def measure(
+    database: Path, run: Command = as_process, show: Callable[[str, Cost], None] = lambda *_: None
+) -> Scale:
+    """Run the commands on a database, in its folder; `show` gets each with its cost."""
     page, csv = database.with_name("page.html"), database.with_name("export.csv")
-    costs = {
-        "scan": run(["-c", _SCAN, str(database)]),
-        "analyse": run(["-m", "harness.analyse", str(database)]),
-        "report": run(["-m", "harness.report", str(database), "-o", str(page)]),
-        "export": run(
-            ["-m", "harness.export", str(database), "--format", "csv", "--output", str(csv)]
-        ),
+    words: dict[str, list[str]] = {
+        "scan": ["-c", _SCAN, str(database)],
+        "analyse": ["-m", "harness.analyse", str(database)],
+        "report": ["-m", "harness.report", str(database), "-o", str(page)],
+        "export": ["-m", "harness.export", str(database), "--format", "csv", "--output", str(csv)],
     }
+    costs = {}
+    for name, command in words.items():
+        costs[name] = run(command)
+        show(name, costs[name])
     return Scale(costs, database.stat().st_size, page.stat().st_size)
 
 
@@ -246,31 +120,38 @@ def main(arguments: Sequence[str] | None = None, run: Command = as_process) -> i
 
 def _measure_all(args: argparse.Namespace, run: Command) -> int:
     """Measure each size; print a table and the JSON line."""
-    heads = ("time", "processors", "memory", "file")
+    heads = ("time", "processors", "memory")
     print(f"{'measurements':>14}  {'command':8}" + "".join(f"{head:>12}" for head in heads))
     found = {}
     for size in args.measurements:
         shape = Shape(size, args.inputs, args.samples)
         with tempfile.TemporaryDirectory() as temporary:
-            folder = args.folder or Path(temporary)
-            scale = measure(_database(folder, shape), run)
-        files = {"scan": scale.database_bytes, "report": scale.page_bytes}
-        for name, cost in scale.commands.items():
-            cells = [f"{cost.wall_s:.1f} s", f"{cost.cpu_s:.1f} s", f"{cost.peak_mib:.0f} MiB"]
-            cells += [f"{files[name] / 1e6:.2f} MB"] if name in files else []
-            print(f"{size:14,}  {name:8}" + "".join(f"{cell:>12}" for cell in cells), flush=True)
-        found[str(size)] = asdict(scale)
+            database = _database(args.folder or Path(temporary), shape)
+            print(
+                f"{size:14,}  the database has {database.stat().st_size / 1e6:.2f} MB", flush=True
+            )
+            found[str(size)] = asdict(measure(database, run, partial(_print_cost, size)))
     print(json.dumps(found))
     return 0
+
+
+def _print_cost(size: int, name: str, cost: Cost) -> None:
+    cells = [f"{cost.wall_s:.1f} s", f"{cost.cpu_s:.1f} s", f"{cost.peak_mib:.0f} MiB"]
+    print(f"{size:14,}  {name:8}" + "".join(f"{cell:>12}" for cell in cells), flush=True)
 
 
 def _database(folder: Path, shape: Shape) -> Path:
     path = folder / f"{shape.measurements}x{shape.inputs}x{shape.samples}" / "scale.db"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_database(path.with_suffix(".part"), shape)
+        write_database(path.with_suffix(".part"), shape, step=partial(_print_progress, shape))
         path.with_suffix(".part").rename(path)
     return path
+
+
+def _print_progress(shape: Shape, inputs: int) -> None:
+    text = f"writing {shape.measurements:,} measurements: {inputs:,} of {shape.inputs:,} inputs"
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
