@@ -13,6 +13,8 @@ import pytest
 from harness.commands.merge import main as merge
 from harness.core.errors import ResultsError
 from harness.core.records import Outcome
+from harness.results import schema
+from harness.results.checksums import checksums_of, row_checksum
 from harness.results.view import read_results
 from tests.results_examples import (
     ENVIRONMENT,
@@ -221,3 +223,15 @@ def test_a_damaged_index_is_neither_read_nor_written_to(database: Path) -> None:
         everything(database)
     with pytest.raises(ResultsError, match=r"is damaged"):
         write(database, make_ok(6))
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], ["a", 'b",\\', ""], ["a", "\0row", "b"], ["\0row"]])
+def test_checksums_of_many_rows_are_those_of_each(texts: list[str]) -> None:
+    """Whatever the rows hold, even the text that is put between them."""
+    table = schema.tests
+    rows = [
+        {"result_id": None, "run_id": 1, "measurement_id": 2, "ordinal": number, "requestor": text}
+        for number, text in enumerate(texts)
+    ]
+    cells = {name: [row.get(name) for row in rows] for name in table.c.keys()}  # noqa: SIM118
+    assert checksums_of(table, cells) == [row_checksum(table, row) for row in rows]

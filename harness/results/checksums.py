@@ -11,6 +11,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain, repeat
 from typing import Any
 from zlib import crc32
 
@@ -20,6 +21,8 @@ CHECKSUM, NUMBERS_CHECKSUM = "checksum", "numbers_checksum"
 """The columns of the checksums of a row's cells, and of a measurement's samples and
 observations."""
 
+_BEHIND = "\0row"  # a stored text has no NUL
+_OPENED = crc32(b"[")
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
@@ -37,7 +40,15 @@ def row_checksum(table: Table, row: Mapping[str, Any]) -> int | None:
 def checksums_of(table: Table, cells: Mapping[str, Sequence[Any]]) -> list[int]:
     """Return the checksums of rows, given their cells by column; each has its column's type."""
     columns = [cells[name] for name, _ in _covered(table)]
-    return [crc32(_encode(row).encode()) for row in zip(*columns, strict=True)]
+    count = len(columns[0])
+    # All rows at once, each with a text behind it that no cell contains: a call for each row takes
+    # several times as long.
+    flat = list(chain.from_iterable(zip(*columns, repeat(_BEHIND, count), strict=True)))
+    behind, text = _encode(_BEHIND), _encode(flat)[1:-1]
+    if not count or text.count(behind) != count:  # a cell contains it
+        return [crc32(_encode(row).encode()) for row in zip(*columns, strict=True)]
+    rows = text.removesuffix(f",{behind}").encode().split(f",{behind},".encode())
+    return [crc32(b"]", crc32(row, _OPENED)) for row in rows]
 
 
 def numbers_checksum(samples_s: Sequence[float], observed: Mapping[str, float]) -> int:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, Table, null, select
+from sqlalchemy import JSON, ColumnElement, Connection, Select, Table, null, select
 
 from harness.core.arrays import Indices
+from harness.core.errors import ResultsError
 from harness.core.records import Outcome, WorstElement
 from harness.results import schema
 from harness.results.cells import names_read, worst_element_of
 from harness.results.config_table import Coder
-from harness.results.connect import has_column, has_table
+from harness.results.connect import from_json, has_column, has_table, shown_name
 from harness.results.gathering import Chunk
 from harness.results.validate_many import Cells, check_many_numbers, check_rows
 from harness.stats.samples import Ragged
+
+T = TypeVar("T")
 
 CHUNK = 10_000
 """The most ids of a query."""
@@ -30,11 +34,14 @@ _SPREAD = 4  # a range of ids that holds this many times more rows than are want
 
 def plain_rows(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:
     """Yield rows of numbers and texts as the driver returns them, many at a time; SQLAlchemy's rows
-    take three times as long."""
+    take three times as long. Raises ResultsError where the driver cannot read one."""
     cursor = connection.execute(query).cursor
     assert cursor is not None  # a SELECT has one
-    while rows := cursor.fetchmany(_FETCHED):
-        yield rows
+    try:
+        while rows := cursor.fetchmany(_FETCHED):
+            yield rows
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise ResultsError(f"{shown_name(connection)} cannot be read: {error}") from None
 
 
 def cells_by_id(
@@ -50,14 +57,41 @@ def cells_by_id(
     place = table.columns.keys().index(key)
     for first in range(0, len(ids), CHUNK):
         part = ids[first : first + CHUNK]
-        wanted = set(part)
         query = select(*columns).where(among(table.c[key], part)).order_by(table.c.id)
-        rows = [row for row in connection.execute(query).all() if row[place] in wanted]
-        names = table.columns.keys()
-        found = zip(*rows, strict=True) if rows else ((),) * len(names)
-        cells = dict(zip(names, found, strict=True))
+        found = _columns_of(connection, query, place, part)
+        cells = dict(zip(table.columns.keys(), found, strict=True))
+        if connection.dialect.name == "sqlite":  # its driver returns JSON as text
+            cells |= {c.name: _parsed(cells[c.name]) for c in table.c if isinstance(c.type, JSON)}
         check_rows(table, cells)
         yield cells
+
+
+def _columns_of(
+    connection: Connection, query: Select[Any], place: int, wanted: Sequence[int]
+) -> list[Sequence[Any]]:
+    """Return the columns of the rows of a query whose cell at `place` is wanted."""
+    if connection.dialect.name == "sqlite":
+        rows = list(chain.from_iterable(plain_rows(connection, query)))
+    else:
+        rows = [tuple(row) for row in connection.execute(query)]
+    found: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    if rows and found[place] != tuple(wanted):
+        known = set(wanted)
+        found = list(zip(*(row for row in rows if row[place] in known), strict=True))
+    return found or [()] * len(query.selected_columns)
+
+
+def _parsed(texts: Sequence[Any]) -> Sequence[Any]:
+    """Parse a column of JSON; cells that hold no text stay as they are."""
+    found = dict.fromkeys(text for text in texts if type(text) is str)
+    try:
+        values = from_json(f"[{','.join(found)}]")  # at once: a call for each takes far longer
+    except ValueError:
+        values = None
+    if not isinstance(values, list) or len(values) != len(found):
+        values = [from_json(text) for text in found]  # which says what is wrong
+    by_text = dict(zip(found, values, strict=True))
+    return [by_text[text] if type(text) is str else text for text in texts]
 
 
 def values_by_id(
@@ -140,8 +174,8 @@ def read_chunks(
             stopped=_stopped(cells),
             messages=cells["message"],
             shared_with=cells["shared_with"],
-            host_read=[names_read({"host_read": names}) for names in cells["host_read"]],
-            occasions=[tuple(sizes or ()) for sizes in cells["occasions"]],
+            host_read=_each(cells["host_read"], lambda names: names_read({"host_read": names})),
+            occasions=_each(cells["occasions"], lambda sizes: tuple(sizes or ())),
             warmup_s=cells["warmup_s"],
             sample_counts=counts,
             samples_s=samples_s,
@@ -150,13 +184,20 @@ def read_chunks(
         )
 
 
+def _each(values: Sequence[Any], make: Callable[[Any], T]) -> list[T]:
+    """Make something of each value; equal texts were parsed to one object, which is looked at
+    once."""
+    made = {key: make(value) for key, value in {id(value): value for value in values}.items()}
+    return [made[id(value)] for value in values]
+
+
 def _stopped(cells: Cells) -> list[str | None]:
-    pairs = zip(cells["outcome"], cells["stopped"], strict=True)
-    return [stopped if outcome == Outcome.OK.value else None for outcome, stopped in pairs]
+    ok, pairs = Outcome.OK.value, zip(cells["outcome"], cells["stopped"], strict=True)
+    return [stopped if outcome == ok else None for outcome, stopped in pairs]
 
 
 def _worst(cells: Cells) -> dict[int, WorstElement]:
-    stored = enumerate(cells["worst_element"])
+    stored = ((row, one) for row, one in enumerate(cells["worst_element"]) if one is not None)
     found = ((row, worst_element_of({"worst_element": one})) for row, one in stored)
     return {row: worst for row, worst in found if worst is not None}
 
@@ -183,27 +224,23 @@ def read_samples(connection: Connection, ids: Sequence[int]) -> tuple[array[floa
         .where(among(table.c.measurement_id, ids))
         .order_by(table.c.measurement_id, table.c.ordinal)
     )
-    owners, ordinals, samples_s = array("q"), array("q"), array("d")
+    read = [np.empty((0, 3))]
     for batch in plain_rows(connection, query):
-        owner, ordinal, time_s = zip(*batch, strict=True)
-        if {*map(type, time_s)} != {float}:
+        if {*map(type, map(itemgetter(2), batch))} != {float}:
             _refuse_first(batch)
-        owners.extend(owner)
-        ordinals.extend(ordinal)
-        samples_s.extend(time_s)
-    own, wanted = np.array(owners, dtype=np.intp), np.array(ids, dtype=np.intp)
+        numbers = np.fromiter(chain.from_iterable(batch), np.float64, 3 * len(batch))
+        read.append(numbers.reshape(-1, 3))
+    own, ordinals, samples_s = np.concatenate(read).T
+    wanted = np.array(ids, dtype=np.intp)
     index = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
     is_wanted = wanted[index] == own
     counts = np.bincount(index[is_wanted], minlength=len(wanted))
     expected = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    missing = np.flatnonzero(np.array(ordinals, dtype=np.intp)[is_wanted] != expected)
+    missing = np.flatnonzero(ordinals[is_wanted] != expected)
     if len(missing):
-        raise ValueError(
-            f"measurement {own[is_wanted][missing[0]]}: sample {expected[missing[0]]} is missing"
-        )
-    if is_wanted.all():
-        return samples_s, counts.tolist()
-    return array("d", np.array(samples_s)[is_wanted].tobytes()), counts.tolist()
+        owner, ordinal = own[is_wanted][missing[0]], expected[missing[0]]
+        raise ValueError(f"measurement {owner:.0f}: sample {ordinal} is missing")
+    return array("d", samples_s[is_wanted].tobytes()), counts.tolist()
 
 
 def _refuse_first(batch: Sequence[tuple[Any, Any, Any]]) -> None:

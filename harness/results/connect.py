@@ -250,7 +250,7 @@ def _engine(database: str, url: URL) -> Engine:
         engine = create_engine(
             url,
             json_serializer=_to_json,
-            json_deserializer=_from_json,
+            json_deserializer=from_json,
             execution_options={"database": without_password(database)},
         )
     except ArgumentError:
@@ -276,7 +276,8 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 """One for all cells: `json.loads` would make one for each."""
 
 
-def _from_json(text: str) -> object:
+def from_json(text: str) -> object:
+    """Parse the text of a cell; raises ValueError where it is not JSON."""
     try:
         value, end = _DECODER.raw_decode(text)
     except ValueError:

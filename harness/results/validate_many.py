@@ -3,8 +3,8 @@ no closer look, everything else gets one."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from math import isfinite
 from types import NoneType
 from typing import Any
@@ -24,6 +24,7 @@ from harness.stats.samples import Ragged, SampleStatistics
 Cells = Mapping[str, Sequence[Any]]
 """The cells of some rows by column."""
 
+_OK = Outcome.OK.value
 _OUTCOMES = {outcome.value for outcome in Outcome}
 _REPEATED = {outcome.value for outcome in Outcome if outcome.repeats}
 _STOPPED = {reason.value for reason in StopReason}
@@ -32,10 +33,11 @@ _ROUNDING = 1e-9
 
 def check_rows(table: Table, cells: Cells) -> None:
     """Check all columns of rows; raises what `check_row` raises for the first wrong one."""
-    plain = np.array(_meanings(table, cells), dtype=np.bool_)
-    odd = ~plain | ~_have_checksums(table, cells)
+    odd = ~_have_checksums(table, cells)
     if not all(_fits(column, cells[column.name]) for column in table.columns):
         odd[:] = True
+    elif not _are_plain(table, cells):
+        odd |= ~np.array(_meanings(table, cells), dtype=np.bool_)
     for row in np.flatnonzero(odd).tolist():
         check_row(table, row_of(cells, row))
 
@@ -50,10 +52,11 @@ def _fits(column: Column[Any], values: Sequence[Any]) -> bool:
     kinds = set(map(type, values)) - ({NoneType} if column.nullable else set())
     kind = column.type
     if isinstance(kind, String):
-        longest = max((len(text) for text in values if text is not None), default=0)
-        return kinds <= {str} and longest <= (kind.length or sys.maxsize)
+        if not kinds <= {str} or kind.length is None:
+            return kinds <= {str}
+        return max(map(len, filter(None, values)), default=0) <= kind.length
     if isinstance(kind, Float):
-        return kinds <= {float} and all(isfinite(v) for v in values if v is not None)
+        return kinds <= {float} and all(map(isfinite, filter(None, values)))
     if isinstance(kind, Integer):
         return kinds <= {int}
     assert isinstance(kind, JSON)
@@ -70,6 +73,31 @@ def _have_checksums(table: Table, cells: Cells) -> Flags:
     computed = checksums_of(table, cells)
     pairs = zip(stored, computed, strict=True)
     return np.array([one is None or one == other for one, other in pairs], dtype=np.bool_)
+
+
+def _are_plain(table: Table, cells: Cells) -> bool:
+    """Whether all rows, whose cells have the types of their columns, plainly mean what harness
+    writes: `_meanings` by column, which takes a tenth of the time."""
+    if table.name != schema.measurements.name:
+        return False
+    outcomes = set(cells["outcome"])
+    failed = [
+        text for text, one in zip(cells["message"], cells["outcome"], strict=True) if one != _OK
+    ]
+    warmup_s = list(chain.from_iterable(cells["warmup_s"]))
+    lists = {id(names): names for names in cells["host_read"] if names is not None}
+    return (
+        all(map(UUID.fullmatch, cells["uuid"]))
+        and set(cells["stage"]) <= set(STAGES)
+        and outcomes <= _OUTCOMES
+        and all(failed)
+        and set(map(type, cells["warmup_s"])) <= {list}
+        and set(map(type, warmup_s)) <= {float}
+        and all(map(isfinite, warmup_s))
+        and set(cells["shared_with"]) <= {None}
+        and all(type(name) is str for names in lists.values() for name in names)
+        and all(one is None for one in cells["worst_element"])
+    )
 
 
 def _meanings(table: Table, cells: Cells) -> list[bool]:
@@ -107,7 +135,7 @@ def _is_plain_measurement(
         type(uuid) is str
         and UUID.fullmatch(uuid) is not None
         and stage in STAGES
-        and (outcome == Outcome.OK.value or (outcome in _OUTCOMES and bool(message)))
+        and (outcome == _OK or (outcome in _OUTCOMES and bool(message)))
         and type(warmup_s) is list
         and all(type(time_s) is float and isfinite(time_s) for time_s in warmup_s)
         and (shared_with is None or (outcome in _REPEATED and _is_digest(shared_with)))
@@ -141,7 +169,7 @@ def check_many_numbers(
 
 def _are_plain_times(cells: Cells, samples_s: Ragged) -> Flags:
     """Say which rows have samples exactly if they worked, with the stored number and median."""
-    works = np.array([one == Outcome.OK.value for one in cells["outcome"]], dtype=np.bool_)
+    works = np.array([one == _OK for one in cells["outcome"]], dtype=np.bool_)
     works &= np.array([one in _STOPPED or one is None for one in cells["stopped"]], dtype=np.bool_)
     counts = np.array([count or 0 for count in cells["sample_count"]], dtype=np.intp)
     medians = np.array([np.nan if one is None else one for one in cells["median_s"]], dtype=float)
