@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from harness.analysis import SLOWDOWN
 from harness.analysis.sampling import measurement_numbers, sampled
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
+from harness.core.kept import Kept, content_key
 from harness.core.records import Value
 from harness.models.starchart import (
     Accuracy,
+    Axis,
     Growth,
     Tree,
     TreeTarget,
@@ -30,9 +32,13 @@ from harness.models.starchart import (
     pool,
 )
 from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
+from harness.models.starchart.boxes import Interval, Region, WordSet
+from harness.models.starchart.growing import NodeSplit, TreeNode, regrown
+from harness.models.starchart.regression import ErrorSummary
 from harness.models.stargazer import fit_linear
 from harness.results import MeasurementRows
 from harness.results.view import Results
+from harness.stats import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,24 +200,53 @@ def grown(found: Samples, target: TreeTarget) -> Tree:
     return grow(usable, target, axes_of(usable, found.parameters), Growth(groups=MEASUREMENT))
 
 
-def explain(found: Samples, target: TreeTarget) -> Explanation:
-    """Grow a tree on at most MOST_SAMPLES, and judge it and the linear model on held-out samples.
+class _Learnt(NamedTuple):
+    """The tree's threshold and nodes, its accuracy, and that of the linear model."""
+
+    threshold: float
+    root: TreeNode
+    accuracy: Accuracy
+    linear: Accuracy
+
+
+_CLASSES = (TreeNode, NodeSplit, Region, Interval, WordSet, Accuracy, ErrorSummary, Estimate)
+
+
+def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Explanation:
+    """Grow a tree on at most MOST_SAMPLES, and judge it and the linear model on held-out samples;
+    what was grown and judged before is `kept`.
 
     Raises UsageError for an unknown target, one that is the same for all samples, and for too few
     samples.
     """
     usable = _usable(found, target)
     axes = axes_of(usable, found.parameters)  # of all samples, since a fold may lack a word
+    table = [[str(name), str(usable[name].dtype), usable[name].tolist()] for name in usable.columns]
+    wanted = [target.column, target.per, target.log, found.parameters]
+    key = content_key("explained", table, wanted)
+    make = partial(_learn, usable, target, axes)
+    learnt = _Learnt(*(kept or Kept()).recall(key, make, _CLASSES))
+    growth = Growth(groups=MEASUREMENT)
+    return Explanation(
+        regrown(usable, target, axes, growth, learnt.threshold, learnt.root),
+        learnt.accuracy,
+        learnt.linear,
+        int(usable["unbiased"].sum()),
+        usable[MEASUREMENT].nunique(),
+    )
+
+
+def _learn(usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]) -> _Learnt:
     growth = Growth(folds=_FOLDS, groups=MEASUREMENT)
     judged = partial(
         cross_validate, table=usable, target=target.column, folds=_FOLDS, groups=MEASUREMENT
     )
-    return Explanation(
-        grow(usable, target, axes, Growth(groups=MEASUREMENT)),
+    tree = grow(usable, target, axes, Growth(groups=MEASUREMENT))
+    return _Learnt(
+        tree.threshold,
+        tree.root,
         judged(lambda part: grow(part, target, axes, growth)),
         judged(lambda part: fit_linear(part, target.column, axes)),
-        int(usable["unbiased"].sum()),
-        usable[MEASUREMENT].nunique(),
     )
 
 

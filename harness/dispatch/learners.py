@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from scipy.spatial import KDTree
 
 from harness.core.arrays import Flags, Indices
 from harness.dispatch.matrix import Matrix
@@ -17,6 +16,7 @@ from harness.models.encoding.inputs import InputScale
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy.spatial import KDTree
 
 
 class Selector(Protocol):
@@ -102,6 +102,8 @@ class Nearest:
 
     def fit(self, matrix: Matrix, seed: int) -> NearestSelector:
         """Remember all inputs."""
+        from scipy.spatial import KDTree  # here: it takes time to load
+
         scale = InputScale.of(matrix.features)
         logs = matrix.log_slowdown
         orders = np.argsort(np.where(np.isnan(logs), np.inf, logs), axis=1, kind="stable")

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
-from harness.dispatch.nodes import Split
+from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.portfolio import first_applicable
 from harness.dispatch.program import (
     Choice,
@@ -21,7 +21,13 @@ from harness.dispatch.program import (
     with_used_columns,
 )
 from harness.dispatch.training_set import TrainingSet
-from harness.models.encoding.columns import Column, TunedRange, column_values, tuned_range
+from harness.models.encoding.columns import (
+    Column,
+    ColumnKind,
+    TunedRange,
+    column_values,
+    tuned_range,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +74,20 @@ class LearntSelector:
             choice=choice,
             guards=tuple((guards or {}).get(config, ()) for config in configs),
         )
+
+
+LEARNT_CLASSES = (
+    LearntSelector,
+    Column,
+    ColumnKind,
+    TunedRange,
+    TreeChoice,
+    EnsembleChoice,
+    ForestChoice,
+    Leaf,
+    Split,
+)
+"""All that a learnt selector consists of."""
 
 
 def make_selector(

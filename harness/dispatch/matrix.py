@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array, Flags, Indices
+from harness.core.kept import content_key
 from harness.core.records import Config
 
 if TYPE_CHECKING:
@@ -90,6 +91,15 @@ class Matrix:
         logs = self.log_slowdown
         best: Indices = np.where(np.isnan(logs), np.inf, logs).argmin(axis=1)
         return best
+
+    @property
+    def key(self) -> str:
+        """A key of all that learning and judging depend on."""
+        features = [[str(name), self.features[name].tolist()] for name in self.features.columns]
+        numbers = (self.time_s, self.applies, self.best_s, self.groups, self.tied)
+        candidates = [config.digest for config in self.candidates]
+        facts = features, candidates, self.default, sorted(self.choices)
+        return content_key("matrix", *facts, *numbers)
 
     def rows(self, rows: Indices) -> Matrix:
         """Keep only some inputs, by their indices."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
+from harness.core.kept import Kept, content_key
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Default, Learner, Nearest, Static
-from harness.dispatch.learnt import LearntSelector
+from harness.dispatch.learnt import LEARNT_CLASSES, LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import GAdapt, Starchart
 from harness.dispatch.tree import TreeLearner
@@ -47,6 +48,7 @@ class Study:
     matrix: Matrix
     judged: Mapping[str, Judged]
     seed: int
+    kept: Kept = field(default_factory=Kept, repr=False)
 
     @property
     def dispatchers(self) -> list[str]:
@@ -110,7 +112,10 @@ class Study:
     def learnt(self, name: str) -> LearntSelector:
         """Fit a dispatcher to all inputs, once."""
         if name not in self._fitted:
-            self._fitted[name] = DISPATCHERS[name].fit(self.matrix, self.seed)
+            learner = DISPATCHERS[name]
+            key = content_key("learnt", self.matrix.key, repr(learner), self.seed)
+            make = partial(learner.fit, self.matrix, self.seed)
+            self._fitted[name] = self.kept.recall(key, make, LEARNT_CLASSES)
         return self._fitted[name]
 
     @cached_property
@@ -141,15 +146,19 @@ def study(
     wanted: Sequence[Learner],
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
+    kept: Kept | None = None,
 ) -> Study:
-    """Judge the learners; raises ValueError if there are too few inputs to hold some out."""
+    """Judge the learners; what was judged before is `kept`. Raises ValueError if there are too few
+    inputs to hold some out."""
     matrix = matrix.judgeable()
     if len(matrix.features) < FEWEST_INPUTS:
         raise ValueError(
             f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, and "
             f"there are {len(matrix.features)}"
         )
-    return Study(matrix, judge(matrix, _judgeable(matrix, wanted), seed, step), seed)
+    kept = kept or Kept()
+    found = judge(matrix, _judgeable(matrix, wanted), seed, step, kept)
+    return Study(matrix, found, seed, kept)
 
 
 def fits(matrix: Matrix, wanted: Sequence[Learner]) -> int:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from harness.core.arrays import Array, Flags, Indices
+from harness.core.kept import Kept, content_key
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
 from harness.models.folds import Fold, fold_count, grouped_folds
@@ -98,25 +99,45 @@ def judge(
     learners: Sequence[Learner],
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
+    kept: Kept | None = None,
 ) -> dict[str, Judged]:
     """Judge each learner on all inputs, held out by groups, in the learners' order, and the oracle.
 
-    `step` is called after each fit with the learner's name. Raises ValueError if there is only one
-    group: then nothing can be held out.
+    `step` is called with the learner's name after each fit, or for each that `kept` spares. Raises
+    ValueError if there is only one group: then nothing can be held out.
     """
     matrix = matrix.complete()
+    kept = kept or Kept()
+    keys = {one.name: content_key("chosen", matrix.key, repr(one), seed) for one in learners}
+    there = {name: kept.get(key) for name, key in keys.items()}
+    chosen = {name: np.array(one, dtype=np.intp) for name, one in there.items() if one}
+    for name in [name for name in chosen for _ in range(fold_count(matrix.groups))]:
+        step(name)
+    new = choose(matrix, [one for one in learners if one.name not in chosen], seed, step)
+    for name, indices in new.items():
+        kept.put(keys[name], indices)
+    chosen |= new
+    found = {one.name: judged(one.name, matrix, chosen[one.name]) for one in learners}
+    return found | {ORACLE: judged(ORACLE, matrix, matrix.best)}
+
+
+def choose(
+    matrix: Matrix, learners: Sequence[Learner], seed: int, step: Callable[[str], None]
+) -> dict[str, Indices]:
+    """Choose a candidate for each held-out input with each learner; see `judge`."""
+    chosen = {learner.name: np.empty(len(matrix.features), dtype=np.intp) for learner in learners}
+    if not learners:
+        return chosen
     folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
     if not folds:
         raise ValueError("inputs of two groups or more are needed to hold some out")
-    chosen = {learner.name: np.empty(len(matrix.features), dtype=np.intp) for learner in learners}
     for fold in folds:
         fit, test = held_out(matrix, fold)
         for learner in learners:
             learnt = learner.fit(fit, seed)
             chosen[learner.name][fold.test] = learnt.indices(test.features, test.applies)
             step(learner.name)
-    found = {name: judged(name, matrix, indices) for name, indices in chosen.items()}
-    return found | {ORACLE: judged(ORACLE, matrix, matrix.best)}
+    return chosen
 
 
 def in_hindsight(matrix: Matrix, learner: Learner, seed: int = 0) -> Judged:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from harness.core.kept import Kept
 from harness.core.records import Config
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
@@ -15,17 +16,19 @@ from harness.dispatch.tree_text import rule, tree_lines
 from harness.display.text import print_line, print_lines
 
 
-def print_across(console: Console, matrix: Matrix, wanted: Sequence[Learner]) -> None:
+def print_across(
+    console: Console, matrix: Matrix, wanted: Sequence[Learner], kept: Kept | None = None
+) -> None:
     """Print which configuration suits which input and the verdict on held-out inputs, or why
     nothing can be learnt.
 
-    `wanted` has at least one dispatcher that is a single tree.
+    `wanted` has at least one dispatcher that is a single tree; what was judged before is `kept`.
     """
     reason = why_nothing(matrix)
     if reason is not None:
         print_line(console, reason)
         return
-    for part in learnt_across(study(matrix, wanted)):
+    for part in learnt_across(study(matrix, wanted, kept=kept)):
         if isinstance(part, str):
             print_line(console, part)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness.analysis.coverage import input_reports
@@ -10,6 +10,7 @@ from harness.analysis.effects import Effects, Trials, effects_on_time, trials
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
+from harness.core.kept import Kept
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import Study, learners, study
@@ -24,6 +25,7 @@ class Findings:
 
     results: Results
     origin: Origin | None = None
+    kept: Kept = field(default_factory=Kept)
 
     @property
     def default(self) -> Config:
@@ -39,7 +41,7 @@ class Findings:
     def across(self) -> Study | None:
         """The choice by input and its verdict; None where there are too few inputs."""
         try:
-            return study(matrix_of(self.results), learners())
+            return study(matrix_of(self.results), learners(), kept=self.kept)
         except ValueError:
             return None
 
@@ -59,6 +61,7 @@ class Findings:
     def explanation(self) -> Explanation | None:
         """The tree of slowdowns and its accuracy; None where there are too few samples."""
         try:
-            return explain(samples(self.results), TreeTarget("slowdown", log=True))
+            target = TreeTarget("slowdown", log=True)
+            return explain(samples(self.results), target, self.kept)
         except UsageError:
             return None

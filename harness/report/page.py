@@ -10,6 +10,7 @@ import jinja2
 from harness import __version__
 from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
 from harness.core.errors import UsageError
+from harness.core.kept import Kept
 from harness.dispatch.study import sentence
 from harness.display.inputs import claims_lines, noise_warning
 from harness.report import figures, reproducing
@@ -28,7 +29,8 @@ def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | Non
     Raises UsageError where there is nothing to report.
     """
     shown = [results for results in found if results.measured or not_measured(results)]
-    parts = [_part(Findings(results, origin)) for results in shown]
+    kept = Kept.in_cache()
+    parts = [_part(Findings(results, origin, kept)) for results in shown]
     if not parts:
         why = [sentence for results in found for sentence in left_out_lines(results)]
         raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))

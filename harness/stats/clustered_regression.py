@@ -184,16 +184,19 @@ def _freedoms(
     found[squares == 0] = len(information)
     few = np.flatnonzero(found < _FEW).tolist()
     means = _summed(whitened, clusters) if few else whitened
+    both = means.T @ means
     for column in few:
         adjusted = _left_out(weights[:, column], batches)
-        found[column] = _satterthwaite(adjusted, whitened, means, clusters)
+        found[column] = _satterthwaite(adjusted, whitened, means, both, clusters)
     return found
 
 
-def _satterthwaite(adjusted: Array, whitened: Array, means: Array, clusters: Indices) -> float:
+def _satterthwaite(
+    adjusted: Array, whitened: Array, means: Array, both: Array, clusters: Indices
+) -> float:
     """Return the degrees of freedom of the sum over clusters of (`adjusted` times residuals)
     squared: the squared trace of their covariance over the trace of its square. `means` are the
-    clusters' sums of `whitened`.
+    clusters' sums of `whitened`, `both` their cross products.
 
     The sums are M times the clusters' errors, with M = D - U V^T of a diagonal and few columns.
     """
@@ -201,7 +204,7 @@ def _satterthwaite(adjusted: Array, whitened: Array, means: Array, clusters: Ind
     own = _summed(whitened * adjusted[:, None], clusters)
     scaled = diagonal * own
     # M^T M = D^2 + [DU, V, V] [-V, -DU, V U^T U]^T; the products of these two have nine blocks.
-    products, both = own.T @ own, means.T @ means
+    products = own.T @ own
     mixed, squares = means.T @ scaled, scaled.T @ scaled
     outer, inner = products @ both, products @ mixed
     trace = float((diagonal**2).sum() - 2 * np.trace(mixed) + np.trace(outer))

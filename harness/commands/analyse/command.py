@@ -12,6 +12,7 @@ from harness.analysis.failures import describe_failures
 from harness.commands.analyse import effects, tree
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
 from harness.core.errors import UsageError
+from harness.core.kept import Kept
 from harness.core.outputs import check_output
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import learners
@@ -53,7 +54,7 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
         print_lines(console, set_aside_lines(list(others), list(shown)))
     if options.platforms:
         with console.status("growing one tree for all platforms"):
-            complete.append(tree.print_platforms(console, found, each[-1]))
+            complete.append(tree.print_platforms(console, found, each[-1], Kept.in_cache()))
     return 0 if all(complete) else 2
 
 
@@ -87,11 +88,12 @@ def _print(console: Console, results: Results, title: str, options: TreeOptions)
         print_lines(console, [*lines, *([""] if lines else [])])
     with console.status("estimating the effects of parameters"):
         effects.print_effects(console, results)
+    kept = Kept.in_cache()
     with console.status("growing trees"):
         matrix = matrix_of(results)
-        is_complete = tree.print_tree(console, results, matrix, options)
+        is_complete = tree.print_tree(console, results, matrix, options, kept)
     console.print()
     with console.status("judging the choice by input on held-out inputs"):
-        print_across(console, matrix, learners())
+        print_across(console, matrix, learners(), kept)
     console.print()
     return is_complete

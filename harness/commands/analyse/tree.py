@@ -19,6 +19,7 @@ from harness.analysis.explain import Explanation, Samples, explain, grown, poole
 from harness.commands.analyse.options import TreeOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
+from harness.core.kept import Kept, content_key
 from harness.core.outputs import marked, write_output
 from harness.core.text import counted
 from harness.dispatch.matrix import Matrix
@@ -73,7 +74,9 @@ def check_options(found: Sequence[Results], options: TreeOptions, platforms: boo
             rows_inside(drawn, options.inside)
 
 
-def print_tree(console: Console, results: Results, matrix: Matrix, options: TreeOptions) -> bool:
+def print_tree(
+    console: Console, results: Results, matrix: Matrix, options: TreeOptions, kept: Kept
+) -> bool:
     """Print the importance of parameters, the accuracy of models, and what the options ask for;
     the matrix is that of the results.
 
@@ -84,21 +87,23 @@ def print_tree(console: Console, results: Results, matrix: Matrix, options: Tree
     except UsageError as error:
         print_line(console, f"No tree: {error}")
         return options.is_default
-    is_complete = _print_samples(console, found, options)
+    is_complete = _print_samples(console, found, options, kept)
     if options.target == SLOWDOWN:
-        print_lines(console, _gadapt_lines(matrix))
+        print_lines(console, _gadapt_lines(matrix, kept))
     return is_complete
 
 
-def print_platforms(console: Console, found: Sequence[Results], options: TreeOptions) -> bool:
+def print_platforms(
+    console: Console, found: Sequence[Results], options: TreeOptions, kept: Kept
+) -> bool:
     """Print the same for one tree over several platforms."""
     print_line(console, "All platforms together:")
-    return _print_samples(console, pooled(found), options)
+    return _print_samples(console, pooled(found), options, kept)
 
 
-def _print_samples(console: Console, found: Samples, options: TreeOptions) -> bool:
+def _print_samples(console: Console, found: Samples, options: TreeOptions, kept: Kept) -> bool:
     try:
-        known = explain(found, _target(options.target, options.per, found))
+        known = explain(found, _target(options.target, options.per, found), kept)
     except UsageError as error:
         print_line(console, f"No tree: {error}")
         return options.is_default
@@ -194,10 +199,12 @@ def _accuracy(found: Accuracy, count: int) -> str:
     return f"R2 {found.r2:.3f}, median error{among} {error.median.text('.1%')}"
 
 
-def _gadapt_lines(matrix: Matrix) -> Iterator[str]:
+def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
     one_by_one = len(matrix.features) <= _MOST_LEFT_OUT
-    judged = gadapt_judgement(matrix, None if one_by_one else _PARTS)
-    if judged is not None:
+    parts = None if one_by_one else _PARTS
+    key = content_key("G-ADAPT", matrix.key, parts)
+    judged = kept.recall(key, lambda: str(gadapt_judgement(matrix, parts) or ""))
+    if judged:
         how = "one input" if one_by_one else f"a {_PARTS}th of the inputs"
         yield f"G-ADAPT's model, {how} held out at a time: {judged}"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.commands.run import options_of
 from harness.core.errors import UsageError
+from harness.core.kept import Kept
 from harness.core.records import Config
 from harness.core.text import counted
 from harness.dispatch.candidates import matrix_of
@@ -224,7 +225,7 @@ def _judged(results: Results, matrix: Matrix, options: DispatchOptions) -> Study
     with ProgressDisplay(make_console(stderr=True)) as display:
         display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
         try:
-            return study(matrix, wanted, options.seed, display.step)
+            return study(matrix, wanted, options.seed, display.step, Kept.in_cache())
         except ValueError as error:
             raise UsageError(
                 f"{results.title}: nothing can be learnt across inputs: {error}; add inputs to "

@@ -85,6 +85,7 @@ def _learnt_from(learnt: Learnt | None, spec: Spec) -> str:
 
 def learn_across(console: Console, done: Tuned) -> Learnt | None:
     """Learn which configuration suits which input; None where the campaign has no results."""
+    from harness.core.kept import Kept
     from harness.dispatch.candidates import matrix_of  # here: they load pandas and scikit-learn
     from harness.dispatch.study import QUICK, study
     from harness.dispatch.text import why_nothing
@@ -94,7 +95,7 @@ def learn_across(console: Console, done: Tuned) -> Learnt | None:
         return None
     with console.status("learning which configuration suits which input"):
         matrix = matrix_of(results)
-        return Learnt(results, why_nothing(matrix) or study(matrix, QUICK))
+        return Learnt(results, why_nothing(matrix) or study(matrix, QUICK, kept=Kept.in_cache()))
 
 
 def print_choice_by_input(console: Console, done: Tuned, learnt: Learnt) -> None:

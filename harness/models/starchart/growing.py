@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -122,10 +123,18 @@ class TreeNode:
             yield from self.split.high.splits()
 
 
+class Fitted(NamedTuple):
+    """The columns that a tree splits, and scikit-learn's tree."""
+
+    columns: tuple[AxisColumn, ...]
+    regression: Regression
+
+
 @dataclass(frozen=True)
 class Tree:
     """A partition of the space of parameters and inputs. `samples` are the rows it was grown on;
-    `left_out` counts those without a target, such as failures."""
+    `left_out` counts those without a target, such as failures. `fitted` returns the columns that it
+    splits and scikit-learn's tree, of which `root` is a copy."""
 
     target: TreeTarget
     axes: tuple[Axis, ...]
@@ -134,8 +143,7 @@ class Tree:
     root: TreeNode
     samples: pd.DataFrame = field(repr=False)
     left_out: int
-    columns: tuple[AxisColumn, ...] = field(repr=False)
-    regression: Regression = field(repr=False)
+    fitted: Callable[[], Fitted] = field(repr=False)
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
         """Predict the target of each row, in its column's own unit.
@@ -145,8 +153,9 @@ class Tree:
         import pandas as pd
 
         must_have(table, [axis.name for axis in self.axes] + list(self.target.per))
-        columns = encode(self.columns, positions(self.axes, table))
-        predicted = self.target.restored(self.regression.predict(columns), table)
+        columns, regression = self.fitted()
+        encoded = encode(columns, positions(self.axes, table))
+        predicted = self.target.restored(regression.predict(encoded), table)
         return pd.Series(predicted, index=table.index, name=self.target.column)
 
 
@@ -164,26 +173,50 @@ def grow(
     Raises UsageError for columns that are missing or cannot be used, and for too few rows.
     """
     growth = growth or Growth()
-    target = TreeTarget(target) if isinstance(target, str) else target
-    must_have(table, [growth.groups] if growth.groups else [])
-    kept = usable(table, target, [_name(parameter) for parameter in parameters])
-    axes = tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
+    kept, target, axes = _prepared(table, target, parameters, growth)
     codes, values = positions(axes, kept), target.of(kept)
     groups = kept[growth.groups].tolist() if growth.groups else None
     threshold = _threshold(axes, codes, values, growth, groups)
+    fitted = _fit(axes, codes, values, threshold, growth)
+    root = _root(*fitted, target.shown(fitted.regression.means))
+    left_out = len(table) - len(kept)
+    return Tree(target, axes, growth, threshold, root, kept, left_out, lambda: fitted)
+
+
+def regrown(
+    table: pd.DataFrame,
+    target: TreeTarget,
+    parameters: Sequence[str | Axis],
+    growth: Growth,
+    threshold: float,
+    root: TreeNode,
+) -> Tree:
+    """Make the tree that `grow` made of the same arguments, from its threshold and root."""
+    kept, target, axes = _prepared(table, target, parameters, growth)
+
+    @cache
+    def fitted() -> Fitted:
+        return _fit(axes, positions(axes, kept), target.of(kept), threshold, growth)
+
+    return Tree(target, axes, growth, threshold, root, kept, len(table) - len(kept), fitted)
+
+
+def _prepared(
+    table: pd.DataFrame, target: TreeTarget | str, parameters: Sequence[str | Axis], growth: Growth
+) -> tuple[pd.DataFrame, TreeTarget, tuple[Axis, ...]]:
+    """Return the rows with a target, the target and the axes; see `grow`."""
+    target = TreeTarget(target) if isinstance(target, str) else target
+    must_have(table, [growth.groups] if growth.groups else [])
+    kept = usable(table, target, [_name(parameter) for parameter in parameters])
+    return kept, target, tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
+
+
+def _fit(
+    axes: tuple[Axis, ...], codes: Array, values: Array, threshold: float, growth: Growth
+) -> Fitted:
     columns = make_columns(axes, codes, values)
-    regression = fit(encode(columns, codes), values, threshold, growth.fewest_to_split, growth.seed)
-    return Tree(
-        target,
-        axes,
-        growth,
-        threshold,
-        _root(regression, columns, target.shown(regression.means)),
-        kept,
-        len(table) - len(kept),
-        columns,
-        regression,
-    )
+    encoded = encode(columns, codes)
+    return Fitted(columns, fit(encoded, values, threshold, growth.fewest_to_split, growth.seed))
 
 
 def _name(parameter: str | Axis) -> str:
@@ -242,7 +275,7 @@ def _squared_errors(
     return errors
 
 
-def _root(regression: Regression, columns: Sequence[AxisColumn], means: Array) -> TreeNode:
+def _root(columns: Sequence[AxisColumn], regression: Regression, means: Array) -> TreeNode:
     """Convert scikit-learn's nodes, of which children come after their parents, to regions."""
     tree, sse, gains = regression.model.tree_, regression.sse, regression.gains
     boxes = _boxes(regression, columns)
