@@ -18,6 +18,7 @@ import yaml
 from harness.commands.compare import main
 from harness.commands.export import main as export
 from harness.commands.tune import main as tune
+from harness.compare.reading import read_kernel_results
 from harness.core.records import (
     Config,
     Environment,
@@ -366,6 +367,26 @@ def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
 def test_equal_samples_of_two_measurements_are_compared(base: str, tmp_path: Path) -> None:
     again = tuned(tmp_path, "again.db", seed=1)
     assert run(base, again, folder=tmp_path)[1]["counts"] == {"within noise": 8}
+
+
+@pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
+def test_equal_samples_are_one_occasion_where_they_are_replayed(
+    tmp_path: Path, backend: str, occasions: int
+) -> None:
+    spec, environment = (
+        make_spec(tmp_path, SPACE),
+        dataclasses.replace(ENVIRONMENT, backend=backend),
+    )
+    plan = make_plan(spec.inputs[0], spec=spec, environment=environment)
+    default = Device(0, {}).measure(plan.problem, 64)
+    with opened(tmp_path / "r.db") as store:
+        search = begin_search(store, plan)
+        search.test(default)
+        store.add_interleaved(search.run_id, plan, FINAL, [default])
+        store.commit()
+    (results,) = read_kernel_results(str(tmp_path / "r.db"))
+    (of_default,) = results.inputs[plan.problem].groups
+    assert len(of_default) == occasions
 
 
 def test_exported_results_are_compared_on_an_assumed_noise(
