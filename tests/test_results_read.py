@@ -71,6 +71,7 @@ def test_a_space_has_the_measurements_of_its_inputs_and_values(
     assert read(*shared) == [*small, *wide]
     assert read(*shared, space="small") == small
     assert read(*shared, space="wide") == wide
+    assert read(*shared, space="unknown") == []
 
 
 def test_measurements_have_their_builds_unless_these_are_left_out(
