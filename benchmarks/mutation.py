@@ -82,6 +82,7 @@ _TESTS = {
     "harness/compare/": ("compare",),
     "harness/measure/kernel_": ("trial", "launches", "plausibility"),
     "harness/measure/programs/proof.py": ("program_doubts", "program_proofs"),
+    "harness/results/merge.py": ("merge", "versions"),
     "harness/results/read.py": ("results_read", "columns", "results"),
     "harness/tuning/crossing.py": ("candidates",),
     "harness/tuning/interleaved.py": ("finals",),
