@@ -241,13 +241,13 @@ def test_proof_counts_the_fastest_of_its_runs() -> None:
         again = dataclasses.replace(measured, timing=Timing(samples_s), warmup_s=first_s)
         return found.why_unproved(again, measured, DEFAULT)
 
-    assert proved((9.0, 1.9, 9.0), (50.0, 2.9, 1.0, 1.0)) is None
+    assert proved((9.0, 1.9, 9.0), (50.0, 1.0, 2.9, 1.0)) is None
     found._times[GIVEN, DEFAULT] = 1.5
-    assert proved((1.0,), (1.9, 1.1, 1.9, 1.0, 1.2, 1.0)) is None, "two of three were disturbed"
-    assert "take 0.3 s longer" in str(proved((1.0,), (1.3, 1.3, 1.9, 1.0, 1.2, 1.0)))
+    assert proved((1.0,), (1.9, 1.0, 1.1, 1.2, 1.9, 1.0)) is None, "two of three were disturbed"
+    assert "take 0.3 s longer" in str(proved((1.0,), (1.3, 1.0, 1.3, 1.2, 1.9, 1.0)))
     assert proved((9.0, 2.1), (1.0, 1.0)) == "a second build and run took 2.1 s"
     reason = "its first run on new data takes 3.1 s, but the others 1 s"
-    assert proved((1.0,), (3.1, 50.0, 1.0, 1.0)) == reason
+    assert proved((1.0,), (3.1, 1.0, 50.0, 1.0)) == reason
     crashed = Measurement(OTHER, GIVEN, Outcome.CRASHED, message="it died")
     assert "crashed: it died" in str(found.why_unproved(crashed, measured, DEFAULT))
 

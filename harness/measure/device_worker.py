@@ -146,10 +146,10 @@ class DeviceWorker:
         """Measure one configuration on other data of the same input, which are then discarded.
 
         Each of several sets of data, which no run of this process has seen, is copied to the device
-        and run on, and then each of them once more. The warm-ups of the result are the first run
-        after each copy: the later ones may find what the first have left in memory that is not of
-        the arguments. Raises HostModuleError, or LaunchFailed where the data does
-        not fit on the device.
+        twice, and run on after each copy. The warm-ups of the result are the first runs after each
+        copy: the second of each pair may find what the first has left in memory that is not of the
+        arguments. Both follow each other at once, since a busy machine changes. Raises
+        HostModuleError, or LaunchFailed where the data does not fit on the device.
         """
         self._held = None  # frees the memory of the input before
         once = dataclasses.replace(job.sampling, warmup=1, repeats=1)
@@ -158,7 +158,7 @@ class DeviceWorker:
         cases = [make_kernel_data(self._host, job.input, seed) for seed in seeds]
         parts: list[Measurement] = []
         while len(parts) < 2 * PROOF_DATA and all(part.timing for part in parts):
-            data = cases[len(parts) % len(cases)]
+            data = cases[len(parts) // 2]
             self._device.bind(data.arguments)
             data.bound_again()
             parts.append(measure_kernel(self._device, data, job))

@@ -231,14 +231,14 @@ class KernelTimes:
         """Return why runs of a second build on new data do not prove a time; None where they do.
 
         The fastest of them count: a busy machine slows some, and what runs cannot do, none does.
-        The warm-ups are the first runs on each of several data, and then again on each of them.
+        The warm-ups are, for each of several sets of data, the first run on new data and the first
+        one after they were copied once more.
         """
         if again.timing is None:
             return why_unproved(again, measured)
         fastest = Timing((min(again.timing.samples_s),))
         unproved = why_unproved(dataclasses.replace(again, timing=fastest), measured)
-        half = len(again.warmup_s) // 2
-        unseen_s, seen_s = again.warmup_s[:half], again.warmup_s[half:]
+        unseen_s, seen_s = again.warmup_s[::2], again.warmup_s[1::2]
         extra_s = min(unseen_s) - min(seen_s)
         slow = self.why_first_is_slow(measured, min(unseen_s), default)
         return unproved or slow or self._why_kept(measured, extra_s, default)
