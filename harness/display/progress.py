@@ -15,7 +15,6 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Column
 
@@ -24,8 +23,10 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import counted, escaped
 from harness.display.formats import format_outcomes, format_timing
 from harness.display.text import print_line, print_lines
+from harness.display.time_left import TimeLeft
 
 if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
+    from harness.search import Ahead
     from harness.search import Progress as TestProgress
 
 _PLAIN_PERIOD_S = 5.0
@@ -50,7 +51,7 @@ class ProgressDisplay:
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=10),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
-            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[left]}", markup=False, table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[status]}", markup=False, table_column=status),
             console=console,
             expand=True,
@@ -62,6 +63,7 @@ class ProgressDisplay:
         self._shared = 0
         self._best: Measurement | None = None
         self._best_text = _NONE
+        self._left = TimeLeft()
         self._bests: dict[Input, Measurement] = {}
         self._last_line_s = 0.0
         self._period_s = _PLAIN_PERIOD_S
@@ -89,8 +91,9 @@ class ProgressDisplay:
         if more > 0:
             yield f"    and {counted(more, 'input')} more"
 
-    def begin_stage(self, title: str, steps: int) -> None:
+    def begin_stage(self, title: str, steps: int, ahead: Ahead | None = None) -> None:
         """Begin a stage; one without steps is not shown."""
+        self._left.begin_stage(ahead)
         self._title, self._steps, self._done = title, steps, 0
         self._outcomes, self._shared = Counter(), 0
         self._last_line_s = time.monotonic()
@@ -98,7 +101,8 @@ class ProgressDisplay:
             self._bar.remove_task(self._task)
             self._task = None
         if self._live and steps:
-            self._task = self._bar.add_task(escaped(title), total=steps, status="")
+            left = self._left.text(steps)
+            self._task = self._bar.add_task(escaped(title), total=steps, status="", left=left)
         elif steps:
             self._line(f"{title}: {steps} to do")
 
@@ -109,6 +113,7 @@ class ProgressDisplay:
     def step(self, text: str) -> None:
         """Count a step that has ended."""
         self._done += 1
+        self._left.worked()
         self._advance(text)
         self._line_when_due(f"{self._done} of {self._steps}, {text}")
 
@@ -116,6 +121,8 @@ class ProgressDisplay:
         """Count a test that has ended; a search's last test closes its line."""
         self._done, self._steps = progress.ordinal, progress.total
         self._outcomes[progress.measurement.outcome] += 1
+        if not progress.replayed:
+            self._left.worked()
         self._shared += progress.measurement.shared_with is not None
         outcomes = format_outcomes(self._outcomes)
         outcomes += f", {self._shared} shared" if self._shared else ""
@@ -138,14 +145,16 @@ class ProgressDisplay:
 
     def _advance(self, status: str) -> None:
         if self._task is not None:
-            self._bar.update(self._task, advance=1, status=escaped(status))
+            left = self._left.text(self._steps - self._done)
+            self._bar.update(self._task, advance=1, status=escaped(status), left=left)
 
     def _line_when_due(self, text: str) -> None:
         """Print a line at the end of a stage, and every few seconds before."""
         due = time.monotonic() - self._last_line_s > self._period_s
         if not self._live and (due or self._done == self._steps):
             self._last_line_s = time.monotonic()
-            self._line(f"{self._title}: {text}")
+            left = self._left.text(self._steps - self._done)
+            self._line(f"{self._title}: {text}{'; ' if left else ''}{left}")
 
     def _line(self, text: str) -> None:
         if not self._quiet:

@@ -8,6 +8,7 @@ patches.apply()
 from harness.search.interface import MAX_FREE_IN_A_ROW  # noqa: E402
 from harness.search.records import (  # noqa: E402
     RESULTS_LOG,
+    Ahead,
     EndReason,
     InputSearch,
     Progress,
@@ -26,6 +27,7 @@ __all__ = [
     "MAX_FREE_IN_A_ROW",
     "REFUSALS",
     "RESULTS_LOG",
+    "Ahead",
     "EndReason",
     "InputSearch",
     "Progress",

@@ -29,7 +29,8 @@ def cross_measure(state: State) -> None:
 def measure_on_all(state: State, configs: Iterable[Config]) -> None:
     """Measure configurations on each input, where missing and legal, until the time is up."""
     missing = _missing(state, configs)
-    state.display.begin_stage("best few on the other inputs", len(missing))
+    rest = len(state.spec.inputs) * state.options.test_limit  # the time limit comes first
+    state.display.begin_stage("best few on the other inputs", len(missing), state.ahead(rest))
     for problem, config in missing:
         if state.is_time_up():
             return

@@ -20,10 +20,11 @@ from harness.analysis.inputs import (
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.measure.occasions import ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
+from harness.search import Ahead
 from harness.space import Space
 from harness.stats.interleaved import refuted
 from harness.tuning.interleaved import is_complete, measure_interleaved
-from harness.tuning.state import State
+from harness.tuning.state import FINAL_COST, State
 
 _BESIDE_BASELINES = 20  # rounds, where winners are compared with named baselines
 _CHOOSING = 3  # the choice takes a round where the judgement takes so many
@@ -43,7 +44,8 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     """
     inputs = () if state.measurer.is_replay else state.spec.inputs
     wanted = {problem for problem in inputs if _has_finalists(state, problem)}
-    state.display.begin_stage("finalists beside the baseline", len(wanted))
+    ahead = Ahead(weight=FINAL_COST)
+    state.display.begin_stage("finalists beside the baseline", len(wanted), ahead)
     reports = []
     for problem in state.spec.inputs:
         reports.append(_final(state, problem, finalists))

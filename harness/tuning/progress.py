@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from harness.search import Progress
+from harness.search import Ahead, Progress
 
 
 class Display(Protocol):
     """Shows progress on a terminal, as plain lines, or not at all."""
 
-    def begin_stage(self, title: str, steps: int) -> None:
-        """Show that a stage with this many steps begins."""
+    def begin_stage(self, title: str, steps: int, ahead: Ahead | None = None) -> None:
+        """Show that a stage with this many steps begins, and what the run does after it."""
 
     def step(self, text: str) -> None:
         """Show that one step of a stage has ended."""
@@ -26,7 +26,7 @@ class Display(Protocol):
 class SilentDisplay:
     """A display that shows nothing."""
 
-    def begin_stage(self, title: str, steps: int) -> None:
+    def begin_stage(self, title: str, steps: int, ahead: Ahead | None = None) -> None:
         """Show nothing."""
 
     def step(self, text: str) -> None:

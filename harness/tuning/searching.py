@@ -92,7 +92,8 @@ class Searching:
             space, plan = state.space(problem), state.run_plan(problem)
             if state.is_time_up() or not space.is_legal(space.canonical(space.default)):
                 continue
-            state.display.begin_stage(f"default on {problem}", 1)
+            rest = len(state.spec.inputs) * state.options.test_limit
+            state.display.begin_stage(f"default on {problem}", 1, state.ahead(rest))
             plan = dataclasses.replace(plan, technique=DEFAULTS)
             search = InputSearch(
                 plan,
@@ -131,7 +132,9 @@ class Searching:
             return
         done = earlier.tests if earlier else 0
         steps = 0 if is_time_up else space.budget(limit) - done
-        state.display.begin_stage(f"[{number}/{count}] {problem}", steps)
+        whole = space.budget(state.options.test_limit)
+        rest = (count - number) * (whole - done) + (number - 1) * (whole - space.budget(limit))
+        state.display.begin_stage(f"[{number}/{count}] {problem}", steps, state.ahead(rest))
         if state.is_empty(problem):
             return
         search = InputSearch(

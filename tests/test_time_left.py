@@ -1,0 +1,85 @@
+"""The time left is that of the whole run; a clock is simulated."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.display.time_left import TimeLeft
+from harness.search import Ahead
+from tests.replays import FormulaMeasurer, Tests, make_spec, opened
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+
+    def work(self, left: TimeLeft, steps: int, each_s: float = 1.0) -> None:
+        for _ in range(steps):
+            self.now_s += each_s
+            left.worked()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_other_inputs_and_later_stages_count(clock: Clock) -> None:
+    left = TimeLeft()
+    left.begin_stage(Ahead(search=100, after=20))
+    clock.work(left, 4)
+    assert left.seconds(6) == pytest.approx(6 + 100 + 20)
+    assert left.text(6) == "about 2 min left"
+
+
+def test_the_search_ends_at_the_time_limit_and_later_stages_follow(clock: Clock) -> None:
+    left = TimeLeft()
+    left.begin_stage(Ahead(search=1000, after=20, stop_at=clock.now_s + 10))
+    clock.work(left, 4)
+    assert left.seconds(6) == pytest.approx(6 + 20)
+
+
+def test_a_step_of_a_later_stage_may_weigh_more_than_a_measurement(clock: Clock) -> None:
+    left = TimeLeft()
+    left.begin_stage(Ahead())
+    clock.work(left, 4)
+    left.begin_stage(Ahead(after=3, weight=2))
+    assert left.seconds(5) == pytest.approx(5 * 2 + 3)
+
+
+def test_nothing_is_said_of_a_run_that_has_only_begun(clock: Clock) -> None:
+    left = TimeLeft()
+    left.begin_stage(None)
+    clock.work(left, 2)
+    assert left.seconds(10) is None
+    assert left.text(10) == ""
+
+
+@pytest.mark.parametrize(
+    ("each_s", "text"),
+    [(0.1, "about 10 s left"), (6.0, "about 10 min left"), (60, "about 1.7 h left")],
+)
+def test_the_time_has_a_unit_that_fits(clock: Clock, each_s: float, text: str) -> None:
+    left = TimeLeft()
+    left.begin_stage(None)
+    clock.work(left, 4, each_s)
+    assert left.text(100) == text
+
+
+def test_the_first_input_of_a_campaign_knows_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: list[tuple[str, int, Ahead | None]] = []
+    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
+    database = tmp_path / "r.db"
+    with opened(make_spec(tmp_path), database, FormulaMeasurer(), test_limit=5) as (campaign, _):
+        campaign.run()
+    (_, steps, first), (_, _, last) = stages[:2]
+    assert first is not None
+    assert last is not None
+    assert (steps, first.search, last.search) == (5, 5, 0)
+    assert first.after == last.after > 0
