@@ -103,6 +103,20 @@ def test_tabs_a_byte_order_mark_and_foreign_line_ends_change_nothing(tmp_path: P
     assert space_text(found, tmp_path, tmp_path / "k.py") == plain
 
 
+def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path: Path) -> None:
+    guarded = "".join(f"#ifndef {m}\n#define {m} {n}\n#endif\n" for m, n in
+                      (("RADIUS", 3), ("UNROLL", 1), ("FAST", 1), ("BLOCK", 64)))  # fmt: skip
+    body = "__global__ void f(int *y, int n) { y[0] = RADIUS * UNROLL * FAST * BLOCK; }\n"
+    text = _space(tmp_path, guarded + body)
+    word = "  # CONFIRM: the guessed values and role"
+    assert f"  UNROLL: {{type: power_of_two, min: 1, max: 8, default: 1}}{word}; remove it" in text
+    assert f"  FAST: {{values: [0, 1], role: choice, default: 1}}{word}; remove it if it" in text
+    assert re.search(r"^  BLOCK: .*role$", text, re.MULTILINE)
+    assert "\n  # RADIUS: {type: integer" in text
+    assert "around the present one,\n  # but not those that change the result:" in text
+    assert "#define scalar 1, #define vector 2, and then #if KIND == vector" in text
+
+
 def test_the_page_names_every_pragma() -> None:
     page = (ROOT / "docs" / "pragmas.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+) ", page, re.MULTILINE) == list(EXAMPLES)

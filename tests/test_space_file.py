@@ -389,3 +389,20 @@ def test_host_module_of_the_page_is_accepted(folder: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (folder / "scale.py").write_text(blocks[0])
     assert load(folder, WHOLE).name == "scale"
+
+
+def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void k(float *x) { x[0] = B; }')
+    (tmp_path / "k.py").write_text(
+        "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
+    )
+    path = tmp_path / "k.yaml"
+    path.write_text(
+        "name: k\nkernel: {function: k, source: k.cu, host: k.py}\n"
+        "parameters:\n  B: {values: [32, 64], role: launch, default: 64}\n"
+        "constraints: [\"B >= 64 or matrix == 'a-b'\"]\nlaunch: {group: [B], grid: [1]}\n"
+        "inputs: {features: [matrix], values: [{matrix: bcsstk17}, {matrix: a-b}]}\n"
+    )
+    spec = load_spec(path)
+    assert [problem["matrix"] for problem in spec.inputs] == ["bcsstk17", "a-b"]
+    assert list(spec.sources) == ["cuda"]

@@ -126,13 +126,19 @@ def _parameters(facts: Facts) -> Iterator[str]:
         yield from _tuned_lines(tuned)
     for suggestion in active:
         yield f"  # line {suggestion.line}: #define {suggestion.name} {suggestion.default}"
-        yield f"  {_entry(suggestion)}  {CONFIRM}the guessed values and role"
+        ours = "" if suggestion.role == "launch" else "; remove it if it changes the result"
+        yield f"  {_entry(suggestion)}  {CONFIRM}the guessed values and role{ours}"
     if facts.declared.left_out:
         names = ", ".join(f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
         yield f"  # Left out, since only other kernels of the file use it: {names}"
     if offered:
-        yield "  # Constants that could be parameters too, with values around the present one:"
+        yield "  # Constants that could be parameters too, with values around the present one,"
+        yield "  # but not those that change the result:"
         yield from (f"  # {_entry(suggestion)}" for suggestion in offered)
+    if not facts.declared.tuned:
+        yield "  # Words can choose an implementation, as in KIND: {values: [scalar, vector], ...}."
+        yield "  # The preprocessor takes unknown words for 0, so number them in the source:"
+        yield "  # #define scalar 1, #define vector 2, and then #if KIND == vector"
     if facts.loops:
         yield "  # Loops whose unrolling could be tuned, with the pragma to write above them:"
         yield from (f"  # {printable(loop)}" for loop in facts.loops)
@@ -151,7 +157,8 @@ def _suggested(facts: Facts) -> tuple[list[Suggestion], list[Suggestion]]:
 
 
 def _is_likely(suggestion: Suggestion) -> bool:
-    return suggestion.is_guarded or suggestion.role == "launch"
+    guarded = suggestion.is_guarded and not suggestion.is_of_the_problem
+    return guarded or suggestion.role == "launch"
 
 
 def _tuned_lines(tuned: DeclaredParameter) -> Iterator[str]:

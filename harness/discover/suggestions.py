@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
@@ -13,6 +14,18 @@ from harness.source.preprocessor import Directive, Scan
 
 MAX_GROUP = 1024
 MAX_FACTOR = 8
+_AMOUNT = re.compile(
+    r"UNROLL|TILE|ITEMS|PER_|COARSE|VEC|WIDTH|STRIPE|ILP|BATCH|FACTOR", re.IGNORECASE
+)
+"""In the names of macros that say how much of something: 1 is the least, and 0 has no meaning."""
+
+_PROBLEM = re.compile(
+    r"(?:^|_)(?:RADIUS|ORDER|DEGREE|CHANNELS?|BINS?|STEPS?|ITERATIONS?|DIMS?|SEED|EPS|EPSILON|SIGMA"
+    r"|HALO|TAPS|[NMK])(?:_|$)",
+    re.IGNORECASE,
+)
+"""In the names of macros that say which result is computed."""
+
 MIN_SIZE = 64  # powers of two from here on count as sizes, whatever their name
 
 
@@ -29,6 +42,11 @@ class Suggestion:
     kind: str
     role: str
     is_guarded: bool
+
+    @property
+    def is_of_the_problem(self) -> bool:
+        """Whether, by its name, another value computes another result."""
+        return self.role != "launch" and _PROBLEM.search(self.name) is not None
 
 
 def suggest_constants(
@@ -47,16 +65,18 @@ def suggest_constants(
             default = constants[name]
             if default >= 0:
                 is_size = name in sizes or guessed_role(name) == "launch"
-                kind, role = _around(default, is_size, name in factors)
+                kind, role = _around(name, default, is_size, name in factors)
                 yield Suggestion(
                     name, directive.line, default, kind, role, name in directive.undefined
                 )
 
 
-def _around(default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
+def _around(name: str, default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
     """Choose values around a default, as YAML, and a role."""
     if is_factor:
         return f"type: integer, min: 1, max: {max(MAX_FACTOR, 2 * default)}", "source"
+    if default == 1 and _AMOUNT.search(name):
+        return f"type: power_of_two, min: 1, max: {MAX_FACTOR}", "source"
     if default in (0, 1) and not is_size:
         return "values: [0, 1]", "choice"
     role = "launch" if is_size else "source"

@@ -91,7 +91,18 @@ def check_inputs(document: Document) -> tuple[Input, ...]:
     for index, values in enumerate(listed):
         if isinstance(values, dict) and _has_features(document, index, values, names):
             _add_input(document, index, Input({name: values[name] for name in names}), found)
+    for name in names:
+        _check_kinds(document, name, found)
     return tuple(found)
+
+
+def _check_kinds(document: Document, name: str, inputs: Mapping[Input, int]) -> None:
+    """Refuse a feature that is a number on some inputs and a word on others: it is mistyped."""
+    words = [index for problem, index in inputs.items() if isinstance(problem[name], str)]
+    if 0 < len(words) < len(inputs):
+        location: Location = ("inputs", "values", words[0], name)
+        text = f"`{name}` is a word here and a number on other inputs; use one kind for all"
+        document.fault_at(location, text)
 
 
 def _add_input(document: Document, index: int, problem: Input, found: dict[Input, int]) -> None:
@@ -107,7 +118,7 @@ def _add_input(document: Document, index: int, problem: Input, found: dict[Input
 def _has_features(
     document: Document, index: int, values: Mapping[str, Any], features: Sequence[str]
 ) -> bool:
-    """Whether an input gives exactly the features, as finite numbers."""
+    """Whether an input gives exactly the features, as finite numbers or words."""
     location: Location = ("inputs", "values", index)
     for name in (name for name in features if name not in values):
         text = f"needs the feature `{name}`, which inputs.features lists"
@@ -115,8 +126,12 @@ def _has_features(
     for name in (name for name in values if name not in features):
         text = f"`{name}` is not a feature; {suggestion(name, features)}"
         document.fault((*location, name), located(location, text))
-    numbers = [v for v in values.values() if type(v) in (int, float) and math.isfinite(v)]
-    return set(values) == set(features) and len(numbers) == len(values)
+    usable = [
+        v
+        for v in values.values()
+        if type(v) is str or (type(v) in (int, float) and math.isfinite(v))
+    ]
+    return set(values) == set(features) and len(usable) == len(values)
 
 
 def check_defaults(document: Document, parameters: Sequence[Parameter]) -> None:

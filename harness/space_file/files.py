@@ -57,8 +57,12 @@ def section(document: Document, key: str) -> Mapping[str, Any]:
 
 
 def _named_sources(value: object) -> Iterator[tuple[str, tuple[Location, str]]]:
-    """Yield each language with the location and the name of its source file."""
-    for language in ("cuda", "opencl"):
+    """Yield each language with the location and the name of its source file.
+
+    One file is for both languages; its name says where it is for CUDA alone.
+    """
+    is_cuda = isinstance(value, str) and value.lower().endswith((".cu", ".cuh"))
+    for language in ("cuda",) if is_cuda else ("cuda", "opencl"):
         if isinstance(value, str):
             yield language, (("kernel", "source"), value)
         elif isinstance(value, dict) and isinstance(value.get(language), str):

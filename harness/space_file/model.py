@@ -36,7 +36,7 @@ from harness.space_file.tuned import (
 MAX_PARAMETERS = 500
 MAX_CONSTRAINTS = 1000
 
-FeatureValue = Annotated[StrictInt | StrictFloat, AfterValidator(plain)]
+FeatureValue = Annotated[StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Expression = StrictStr | StrictInt
 Constraints = Annotated[list[StrictStr], Field(max_length=MAX_CONSTRAINTS)]
@@ -133,11 +133,14 @@ Launch = Annotated[
 
 
 class Inputs(StrictModel):
-    """The problems that the kernel is run on, described by numbers that are not tuned."""
+    """The problems that the kernel is run on, described by numbers and words that are not tuned."""
 
-    features: list[Name] = Field(min_length=1, description="names of the numbers of an input")
+    features: list[Name] = Field(
+        min_length=1, description="names of the numbers and words of an input"
+    )
     values: list[dict[str, FeatureValue]] = Field(
-        min_length=1, description="the inputs to tune for, each with a number for every feature"
+        min_length=1,
+        description="the inputs to tune for, each with a number or a word for every feature",
     )
 
 
