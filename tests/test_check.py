@@ -485,3 +485,19 @@ def test_a_kernel_that_cannot_be_launched_by_its_name_fails(write, capsys, befor
     assert main([str(path), "--arch", "sm_90"]) == 1
     text = " ".join(capsys.readouterr().out.split())
     assert f'kernel "scale" is not in the binary; {there}. Write extern "C" before' in text
+
+
+def test_a_constraint_over_a_parameter_that_does_not_matter_says_what_it_removes(write, capsys):
+    tuned = {
+        "BLOCK": {"values": [32, 64], "role": "launch", "default": 64},
+        "UNROLL": {"values": [1, 2], "default": 2, "when": "BLOCK > 32"},
+    }
+    rule = "UNROLL * 32 <= BLOCK"
+    assert main([str(write(parameters=tuned, constraints=[rule])), "--no-compile"]) == 0
+    note = "note: it removes (BLOCK=32), where UNROLL does not matter and has its default 2."
+    text = " ".join(capsys.readouterr().out.split())
+    assert note in text
+    assert f"write: not (BLOCK > 32) or ({rule})" in text
+    kept = f"not (BLOCK > 32) or ({rule})"
+    assert main([str(write(parameters=tuned, constraints=[kept])), "--no-compile"]) == 0
+    assert "it removes" not in capsys.readouterr().out

@@ -16,6 +16,7 @@ from harness.core.text import counted
 from harness.display.formats import format_time
 from harness.display.text import make_table, print_line, print_lines
 from harness.space import ConstrainedSpace
+from harness.space.switched_off import removed_where_off
 from harness.space_file import Parameter, Spec
 
 _LISTED_VALUES = 10
@@ -55,6 +56,14 @@ def _relations(spec: Spec) -> Iterator[str]:
         expression = constraint.expression
         where = f"line {constraint.line}{_needs(expression)}"
         yield f"  constraint: {expression.written} ({where})"
+        removed = removed_where_off(spec, expression)
+        if removed is not None and removed.parameter.when is not None:
+            off, example = removed.parameter, Config(removed.example)
+            yield (
+                f"    note: it removes ({example}), where {off.name} does not matter and has its "
+                f"default {shown(off.default)}. To keep such configurations, write: "
+                f"not ({removed.parameter.when.text}) or ({expression.written})"
+            )
     for p in spec.parameters:
         if p.when is not None:
             yield f"  {p.name} matters when {p.when.text}; else it has its default{_needs(p.when)}"
