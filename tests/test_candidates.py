@@ -30,6 +30,7 @@ from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
 from harness.tuning.state import State
 from tests.replays import FormulaMeasurer, in_occasions, make_spec, opened
+from tests.results_examples import query
 
 SPACE = """\
 name: small
@@ -206,6 +207,14 @@ def test_candidates_are_not_measured_interleaved_again(tmp_path: Path) -> None:
     again = tuned(tmp_path, measurer)
     assert len(measurer.turns) == count
     assert again.candidates == first.candidates
+
+
+def test_candidates_have_two_rounds_at_least(tmp_path: Path) -> None:
+    tuned(tmp_path, Drifting(), f"{SPACE}measure: {{repeats: 1}}\n")
+    counts = "SELECT count(*) FROM samples GROUP BY measurement_id"
+    wanted = "SELECT id FROM measurements WHERE stage = 'candidate'"
+    found = query(tmp_path / "r.db", f"{counts} HAVING measurement_id IN ({wanted})")
+    assert set(found) == {(2,)}
 
 
 def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Path) -> None:
