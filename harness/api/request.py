@@ -6,7 +6,6 @@ Cheap checks come before a recording is read, which may take a minute.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,8 +184,7 @@ def _check_database(options: TuneOptions, database: str) -> None:
 
 
 def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]) -> SearchOptions:
-    """Make the options of each input's search, without seeds."""
-    stop_after = options.stop_after
+    """Make the options of each input's search, without seeds and without the time when it ends."""
     # Builds run in parallel; where nothing is built, each proposal can know all results.
     parallelism = 1 if options.replay else _PARALLEL_BUILDS
     return SearchOptions(
@@ -195,6 +193,5 @@ def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]
         seed=options.seed,
         label=options.label,
         parallelism=options.parallelism or parallelism,
-        stop_at=None if stop_after is None else time.monotonic() + stop_after,
         results_log=options.results_log,
     )

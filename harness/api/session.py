@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -104,7 +105,9 @@ def _campaign(
     """Make the campaign, check its seeds, and describe its warm start."""
     request = dataclasses.replace(request, spec=spec)
     seeds = request.seeds_for(measurer.compiler) + _predicted(request, measurer, listener)
-    plan = request.plan(dataclasses.replace(request.search, seeds=seeds))
+    stop_after = request.options.stop_after  # counted from here: devices take a while to open
+    stop_at = None if stop_after is None else time.monotonic() + stop_after
+    plan = request.plan(dataclasses.replace(request.search, seeds=seeds, stop_at=stop_at))
     recording = request.recording
     campaign = (
         Campaign(plan, measurer, store, display)
