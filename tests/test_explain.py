@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,22 @@ def test_what_matters_is_important_and_what_does_not_is_not(results: Results) ->
     assert shares["TILE"] < 0.01
     assert shares.sum() > 0.99
     assert found.accuracy.r2 > 0.7
+
+
+def test_a_tree_that_explains_nothing_is_not_printed(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explained = explain(samples(results), TreeTarget("slowdown", log=True))
+    assert explained.nothing is None
+    poor = dataclasses.replace(explained.accuracy, r2=-0.05)
+    known = dataclasses.replace(explained, accuracy=poor)
+    monkeypatch.setattr(tree, "explain", lambda found, target: known)
+    stream = io.StringIO()
+    console, matrix = Console(file=stream, width=140), matrix_of(results)
+    assert tree.print_tree(console, results, matrix, TreeOptions())
+    text = stream.getvalue()
+    assert "Nothing explains the slowdown: a tree's R2 on held-out samples is -0.050." in text
+    assert "Importance" not in text
 
 
 def test_samples_that_share_a_measurement_are_held_out_together() -> None:

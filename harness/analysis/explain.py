@@ -190,6 +190,14 @@ class Explanation:
     measurements: int
     """How many were really made; the other samples have the machine code of one of these."""
 
+    @property
+    def nothing(self) -> str | None:
+        """Say that the tree explains nothing, where the mean predicts held-out samples as well."""
+        if self.accuracy.r2 > 0:
+            return None
+        target, r2 = self.tree.target, self.accuracy.r2
+        return f"Nothing explains the {target}: a tree's R2 on held-out samples is {r2:.3f}."
+
 
 def grown(found: Samples, target: TreeTarget) -> Tree:
     """Grow a tree on at most MOST_SAMPLES.

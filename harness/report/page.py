@@ -11,8 +11,8 @@ from harness import __version__
 from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
-from harness.dispatch.study import sentence
 from harness.display.inputs import claims_lines, noise_warning
+from harness.display.recommendation import recommendation
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.reproducing import Origin
@@ -56,25 +56,13 @@ def _part(findings: Findings) -> dict[str, object]:
 
 
 def _verdict(findings: Findings) -> Iterator[str]:
-    """Sum up the speed-up and the choice by input, one sentence each."""
+    """Say what to use, and how many speed-ups are significant."""
     if not findings.results.measured:
         yield "Nothing was measured."
         return
-    gains = figures.speed_ups(findings.reports)
-    if len(gains) == 1:
-        gain = gains[0].ratio
-        chance = "" if gain.is_faster else ", which is not significant"
-        yield f"The best configuration is {gain.text('.2f', 'x')} as fast as the default{chance}."
-    elif gains:
-        yield (
-            f"The best configuration per input is {figures.mean_speed_up(gains):.2f}x as fast as "
-            f"the default (geometric mean of {len(gains)} inputs)."
-        )
-        yield from claims_lines(findings.reports)
-    else:
-        yield "There is no speed-up: no best configuration was measured again with the default."
-    if findings.across is not None:
-        yield sentence(findings.across, findings.across.best)
+    advice = recommendation(findings.reports, findings.across, findings.default)
+    yield advice or "No configuration worked."
+    yield from claims_lines(findings.reports)
 
 
 def warnings_of(findings: Findings) -> Iterator[str]:
@@ -104,7 +92,7 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
     # A program has no backend that a reader would know.
     backend = "" if environment.backend == "command" else f" ({environment.backend})"
     tried = [
-        ("configurations measured", counts),
+        ("measurements", counts),
         ("distinct machine codes", figures.distinct_code(results)),
         ("samples", f"{figures.sample_count(results):,}"),
     ]

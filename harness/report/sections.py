@@ -199,7 +199,8 @@ def _across(findings: Findings) -> Iterator[PageSection]:
     tree = found.learnt(name).program(found.matrix.candidates)
     yield PageSection(
         "choice",
-        heading,
+        "Choice by input",
+        (f"{heading}:",),
         lines=tuple(tree_lines(tree, findings.default)),
     )
     yield PageSection(
@@ -250,6 +251,9 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
     """Show the importance of parameters and features, and the tree as a plot and as text."""
     found = findings.explanation
     if found is None:
+        return
+    if found.nothing:
+        yield PageSection("importance", "Importance for the slowdown", (found.nothing,))
         return
     count = len(found.tree.samples)
     shared = effects_text.shared_samples(count, found.measurements)

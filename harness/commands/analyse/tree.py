@@ -107,6 +107,9 @@ def _print_samples(console: Console, found: Samples, options: TreeOptions, kept:
     except UsageError as error:
         print_line(console, f"No tree: {error}")
         return options.is_default
+    if known.nothing and options.is_default:
+        print_line(console, known.nothing)
+        return True
     parts = [partial(print_lines, console, _importance_lines(known))]
     if options.inside:
         parts.append(partial(print_lines, console, _inside_lines(known, options.inside)))
