@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Iterator
 
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.analysis.sampling import sampling_lines
+from harness.core.invocation import command_line
 from harness.core.records import Input
 from harness.core.text import counted, first_few
 from harness.results import Command, Run
@@ -63,9 +63,8 @@ def rerun_lines(results: Results) -> Iterator[str]:
     )
     names = [notes[name] for name in COMPARED.values() if name in notes]
     if len(names) == len(COMPARED):
-        base, candidate = map(shlex.quote, names)
-        yield f"To compare again: python -m harness.compare {base} {candidate} --rerun"
-        yield f"To see what was searched: python -m harness.analyse {base} {candidate}"
+        yield f"To compare again: {command_line('compare', *names, '--rerun')}"
+        yield f"To see what was searched: {command_line('analyse', *names)}"
 
 
 def _last_runs(results: Results) -> dict[Input, Run]:

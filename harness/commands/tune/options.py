@@ -114,9 +114,8 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         "--max-time",
         type=_duration,
         metavar="SECONDS",
-        help="end the search of all inputs SECONDS after the device is open; they share the time, "
-        "and each gets its default and a few tests before any gets more; the final measurements "
-        "follow (default: no limit)",
+        help="end the search of all inputs SECONDS after the device is open; each gets its default "
+        "and a few tests before any gets more; final measurements follow (default: no limit)",
     )
     group.add_argument(
         "--seed-configuration",
