@@ -39,8 +39,8 @@ OPTIONS = [
     "cross", "finalists", "reduce", "progress",
 ]  # fmt: skip
 MEMBERS = [
-    "best", "inputs", "measurements", "plot", "report", "rule", "space", "stored", "table",
-    "title", "tree", "verdict",
+    "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule", "space",
+    "stored", "table", "title", "to_dict", "tree", "verdict",
 ]  # fmt: skip
 
 

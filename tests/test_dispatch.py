@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from harness.api import dispatching
 from harness.commands import dispatch
-from harness.commands.dispatch import command
 from harness.core.records import (
     Config,
     DeviceLimits,
@@ -82,7 +82,7 @@ def fill(
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the published models, which the command's own code does not depend on."""
     monkeypatch.setattr(
-        command, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
+        dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
     )
 
 
@@ -224,6 +224,6 @@ def test_what_cannot_be_written_is_refused_before_anything_is_judged(
 ) -> None:
     space = write_space(tmp_path, SPACE.replace("ceil_div(n, BLOCK)", "floor(log2(n))"))
     database = fill(tmp_path / "r.db", load_spec(space))
-    monkeypatch.delattr(command, "study")
+    monkeypatch.delattr(dispatching, "study")
     assert run(database, space) == 2
     assert "log2 of a feature differs between mathematical libraries" in capsys.readouterr().err

@@ -18,7 +18,12 @@ DOORS = {
     "sqlalchemy": ("harness/results/", "harness/search/"),
     "yaml": ("harness/space_file/",),
     # Three kinds of YAML file are validated: spaces, catalogues of compiler flags, and mappings.
-    "pydantic": ("harness/space_file/", "harness/recordings/mapping.py"),
+    # The documents of --json have their schemas from it.
+    "pydantic": (
+        "harness/space_file/",
+        "harness/recordings/mapping.py",
+        "harness/api/documents.py",
+    ),
     "pydantic_core": ("harness/space_file/",),
     "pyopencl": ("harness/measure/backends/opencl.py", "harness/dispatch/loaders/opencl.py"),
     "pycuda": ("harness/measure/backends/cuda.py", "harness/dispatch/loaders/cuda.py"),

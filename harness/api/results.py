@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.api.html import describe_as_html
 from harness.api.picture import Picture
@@ -46,7 +46,7 @@ class TuneResults:
     @cached_property
     def inputs(self) -> Sequence[InputReport]:
         """The report of each input: best configuration, times in seconds, speed-up, ties."""
-        return self._findings.reports
+        return self.findings.reports
 
     @property
     def best(self) -> Mapping[Input, Config]:
@@ -71,46 +71,29 @@ class TuneResults:
     @property
     def verdict(self) -> str:
         """Whether choosing by input is faster than one configuration, on held-out inputs."""
-        from harness.dispatch.study import sentence
+        from harness.api.across import verdict
 
-        found = self._findings.across
-        return self._why_no_choice if found is None else sentence(found, found.best)
+        return verdict(self.findings)
 
     @property
     def rule(self) -> str:
         """Which configuration to use for which input, as lines of a tree."""
-        from harness.dispatch.text import learnt_across
+        from harness.api.across import rule
 
-        found = self._findings.across
-        if found is None:
-            return self._why_no_choice
-        lines: list[str] = []
-        for part in learnt_across(found):
-            if not isinstance(part, str) or not part:
-                break  # the verdict follows
-            lines.append(part)
-        return "\n".join(lines)
+        return rule(self.findings)
 
     @property
     def tree(self) -> str:
         """What the times depend on: a tree over parameters and features, as lines."""
         from harness.models.starchart import describe
 
-        found = self._findings.explanation
+        found = self.findings.explanation
         return "\n".join(describe(found.tree)) if found else "There are too few samples for a tree."
 
-    @property
-    def _why_no_choice(self) -> str:
-        from harness.dispatch.candidates import matrix_of
-        from harness.dispatch.text import why_nothing
-
-        return why_nothing(matrix_of(self.stored)) or "Nothing can be learnt across inputs."
-
     @cached_property
-    def _findings(self) -> Findings:
-        from harness.report.findings import Findings  # here: it loads what learns
-
-        return Findings(self.stored)
+    def findings(self) -> Findings:
+        """What is learnt from the results, for the functions of the rooms below."""
+        return findings_of(self.stored)
 
     # --------------------------------------------------------------------------- outputs
 
@@ -136,7 +119,7 @@ class TuneResults:
         if name == "search":
             curves = figures.search_curves(self.stored)
             return plots.best_over_time(curves) if curves else None
-        found = self._findings.explanation
+        found = self.findings.explanation
         if found is None:
             return None
         is_tree = name == "tree"
@@ -150,6 +133,38 @@ class TuneResults:
 
         write_report(Path(path), [self.stored])
         return Path(path)
+
+    def dispatcher(
+        self, folder: str | Path, *, choice: str = "auto", force: bool = False
+    ) -> list[Path]:
+        """Write code that chooses by input, as `python -m harness.dispatch`; return its files.
+
+        Without a `space`, the file spaces/NAME.yaml is read. Raises UsageError where choosing is
+        not significantly faster than one configuration for all, unless `force` is set.
+        """
+        from harness.api.dispatching import DispatchOptions, learn
+        from harness.tuning.progress import SilentDisplay
+
+        options = DispatchOptions(
+            tuple(self.stored.databases),
+            Path(folder),
+            space=self.stored.campaign.space_name,
+            device=self.stored.campaign.environment.device,
+            spec=self.space,
+            choice=choice,
+            force=force,
+        )
+        learnt = learn(options, SilentDisplay())
+        if learnt.why_not_written:
+            raise UsageError(learnt.why_not_written)
+        return [Path(folder) / name for name in learnt.write()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as plain data, as `analyse --json` prints them."""
+        from harness.api.describing import describe_results
+        from harness.api.documents import to_dict
+
+        return to_dict(describe_results(self.findings))
 
     # ---------------------------------------------------------------------------- shown
 
@@ -176,6 +191,14 @@ class TuneResults:
 
     def _repr_html_(self) -> str:
         return describe_as_html(self.title, self.inputs, self.stored.default)
+
+
+def findings_of(stored: Results) -> Findings:
+    """Return what is learnt from results; what was judged before is read from the cache."""
+    from harness.core.kept import Kept
+    from harness.report.findings import Findings  # here: it loads what learns
+
+    return Findings(stored, kept=Kept.in_cache())
 
 
 def _row(report: InputReport) -> dict[str, object]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.commands.run import add_kernel_version, report_file, run_command
+from harness.commands.run import add_json, add_kernel_version, print_json, report_file, run_command
 from harness.core.invocation import command_line
 from harness.core.outputs import check_output
+
+if TYPE_CHECKING:
+    from harness.api.documents import ReportDocument
+    from harness.results.view import Results
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--space", metavar="NAME", help="report only the space of this name")
     add_kernel_version(parser)
+    add_json(parser)
     return run_command(parser, arguments, _report)
 
 
@@ -43,5 +50,22 @@ def _report(args: argparse.Namespace) -> int:
         args.database, args.space, builds=False, kernel_version=args.kernel_version
     )
     write_report(args.output, found)
-    print_line(make_console(), f"{args.output}: the report")
+    if args.json:
+        print_json(_document(args.output, found))
+    else:
+        print_line(make_console(), f"{args.output}: the report")
     return 0
+
+
+def _document(path: Path, found: Sequence[Results]) -> ReportDocument:
+    from harness.api.documents import ReportDocument, ReportedDocument
+
+    parts = [
+        ReportedDocument(
+            results.campaign.space_name,
+            results.campaign.environment.device,
+            len(results.measured),
+        )
+        for results in found
+    ]
+    return ReportDocument(report=str(path), results=parts)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options", bound="DataclassInstance")
 
+WITH_JSON = ("analyse", "check", "dispatch", "report", "tune")
+"""The commands that take --json."""
+
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -94,6 +97,23 @@ def add_kernel_version(parser: argparse.ArgumentParser, default: str = "newest")
         help="of a kernel that was edited since: newest is the version tuned last, all is every "
         f"version, and VERSION is one that analyse lists (default {default})",
     )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the option that prints a document for scripts (harness.api.documents)."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document on standard output and nothing else; progress and warnings "
+        "go to standard error (docs/python.md)",
+    )
+
+
+def print_json(document: object) -> None:
+    """Print a document on standard output."""
+    from harness.api.documents import to_json  # here: it takes a while to load
+
+    print(to_json(document))
 
 
 def report_file(text: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.analysis import SLOWDOWN
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
-from harness.commands.run import add_kernel_version, options_of, run_command, whole_number
+from harness.commands.run import add_json, add_kernel_version, options_of, run_command, whole_number
 from harness.core.invocation import command_line
 
 _PICTURES = (".png", ".svg", ".pdf")
@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         help="include campaigns that a later --fresh has replaced",
     )
     add_kernel_version(parser)
+    add_json(parser)
     _add_tree_options(parser.add_argument_group("importance and trees (docs/analysis.md)"))
     return parser
 

@@ -9,8 +9,12 @@ from rich.console import Console
 from harness.analysis.coverage import input_reports, rerun_lines, reservations
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
+from harness.api.describing import describe_analysis
+from harness.api.documents import AnalyseDocument
+from harness.api.results import findings_of
 from harness.commands.analyse import effects, tree
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
+from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.outputs import check_output
@@ -35,6 +39,8 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
         builds=False,
         kernel_version=options.kernel_version,
     )
+    if options.json:
+        return _print_json(found, options, wanted)
     if options.platforms and len(found) < 2:
         raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
     tree.check_options(found, wanted, options.platforms)
@@ -56,6 +62,13 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
         with console.status("growing one tree for all platforms"):
             complete.append(tree.print_platforms(console, found, each[-1], Kept.in_cache()))
     return 0 if all(complete) else 2
+
+
+def _print_json(found: Sequence[Results], options: AnalyseOptions, wanted: TreeOptions) -> int:
+    if options.platforms or not wanted.is_default:
+        raise UsageError("--json has the same content always; leave out the options of trees")
+    print_json(AnalyseDocument([describe_analysis(findings_of(results)) for results in found]))
+    return 0
 
 
 def _ordinals(found: Sequence[Results]) -> list[str]:

@@ -40,3 +40,4 @@ class AnalyseOptions:
     all_campaigns: bool
     kernel_version: str
     platforms: bool
+    json: bool = False

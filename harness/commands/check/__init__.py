@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.commands.check.options import DEFAULT_SAMPLE, CheckOptions
-from harness.commands.run import options_of, run_command, whole_number
+from harness.commands.check.options import DEFAULT_SAMPLE, SPACE_SCHEMA, CheckOptions
+from harness.commands.run import WITH_JSON, add_json, options_of, run_command, whole_number
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 
@@ -62,8 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-compile", action="store_true", help="only validate and describe")
     parser.add_argument("--run", action="store_true",
                         help="also run the default on each input, and verify it")  # fmt: skip
-    parser.add_argument("--schema", action="store_true",
-                        help="print the JSON Schema of spaces and exit")  # fmt: skip
+    parser.add_argument("--schema", nargs="?", const=SPACE_SCHEMA, metavar="COMMAND",
+                        help="print the JSON Schema of spaces and exit; with COMMAND "
+                        f"({', '.join(WITH_JSON)}) that of its --json")  # fmt: skip
+    add_json(parser)
     return parser
 
 
@@ -71,11 +73,17 @@ def _run(args: argparse.Namespace) -> int:
     _refuse_contradictions(args)
     from harness.commands.check.command import check, print_schema  # here: it takes a second
 
-    return print_schema() if args.schema else check(options_of(CheckOptions, args))
+    return print_schema(args.schema) if args.schema else check(options_of(CheckOptions, args))
 
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
     compiles = args.archs or args.backend or args.sample is not None or args.compile is not None
+    if args.schema not in (None, SPACE_SCHEMA, *WITH_JSON):
+        commands = ", ".join(WITH_JSON)
+        raise UsageError(
+            f"--schema stands alone for the schema of spaces, or names a command ({commands}) for "
+            f"that of its --json; got {args.schema!r}"
+        )
     if args.schema and (args.spaces or args.no_compile or compiles):
         raise UsageError("--schema stands alone: the schema is the same for all spaces")
     if not args.schema and not args.spaces:

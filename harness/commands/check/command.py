@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 
 from rich.console import Console
 
+from harness.api.documents import SCHEMA_DIALECT, CheckDocument, document_schema
 from harness.commands.check.default_run import run_default
 from harness.commands.check.describe import (
     describe_default,
@@ -16,12 +18,14 @@ from harness.commands.check.describe import (
     describe_space,
     print_notices,
 )
+from harness.commands.check.document import faults_document, is_ok, space_document
 from harness.commands.check.inspection import Inspection
-from harness.commands.check.options import CheckOptions
+from harness.commands.check.options import SPACE_SCHEMA, CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.sweep import describe_sweep, sweep
 from harness.commands.check.targets import CompileTarget, architecture_target, device_target
-from harness.core.errors import HostModuleError, LaunchFailed, UsageError
+from harness.commands.run import EXIT_ERROR, print_json
+from harness.core.errors import HostModuleError, LaunchFailed, SpecError, UsageError
 from harness.core.program import Program, Read
 from harness.core.records import Config, Value
 from harness.core.text import counted
@@ -34,28 +38,30 @@ from harness.measure.tracked_config import TrackedConfig
 from harness.space_file import Spec, load_specs, space_schema
 
 _LISTED_LAUNCHES = 4
-SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def print_schema() -> int:
-    """Print the JSON Schema of spaces; return the exit code."""
-    print(json.dumps({"$schema": SCHEMA_DIALECT, **space_schema()}, indent=2))
+def print_schema(of: str) -> int:
+    """Print the JSON Schema of spaces, or of a command's document; return the exit code."""
+    is_space = of == SPACE_SCHEMA
+    found = {"$schema": SCHEMA_DIALECT, **space_schema()} if is_space else document_schema(of)
+    print(json.dumps(found, indent=2))
     return 0
 
 
 def check(options: CheckOptions) -> int:
     """Print each space and the results of compiling it; return the exit code."""
-    specs = load_specs(options.spaces)
+    try:
+        specs = load_specs(options.spaces)
+    except SpecError as error:
+        if not options.json:
+            raise
+        print_json(faults_document(error))
+        return EXIT_ERROR
     _refuse_mismatched(specs, options)
+    if options.json:
+        return _check_as_json(specs, options)
     console = make_console()
-    with ExitStack() as stack:
-        needs_target = not options.no_compile and any(spec.program is None for spec in specs)
-        targets = _targets(options) if needs_target else []
-        if options.names_target:
-            _require_sources(specs, targets)
-        builds = {target: stack.enter_context(closing(_builds(target))) for target in targets}
-        # All builds are started before the first one is waited for.
-        inspections = [_inspections(spec, builds, options) for spec in specs]
+    with _inspected(specs, options) as (targets, inspections):
         failed, broken, not_working = [], [], list[str]()
         for spec, of_spec in zip(specs, inspections, strict=True):
             describe_space(console, spec)
@@ -78,6 +84,41 @@ def check(options: CheckOptions) -> int:
         summary += f"; the default does not work in {len(not_working)}: {', '.join(not_working)}"
     print_line(console, summary)
     return 1 if failed or broken or not_working else 0
+
+
+@contextmanager
+def _inspected(
+    specs: Sequence[Spec], options: CheckOptions
+) -> Iterator[tuple[Sequence[CompileTarget], Sequence[list[Inspection]]]]:
+    """Open the targets, and start all builds before the first one is waited for."""
+    with ExitStack() as stack:
+        needs_target = not options.no_compile and any(spec.program is None for spec in specs)
+        targets = _targets(options) if needs_target else []
+        if options.names_target:
+            _require_sources(specs, targets)
+        builds = {target: stack.enter_context(closing(_builds(target))) for target in targets}
+        yield targets, [_inspections(spec, builds, options) for spec in specs]
+
+
+def _check_as_json(specs: Sequence[Spec], options: CheckOptions) -> int:
+    """Print a document on all spaces; return the exit code."""
+    with _inspected(specs, options) as (_, inspections):
+        spaces = [
+            space_document(spec, of_spec, options, _why_host_failed(spec, options))
+            for spec, of_spec in zip(specs, inspections, strict=True)
+        ]
+    all_ok = all(is_ok(space, options.strict) for space in spaces)
+    print_json(CheckDocument(is_ok=all_ok, spaces=spaces, faults=[]))
+    return 0 if all_ok else 1
+
+
+def _why_host_failed(spec: Spec, options: CheckOptions) -> str:
+    """Return what a failed check of the host module prints; empty where it passes or is not run."""
+    if spec.program is not None or options.no_compile:
+        return ""
+    shown = io.StringIO()
+    passes = _check_host(Console(file=shown, width=1000), spec)
+    return "" if passes else shown.getvalue().strip().removeprefix("host module FAILED: ")
 
 
 def _builds(target: CompileTarget) -> BuildQueue[Program]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_SAMPLE = 8
+SPACE_SCHEMA = "space"
+"""The word for the JSON Schema of spaces."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class CheckOptions:
     strict: bool
     seed: int
     no_compile: bool
-    run: bool
+    run: bool = False
+    json: bool = False
 
     @property
     def names_target(self) -> bool:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.commands.run import run_command, whole_number
+from harness.commands.run import add_json, options_of, run_command, whole_number
 from harness.core.invocation import command_line
 
 
@@ -57,10 +57,13 @@ def _parser() -> argparse.ArgumentParser:
         default=0,
         help="seed of the folds and of the trees (default 0)",
     )
+    add_json(parser)
     return parser
 
 
 def _run(args: argparse.Namespace) -> int:
-    from harness.commands.dispatch.command import run  # here: it takes a second to load
+    # Here: they take a second to load.
+    from harness.api.dispatching import DispatchOptions
+    from harness.commands.dispatch.command import dispatch
 
-    return run(args)
+    return dispatch(options_of(DispatchOptions, args), args.json)

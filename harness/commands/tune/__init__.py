@@ -34,7 +34,7 @@ def _tune(args: argparse.Namespace) -> int:
         options = _with_space(options)
     from harness.display.formats import make_console
 
-    with make_console().status("starting"):
+    with make_console(stderr=options.json).status("starting"):
         # Here, since OpenTuner and others take seconds to load.
         from harness.commands.tune.running import print_techniques, tune
     return print_techniques() if options.list_techniques else tune(options)
@@ -45,7 +45,8 @@ def _with_space(options: TuneCommand) -> TuneCommand:
     if not isinstance(options.space, Path):
         return options
     if not options.quiet:
-        print(f"{options.space}: reading the space", flush=True)
+        out = sys.stderr if options.json else sys.stdout
+        print(f"{options.space}: reading the space", file=out, flush=True)
     from harness.space_file import load_spec  # here: it takes half a second to load
 
     return dataclasses.replace(options, space=load_spec(options.space))

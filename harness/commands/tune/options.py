@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from harness.api.options import TuneOptions
-from harness.commands.run import report_file, whole_number
+from harness.commands.run import add_json, report_file, whole_number
 from harness.core.invocation import command_line
 from harness.measure.backends.choose import BACKENDS
 
@@ -30,6 +30,7 @@ class TuneCommand(TuneOptions):
     list_techniques: bool = False
     quiet: bool = False
     report: Path | None = None
+    json: bool = False
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> TuneCommand:
@@ -60,6 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     _add_stage_options(parser.add_argument_group("stages after the search"))
     _add_result_options(parser.add_argument_group("results"))
+    add_json(parser)
     return parser
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from harness.api.documents import TuneDocument
 from harness.api.request import PREDICTED, read_request
 from harness.api.session import Tuned, tuned
-from harness.commands.run import EXIT_INTERRUPTED, format_error
+from harness.commands.run import EXIT_INTERRUPTED, format_error, print_json
 from harness.commands.tune.next_step import after_interrupt, next_step
 from harness.commands.tune.options import TuneCommand
 from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
@@ -17,6 +18,7 @@ from harness.core.errors import HarnessError
 from harness.display.formats import make_console
 from harness.display.progress import ConsoleListener
 from harness.display.text import print_line
+from harness.results.url import shown_database
 from harness.search import techniques
 
 FAILED = 1
@@ -39,8 +41,13 @@ def tune(options: TuneCommand) -> int:
 
 
 def _tune(options: TuneCommand) -> int:
-    request, console = read_request(options), make_console()
+    request, console = read_request(options), make_console(stderr=options.json)
     with tuned(request, ConsoleListener(console, options.quiet)) as done:
+        if options.json:
+            if options.report is not None:
+                _write_report(options.report, done, console)
+            print_json(_document(options, done))
+            return FAILED if done.has_failed else 0
         is_measured = any(report.measured for report in done.reports)
         learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.recording is None)
         learnt = learn_across(console, done) if learns else None
@@ -53,6 +60,21 @@ def _tune(options: TuneCommand) -> int:
             print_line(console, f"{log}: the seconds and the time of each new best")
         print_line(console, next_step(options, done.campaign, done.reports, request.database))
     return FAILED if done.has_failed else 0
+
+
+def _document(options: TuneCommand, done: Tuned) -> TuneDocument:
+    from harness.api.describing import describe_results  # here: it loads what learns
+    from harness.api.results import findings_of
+
+    stored, database = done.results(), done.request.database
+    legal = {report.problem: report.legal for report in done.reports}
+    return TuneDocument(
+        database=shown_database(database),
+        has_failed=done.has_failed,
+        report=None if options.report is None else str(options.report),
+        results=None if stored is None else describe_results(findings_of(stored), legal),
+        next=next_step(options, done.campaign, done.reports, database),
+    )
 
 
 def _write_report(page: Path, done: Tuned, console: Console) -> None:

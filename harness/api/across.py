@@ -1,0 +1,35 @@
+"""What was learnt across inputs, as lines and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.study import Study, sentence
+from harness.dispatch.text import learnt_across, why_nothing
+from harness.report.findings import Findings
+
+
+def rule_lines(found: Study) -> Iterator[str]:
+    """Yield which configuration to use for which input, as lines of a tree."""
+    for part in learnt_across(found):
+        if not isinstance(part, str) or not part:
+            return  # the verdict follows
+        yield part
+
+
+def rule(findings: Findings) -> str:
+    """Say which configuration to use for which input, or why that is not known."""
+    found = findings.across
+    return why_no_choice(findings) if found is None else "\n".join(rule_lines(found))
+
+
+def verdict(findings: Findings) -> str:
+    """Say whether choosing by input is worth it, or why that is not known."""
+    found = findings.across
+    return why_no_choice(findings) if found is None else sentence(found, found.best)
+
+
+def why_no_choice(findings: Findings) -> str:
+    """Say why nothing was learnt across inputs."""
+    return why_nothing(matrix_of(findings.results)) or "Nothing can be learnt across inputs."

@@ -1,0 +1,134 @@
+"""Describe results as the documents that commands print with --json."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from harness.analysis.coverage import reservations
+from harness.analysis.failures import group_failures, headline
+from harness.analysis.inputs import InputReport
+from harness.api.across import rule_lines, why_no_choice
+from harness.api.documents import (
+    AnalysisDocument,
+    ChoiceDocument,
+    FailureDocument,
+    InputDocument,
+    JsonConfig,
+    JudgedDocument,
+    RatioDocument,
+    ResultsDocument,
+)
+from harness.core.records import Config, Input
+from harness.dispatch.study import STATIC, Study, sentence
+from harness.models.starchart import importance
+from harness.report.findings import Findings
+from harness.results import without_password
+from harness.results.measured import MeasuredConfigs
+from harness.stats import Estimate
+from harness.stats.timing import TimeRatio
+
+
+def describe_results(
+    findings: Findings, legal: Mapping[Input, int | None] = MappingProxyType({})
+) -> ResultsDocument:
+    """Describe the results of one space on one device. `legal` counts the legal configurations of
+    inputs, as far as they are known."""
+    stored, found = findings.results, findings.across
+    campaign, environment = stored.campaign, stored.campaign.environment
+    return ResultsDocument(
+        space=campaign.space_name,
+        device=environment.device,
+        backend=environment.backend,
+        platform=environment.platform,
+        driver=environment.driver,
+        compiler=environment.compiler,
+        program_sha256=campaign.key.program_sha256,
+        campaign=campaign.key.campaign,
+        databases=list(map(without_password, stored.databases)),
+        default=plain(stored.default),
+        inputs=[_input(report, legal.get(report.problem)) for report in findings.reports],
+        warnings=list(reservations(stored)),
+        choice=describe_choice(found, found.best) if found else None,
+        why_no_choice="" if found else why_no_choice(findings),
+    )
+
+
+def describe_analysis(findings: Findings) -> AnalysisDocument:
+    """Describe results, why configurations failed, and what the times depend on."""
+    known = findings.explanation
+    shares = (
+        None if known is None else {str(k): float(v) for k, v in importance(known.tree).items()}
+    )
+    r2 = None if known is None else finite(known.accuracy.r2)
+    return AnalysisDocument(describe_results(findings), _failures(findings), shares, r2)
+
+
+def describe_choice(found: Study, name: str) -> ChoiceDocument:
+    """Describe one way to choose by input, and its verdict beside the others."""
+    gain = found.gain(name)
+    static = STATIC.fit(found.matrix, found.seed).order[0]
+    return ChoiceDocument(
+        name=name,
+        is_worth_it=gain.is_better,
+        speedup=_ratio(gain.ratio.inverse, gain.is_better),
+        inputs=len(found.matrix.features),
+        static=plain(found.matrix.candidates[static]),
+        rule=list(rule_lines(found)),
+        sentence=sentence(found, name),
+        judged=[
+            JudgedDocument(one.name, _ratio(one.mean, False), one.worst, one.near)
+            for one in found.judged.values()
+        ],
+    )
+
+
+def plain(values: Config | Input) -> JsonConfig:
+    """Return a configuration or an input as plain data."""
+    return dict(values)
+
+
+def finite(number: float) -> float | None:
+    """Return a number that JSON has; None for infinity and NaN."""
+    return number if math.isfinite(number) else None
+
+
+def _ratio(ratio: Estimate, is_faster: bool) -> RatioDocument:
+    return RatioDocument(ratio.value, ratio.low, finite(ratio.high), is_faster)
+
+
+def _speedup(ratio: TimeRatio | None) -> RatioDocument | None:
+    return None if ratio is None else _ratio(ratio, ratio.is_faster)
+
+
+def _input(report: InputReport, legal: int | None) -> InputDocument:
+    best, baseline = report.best, report.baseline
+    return InputDocument(
+        input=plain(report.problem),
+        best=None if best is None else plain(best.config),
+        time_s=None if best is None else finite(best.time_s),
+        default_s=None if baseline is None else finite(baseline.time_s),
+        speedup=_speedup(report.speedup),
+        ties=report.within_noise,
+        measured=report.measured,
+        legal=legal,
+        outcomes={str(outcome): count for outcome, count in report.outcomes.items()},
+        note=report.note,
+    )
+
+
+def _failures(findings: Findings) -> list[FailureDocument]:
+    measured = findings.results.measured.values()
+    failed = [m for row in measured for m in MeasuredConfigs.of(row).failures()]
+    groups = group_failures(failed, lambda m: m.message, lambda m: m.outcome)
+    return [
+        FailureDocument(
+            str(group.kind),
+            headline(group.members[0].message),
+            len(group.members),
+            plain(group.members[0].config),
+            plain(group.members[0].input),
+        )
+        for group in groups
+    ]

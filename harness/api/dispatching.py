@@ -1,0 +1,294 @@
+"""Learn, judge and write a dispatcher from results."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from harness.core.errors import UsageError
+from harness.core.kept import Kept
+from harness.core.records import Config
+from harness.core.text import counted
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.current_space import in_current_space
+from harness.dispatch.dispatcher import KernelFile, Provenance
+from harness.dispatch.learnt import LearntSelector
+from harness.dispatch.matrix import Matrix
+from harness.dispatch.package import (
+    check_candidates,
+    check_folder,
+    cuda_kernels,
+    earlier_inputs,
+    opencl_kernels,
+    write_dispatcher,
+)
+from harness.dispatch.program import DispatchProgram
+from harness.dispatch.study import DISPATCHERS, Study, fits, learners, sentence, study
+from harness.dispatch.text import verdict_lines
+from harness.measure.backends import base
+from harness.measure.backends.nvcc import Nvcc
+from harness.results import without_password
+from harness.results.versions import EVERY
+from harness.results.view import Results, left_out_lines, read_results, the_one
+from harness.space_file import Spec, load_spec
+from harness.tuning.progress import Display
+
+
+@dataclass(frozen=True)
+class DispatchOptions:
+    """What to learn from, and where to write it; None where the user left it open."""
+
+    database: tuple[str, ...]
+    output: Path
+    space: str | None = None
+    device: str | None = None
+    spec: Path | Spec | None = None
+    choice: str = "auto"
+    arch: str | None = None
+    force: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class LearntDispatcher:
+    """What was learnt from the results of one device, judged on held-out inputs.
+
+    `name` is the dispatcher to write; `notices` say what was left out of the results.
+    """
+
+    options: DispatchOptions
+    spec: Spec
+    results: Results
+    found: Study
+    name: str
+    arch: str
+    notices: Sequence[str]
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether it is significantly faster than one configuration for all."""
+        return self.found.gain(self.name).is_better
+
+    @cached_property
+    def learnt(self) -> Mapping[str, LearntSelector]:
+        """Each dispatcher, learnt from all inputs."""
+        return {name: self.found.learnt(name) for name in self.found.dispatchers}
+
+    @property
+    def why_not_written(self) -> str:
+        """Say why it is not written, and what to do; empty where it is."""
+        if self.is_worth_it or self.options.force:
+            return ""
+        static = self.found.matrix.candidates[self.learnt[self.name].portfolio[0]]
+        return _refusal(self.options.output, static, self.options.choice)
+
+    @property
+    def loss(self) -> str:
+        """Say that the dispatcher that it replaces was learnt from more inputs; empty if not."""
+        earlier, count = earlier_inputs(self.options.output) or 0, len(self.found.matrix.features)
+        return _loss(self.options.output, count, earlier) if earlier > count else ""
+
+    def write(self) -> list[str]:
+        """Write the code and the kernels; return the files, relative to the folder."""
+        options, matrix, results = self.options, self.found.matrix, self.results
+        guards = dict.fromkeys(matrix.candidates, results.constraints)
+        program = self.learnt[self.name].program(matrix.candidates, guards)
+        forced = (
+            ""
+            if self.is_worth_it
+            else "; written with --force: not significantly faster than the best static "
+            "configuration"
+        )
+        choice = f"{self.name}, seed {options.seed}{forced}"
+        written = write_dispatcher(
+            options.output,
+            program,
+            self.spec,
+            _provenance(results, self.found, self.name, choice),
+            kernels=_kernels(self.spec, program, results, self.arch),
+            limits=results.limits,
+        )
+        return _relative(written, options.output)
+
+
+def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
+    """Learn and judge a dispatcher; nothing is written yet.
+
+    Raises UsageError where nothing can be learnt, and for a folder that cannot be replaced.
+    """
+    campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
+    spec = _spec(options.spec, campaigns)
+    results = _results(campaigns, spec, options.device)
+    arch = _arch(options.arch, results)
+    check_folder(options.output)
+    notices, results = _notices(campaigns, results, spec)
+    matrix = matrix_of(results)
+    check_candidates(matrix, results.constraints, spec, results.limits)
+    found = _judged(results, matrix, options, display)
+    name = found.best if options.choice == "auto" else options.choice
+    return LearntDispatcher(options, spec, results, found, name, arch, notices)
+
+
+def _notices(
+    campaigns: Sequence[Results], results: Results, spec: Spec
+) -> tuple[list[str], Results]:
+    """Say what is left out of the campaigns and of these results; also return the results that
+    remain."""
+    others = [_describe(other) for other in campaigns if other is not results]
+    left_out = (
+        [f"Learnt from {_describe(results)}; left out: {'; '.join(others)}"] if others else []
+    )
+    remaining, notices = in_current_space(results, spec)
+    return [*left_out, *left_out_lines(results), *notices], remaining
+
+
+def _refusal(out: Path, static: Config, choice: str) -> str:
+    others = "" if choice == "auto" else ", try --choice auto"
+    stays = " The earlier dispatcher there stays." if out.exists() else ""
+    return (
+        f"Nothing is written to {out}: what was learnt chooses no better than one configuration "
+        f"for all, ({static}). Tune more inputs{others}, or write it anyway with --force.{stays}"
+    )
+
+
+def _loss(out: Path, count: int, earlier: int) -> str:
+    return (
+        f"This dispatcher was learnt from {counted(count, 'input')}; the one that it replaces in "
+        f"{out} was learnt from {earlier}."
+    )
+
+
+def _spec(space: Path | Spec | None, campaigns: Sequence[Results]) -> Spec:
+    """Load the space of the results, unless it is there."""
+    if isinstance(space, Spec):
+        return space
+    path = space
+    if path is None:
+        by_name = {results.campaign.space_name: results for results in campaigns}
+        results = the_one(list(by_name.values()), "choose one with --space NAME")
+        path = results.space_file
+        if path is None:
+            raise UsageError(_no_file(results.campaign.space_name, campaigns))
+    if not path.is_file():
+        raise UsageError(f"{path} not found; name the YAML file of the space with --spec FILE")
+    return load_spec(path)
+
+
+def _no_file(name: str, campaigns: Sequence[Results]) -> str:
+    if all(results.campaign.environment.backend == "replay" for results in campaigns):
+        return (
+            f"{campaigns[0].title} was replayed from a recording: there is no kernel to choose "
+            "for; name a space of this kernel with --spec FILE"
+        )
+    return f"spaces/{name}.yaml not found; name the YAML file of {name} with --spec FILE"
+
+
+def _results(campaigns: Sequence[Results], spec: Spec, device: str | None) -> Results:
+    """Choose the results of the space as it is now, on one device; of several drivers, compilers or
+    campaigns the last.
+
+    Raises UsageError where the kernel has changed since, and for several devices.
+    """
+    same = [
+        results
+        for results in campaigns
+        if results.campaign.space_name == spec.name
+        and results.campaign.key.program_sha256 == spec.program_sha256
+    ]
+    if not same:
+        raise UsageError(_changed(campaigns, spec))
+    latest: dict[tuple[str, str, str], Results] = {}
+    for results in sorted(same, key=lambda results: results.last_at, reverse=True):
+        environment = results.campaign.environment
+        if device is None or device.casefold() in environment.device.casefold():
+            key = (environment.backend, environment.device, environment.platform)
+            latest.setdefault(key, results)
+    if not latest:
+        known = "; ".join(dict.fromkeys(r.campaign.environment.device for r in same))
+        raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
+    return the_one(list(latest.values()), "choose one with --device NAME")
+
+
+def _changed(campaigns: Sequence[Results], spec: Spec) -> str:
+    known = list(dict.fromkeys(results.campaign.space_name for results in campaigns))
+    if spec.name not in known:
+        return (
+            f"nothing was measured of {spec.path}, whose name is {spec.name}; there are results of "
+            f"{', '.join(known)}: name the YAML file of one with --spec FILE"
+        )
+    return (
+        f"{spec.path} is not what was measured: the kernel, a file that it includes, the host "
+        "module, the launch, an option or the verification has changed since; tune it again, or "
+        "name the YAML file as it was with --spec FILE"
+    )
+
+
+def _describe(results: Results) -> str:
+    key = results.campaign.key
+    inputs = counted(len(results.measured), "input")
+    return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
+
+
+def _arch(wanted: str | None, results: Results) -> str:
+    """Choose the architecture of cubins, by default the measured one; empty except on CUDA."""
+    environment = results.campaign.environment
+    arch = wanted or next(iter(re.findall(r"\bsm_\w+", environment.compiler)), "")
+    if wanted and environment.backend != "cuda":
+        raise UsageError(
+            f"--arch is for CUDA's cubins, but these results were measured with "
+            f"{environment.backend}"
+        )
+    if environment.backend == "cuda" and not arch:
+        raise UsageError(
+            f"cubins need one architecture, and `{environment.compiler}` names none; give it, for "
+            "example with --arch sm_90"
+        )
+    return arch
+
+
+def _judged(results: Results, matrix: Matrix, options: DispatchOptions, display: Display) -> Study:
+    names = tuple(DISPATCHERS) if options.choice == "auto" else (options.choice,)
+    wanted = learners(names)
+    display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
+    try:
+        return study(matrix, wanted, options.seed, display.step, Kept.in_cache())
+    except ValueError as error:
+        raise UsageError(
+            f"{results.title}: nothing can be learnt across inputs: {error}; add inputs to "
+            "the space and tune them"
+        ) from None
+
+
+def _provenance(results: Results, found: Study, name: str, choice: str) -> Provenance:
+    return Provenance(
+        environment=results.campaign.environment,
+        program_sha256=results.campaign.key.program_sha256,
+        databases=tuple(map(without_password, results.databases)),
+        inputs=len(found.matrix.features),
+        choice=choice,
+        date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        verdict=(*verdict_lines(found), "", sentence(found, name)),
+    )
+
+
+def _kernels(
+    spec: Spec, program: DispatchProgram, results: Results, arch: str
+) -> tuple[KernelFile, ...]:
+    """Make the files that candidates are launched from, for the backend that measured them; none
+    for a replay."""
+    backend = results.campaign.environment.backend
+    if backend == "opencl":
+        return opencl_kernels(spec, program)
+    if backend == "cuda":
+        nvcc: base.Compiler = Nvcc(arch)
+        return cuda_kernels(spec, program, nvcc.compile)
+    return ()
+
+
+def _relative(written: Sequence[Path], folder: Path) -> list[str]:
+    root = folder.resolve()
+    return [path.relative_to(root).as_posix() for path in written]

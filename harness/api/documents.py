@@ -1,0 +1,249 @@
+"""The JSON documents that commands print with --json, as types; their JSON Schemas come from here.
+
+Times are in seconds. A bound that is infinite, and a number that is not known, is null. New keys
+may be added; `format` changes where one is removed or changes its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from harness import __version__
+from harness.core.errors import UsageError
+from harness.core.text import suggestion
+
+FORMAT = 1
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+JsonValue = bool | int | float | str | None
+JsonConfig = dict[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class RatioDocument:
+    """A ratio with its confidence interval; `is_faster` where it is significantly above 1."""
+
+    value: float
+    low: float
+    high: float | None
+    is_faster: bool
+
+
+@dataclass(frozen=True)
+class InputDocument:
+    """The result of one input; `speedup` is over the default, `outcomes` counts configurations."""
+
+    input: JsonConfig
+    best: JsonConfig | None
+    time_s: float | None
+    default_s: float | None
+    speedup: RatioDocument | None
+    ties: int
+    measured: int
+    legal: int | None
+    outcomes: dict[str, int]
+    note: str
+
+
+@dataclass(frozen=True)
+class JudgedDocument:
+    """One way to choose: its slowdown against the best known, on held-out inputs."""
+
+    name: str
+    slowdown: RatioDocument
+    worst: float
+    within_5_percent: float
+
+
+@dataclass(frozen=True)
+class ChoiceDocument:
+    """What was learnt across inputs; `speedup` is over `static`, one configuration for all."""
+
+    name: str
+    is_worth_it: bool
+    speedup: RatioDocument
+    inputs: int
+    static: JsonConfig
+    rule: list[str]
+    sentence: str
+    judged: list[JudgedDocument]
+
+
+@dataclass(frozen=True)
+class ResultsDocument:
+    """The results of one space on one device."""
+
+    space: str
+    device: str
+    backend: str
+    platform: str
+    driver: str
+    compiler: str
+    program_sha256: str
+    campaign: int
+    databases: list[str]
+    default: JsonConfig
+    inputs: list[InputDocument]
+    warnings: list[str]
+    choice: ChoiceDocument | None
+    why_no_choice: str
+
+
+@dataclass(frozen=True)
+class _Headed:
+    """What every document begins with."""
+
+    harness: str = field(default=__version__, kw_only=True)
+    format: int = field(default=FORMAT, kw_only=True)
+
+
+@dataclass(frozen=True)
+class TuneDocument(_Headed):
+    """What `tune --json` prints; `has_failed` where nothing was measured, or nothing worked on an
+    input."""
+
+    database: str
+    has_failed: bool
+    report: str | None
+    results: ResultsDocument | None
+    next: str
+
+
+@dataclass(frozen=True)
+class FailureDocument:
+    """Failed configurations with one reason; `example` is one of them, on `input`."""
+
+    outcome: str
+    reason: str
+    count: int
+    example: JsonConfig
+    input: JsonConfig
+
+
+@dataclass(frozen=True)
+class AnalysisDocument:
+    """One space on one device; `importance` has the share of the squared error that a tree's splits
+    on a parameter remove, `r2` the tree's accuracy on held-out samples."""
+
+    results: ResultsDocument
+    failures: list[FailureDocument]
+    importance: dict[str, float] | None
+    r2: float | None
+
+
+@dataclass(frozen=True)
+class AnalyseDocument(_Headed):
+    """What `analyse --json` prints."""
+
+    analyses: list[AnalysisDocument]
+
+
+@dataclass(frozen=True)
+class FaultDocument:
+    """A fault of a space; line 0 is the file as a whole."""
+
+    path: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TargetDocument:
+    """The compilation for one device or architecture; `why_failed` is of the default, and empty
+    where it compiles."""
+
+    target: str
+    is_default_ok: bool
+    why_failed: str
+    compiled: int
+    failed: int
+    machine_codes: int
+
+
+@dataclass(frozen=True)
+class SpaceDocument:
+    """A valid space; `legal` is the number of legal configurations by input, null where it is too
+    large to count. `why_host_failed` and, with --run, `why_run_failed` are empty where the host
+    module and the default work, or were not run."""
+
+    name: str
+    path: str
+    points: int
+    inputs: list[JsonConfig]
+    legal: list[int] | None
+    default: JsonConfig
+    targets: list[TargetDocument]
+    why_host_failed: str
+    why_run_failed: str
+
+
+@dataclass(frozen=True)
+class CheckDocument(_Headed):
+    """What `check --json` prints; with `faults` there are no spaces."""
+
+    is_ok: bool
+    spaces: list[SpaceDocument]
+    faults: list[FaultDocument]
+
+
+@dataclass(frozen=True)
+class DispatchDocument(_Headed):
+    """What `dispatch --json` prints; `why_not_written` is empty where `files` were written."""
+
+    space: str
+    device: str
+    choice: ChoiceDocument
+    notices: list[str]
+    folder: str
+    files: list[str]
+    why_not_written: str
+
+
+@dataclass(frozen=True)
+class ReportedDocument:
+    """One part of a report."""
+
+    space: str
+    device: str
+    inputs: int
+
+
+@dataclass(frozen=True)
+class ReportDocument(_Headed):
+    """What `report --json` prints."""
+
+    report: str
+    results: list[ReportedDocument]
+
+
+DOCUMENTS: Mapping[str, type[_Headed]] = {
+    "analyse": AnalyseDocument,
+    "check": CheckDocument,
+    "dispatch": DispatchDocument,
+    "report": ReportDocument,
+    "tune": TuneDocument,
+}
+"""The document that each command prints with --json."""
+
+
+def document_schema(command: str) -> dict[str, Any]:
+    """Return the JSON Schema of what a command prints with --json."""
+    if command not in DOCUMENTS:
+        raise UsageError(f"`{command}` prints no JSON; {suggestion(command, DOCUMENTS)}")
+    adapter = TypeAdapter[Any](DOCUMENTS[command])
+    return {"$schema": SCHEMA_DIALECT, **adapter.json_schema(mode="serialization")}
+
+
+def to_json(document: Any) -> str:
+    """Return a document as JSON text."""
+    return TypeAdapter[Any](type(document)).dump_json(document, indent=2).decode()
+
+
+def to_dict(document: Any) -> dict[str, Any]:
+    """Return a document as plain data."""
+    found: dict[str, Any] = TypeAdapter[Any](type(document)).dump_python(document, mode="json")
+    return found

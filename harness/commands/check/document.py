@@ -1,0 +1,83 @@
+"""Check spaces, and print the results as one JSON document."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from harness.api.documents import CheckDocument, FaultDocument, SpaceDocument, TargetDocument
+from harness.commands.check.default_run import run_default
+from harness.commands.check.inspection import Inspection, size_of
+from harness.commands.check.options import CheckOptions
+from harness.commands.check.program import try_program
+from harness.core.errors import SpecError
+from harness.core.records import Config
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec
+
+
+def faults_document(error: SpecError) -> CheckDocument:
+    """Describe the faults of spaces."""
+    faults = [FaultDocument(fault.path, fault.line, fault.text) for fault in error.faults]
+    return CheckDocument(is_ok=False, spaces=[], faults=faults)
+
+
+def space_document(
+    spec: Spec, inspections: Sequence[Inspection], options: CheckOptions, why_host_failed: str
+) -> SpaceDocument:
+    """Describe a valid space and the results of compiling it."""
+    compiler = next((p.compiler for p in spec.parameters if p.compiler is not None), None)
+    spaces = [ConstrainedSpace.of(spec, problem, None, compiler) for problem in spec.inputs]
+    size = size_of(spec, spaces)
+    targets = list(map(_target, inspections))
+    if spec.program is not None and not options.no_compile:
+        targets.append(_program(spec, options))
+    return SpaceDocument(
+        name=spec.name,
+        path=str(spec.path),
+        points=size.points,
+        inputs=[dict(problem) for problem in spec.inputs],
+        legal=[size.legal[problem] for problem in spec.inputs] if size.legal else None,
+        default=dict(Config({p.name: p.default for p in spec.parameters})),
+        targets=targets,
+        why_host_failed=why_host_failed,
+        why_run_failed=_why_run_failed(spec, options) if options.run else "",
+    )
+
+
+def is_ok(space: SpaceDocument, is_strict: bool) -> bool:
+    """Say whether a space passes: its host module, its default, and with `is_strict` every
+    configuration."""
+    passes = (t.is_default_ok and not (is_strict and t.failed) for t in space.targets)
+    return not space.why_host_failed and not space.why_run_failed and all(passes)
+
+
+def _target(inspection: Inspection) -> TargetDocument:
+    results = list(inspection.compiled())
+    default = results[0]
+    codes = {result.build.binary_sha256 for result in results if result.build}
+    return TargetDocument(
+        target=inspection.target.name,
+        is_default_ok=not default.failure,
+        why_failed=default.failure,
+        compiled=len(results),
+        failed=sum(bool(result.failure) for result in results),
+        machine_codes=len(codes - {None}),
+    )
+
+
+def _program(spec: Spec, options: CheckOptions) -> TargetDocument:
+    """Build and run a program's default; what that prints is the reason where it fails."""
+    shown = io.StringIO()
+    works = try_program(Console(file=shown, width=1000), spec, options.others, options.seed)
+    why = "" if works else shown.getvalue().strip()
+    return TargetDocument("command", works, why, 1 + options.others, int(not works), 0)
+
+
+def _why_run_failed(spec: Spec, options: CheckOptions) -> str:
+    """Run the default on each input; return what that prints where it does not work."""
+    shown = io.StringIO()
+    works = run_default(Console(file=shown, width=1000), spec, options.backend or "auto")
+    return "" if works else shown.getvalue().strip()

@@ -1,0 +1,142 @@
+"""--json: one document on standard output and nothing else, of the shape that its schema says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import TypeAdapter
+
+import harness
+from harness.api.documents import DOCUMENTS, document_schema
+from harness.commands import analyse, check, dispatch, report
+from harness.commands import tune as tune_command
+from harness.commands.run import WITH_JSON
+from harness.space_file import load_spec
+from tests.replays import write_recording, write_space
+from tests.test_dispatch import SPACE as DISPATCH_SPACE
+from tests.test_dispatch import always_16, by_size, fill
+from tests.test_tune import SPACE
+
+Run = Callable[..., tuple[int, dict[str, Any]]]
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "analyse": analyse.main,
+    "check": check.main,
+    "dispatch": dispatch.main,
+    "report": report.main,
+    "tune": tune_command.main,
+}
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command with --json; return its status and its document, which fits the schema."""
+
+    def of(command: str, *words: str | Path) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        status = COMMANDS[command]([*map(str, words), "--json"])
+        document = json.loads(capsys.readouterr().out)
+        jsonschema.validate(document, document_schema(command))
+        TypeAdapter[Any](DOCUMENTS[command]).validate_python(document)
+        return status, document
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A space, its recording, and a database of its search."""
+    space, recording = write_recording(tmp_path_factory.mktemp("tuned"), SPACE)
+    database = space.parent / "r.db"
+    harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
+    return space, recording, database
+
+
+def test_commands_with_a_document_are_those_with_the_option() -> None:
+    assert tuple(sorted(DOCUMENTS)) == WITH_JSON == tuple(sorted(COMMANDS))
+
+
+@pytest.mark.parametrize("command", sorted(DOCUMENTS))
+def test_schema_is_printed_and_is_one(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["--schema", command]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({}, schema)
+
+
+def test_tune_prints_each_inputs_best_and_nothing_else(
+    run: Run, tuned: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    space, recording, _ = tuned
+    words = (space, "--replay", recording, "--database", tmp_path / "r.db", "--test-limit", "8")
+    status, document = run("tune", *words)
+    assert status == 0
+    assert not document["has_failed"]
+    inputs = document["results"]["inputs"]
+    assert [one["input"]["m"] for one in inputs] == [64, 4096, 64, 1024]
+    assert all(one["measured"] >= 8 and one["legal"] == 48 for one in inputs)
+    assert all(set(one["best"]) == {"BLOCK", "TILE", "CACHE"} for one in inputs)
+
+
+def test_analyse_prints_what_python_returns(run: Run, tuned: tuple[Path, Path, Path]) -> None:
+    status, document = run("analyse", tuned[2])
+    assert status == 0
+    (found,) = document["analyses"]
+    (results,) = harness.open_results(tuned[2])
+    assert found["results"] == results.to_dict()
+    assert {one["outcome"] for one in found["failures"]} == {"crashed"}
+
+
+def test_analyse_refuses_the_options_of_trees(
+    tuned: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert analyse.main([str(tuned[2]), "--json", "--tree"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "--json" in captured.err
+
+
+def test_report_names_its_page(run: Run, tuned: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    status, document = run("report", tuned[2], "-o", page)
+    assert (status, document["report"]) == (0, str(page))
+    assert page.is_file()
+    assert document["results"][0]["inputs"] == 4
+
+
+def test_check_prints_faults_as_data(run: Run, tmp_path: Path) -> None:
+    space = write_space(tmp_path, SPACE.replace("min: 1, max: 8", "min: 9, max: 8"))
+    status, document = run("check", space, "--no-compile")
+    assert status == 2
+    assert not document["is_ok"]
+    (fault,) = document["faults"]
+    assert (fault["path"], fault["line"]) == (str(space), 5)
+
+
+def test_check_counts_the_configurations_of_a_space(run: Run, tmp_path: Path) -> None:
+    status, document = run("check", write_space(tmp_path, SPACE), "--no-compile")
+    assert status == 0
+    (space,) = document["spaces"]
+    assert (space["points"], space["legal"]) == (48, [48, 48, 48, 48])
+    assert space["default"] == {"BLOCK": 64, "TILE": 1, "CACHE": False}
+
+
+@pytest.mark.parametrize(("times", "status"), [(by_size, 0), (always_16, 1)])
+def test_dispatch_says_what_it_wrote_or_why_not(
+    run: Run, tmp_path: Path, times: Any, status: int
+) -> None:
+    space = write_space(tmp_path, DISPATCH_SPACE)
+    database = fill(tmp_path / "r.db", load_spec(space), times=times)
+    out = tmp_path / "out"
+    words = (database, "-o", out, "--spec", space, "--choice", "tree")
+    found, document = run("dispatch", *words)
+    assert found == status
+    assert document["choice"]["is_worth_it"] == (status == 0)
+    assert all((out / name).is_file() for name in document["files"])
+    assert bool(document["files"]) == (status == 0)
+    assert bool(document["why_not_written"]) == (status == 1)
