@@ -21,9 +21,10 @@ from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.commands.analyse import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
-from harness.results.ablation import StepResult
+from harness.results.ablation import Ablation, AblationStep, StepResult
 from harness.search.techniques.designed import _OptimalDesign
 from harness.space import ConstrainedSpace, Space
+from harness.stats.timing import TimeRatio
 from harness.tuning.ablation import ablate
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -432,26 +433,55 @@ def noisy(config: Config, time_s: float, spread: float) -> Measurement:
     return Measurement(config, Input({}), Outcome.OK, Timing(samples_s, StopReason.INTERLEAVED))
 
 
+WINNERS_TIME = r"[01]\.\d{3}x \[[01]\.\d{3}, [1-9]\.\d{3}\] of the winner's time"
+
+
 @pytest.mark.parametrize(
-    ("cost", "spread", "needed", "pattern"),
+    ("cost", "spread", "kept", "pattern"),
     [
-        (1.0, 0.01, 0, r" of the winner's time$"),
-        (1.001, 0.3, 0, r"; undecided: up to 1\.[2-9]\d\dx of the winner's time$"),
-        (1.2, 0.5, 8, r"f7=true; undecided: whether f0, f1, .*, f7 matters$"),
+        (1.0, 0.01, 0, f"0 of 8 settings are needed: none; {WINNERS_TIME}"),
+        (1.001, 0.3, 0, f"any of 8 settings may be needed: without them {WINNERS_TIME}"),
+        (1.2, 0.5, 8, r"f0=true, f1=true, .*, f7=true may be needed"),
     ],
 )
-def test_what_noise_hides_is_undecided_and_what_seems_slow_is_kept(
-    cost: float, spread: float, needed: int, pattern: str
+def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_is_kept(
+    cost: float, spread: float, kept: int, pattern: str
 ) -> None:
     def measure(configs: Sequence[Config]) -> list[Measurement]:
         return [noisy(c, 1e-3 * (1 if c == ALL else cost), spread) for c in configs]
 
     found = ablate(ALL, PLAIN, measure, lambda c: c)
-    assert len(found.needed) == needed
-    assert re.search(pattern, str(found))
-    lines = list(ablation_lines({Input({"n": 1}): found}))
-    assert lines[1] == f"    n=1: {found}"
-    assert ("more --repeats" in lines[-1]) == ("undecided" in pattern)
+    assert len(found.needed) == kept
+    assert re.fullmatch(pattern, str(found))
+    heading, line = ablation_lines({Input({"n": 1}): found})
+    assert line == f"    n=1: {found}"
+    assert ("more --repeats" in heading) == ("may be" in pattern)
+
+
+def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be() -> None:
+    slower, seems = StepResult.SLOWER, StepResult.SEEMS_SLOWER
+    steps = tuple(AblationStep(f"f{k}", "true", slower if k < 1 else seems, None) for k in range(3))
+    kept = Config({name: name in ("f0", "f1", "f2") for name in PLAIN})
+    known, wide = TimeRatio(0.99, 0.97, 1.02, 20), TimeRatio(0.955, 0.787, 1.159, 20)
+    part = Ablation(ALL, kept, PLAIN, steps, known)
+    assert str(part) == "f0=true is needed; f1=true, f2=true may be needed"
+    put_back = AblationStep("f2", "true", StepResult.PUT_BACK, wide)
+    assert str(dataclasses.replace(part, steps=(*steps[:1], put_back))) == (
+        "f0=true, f1=true are needed; f2=true may be needed"
+    )
+    assert str(dataclasses.replace(part, steps=steps[:1], ratio=wide)) == (
+        "f0=true, f1=true, f2=true are needed; the others may be needed: without them "
+        "0.955x [0.787, 1.159] of the winner's time"
+    )
+    one = Ablation(ALL, Config({**PLAIN, "f0": True}), PLAIN, steps[:1], known)
+    assert str(one).startswith("1 of 8 settings is needed: f0=true; 0.990x")
+    first, second = Input({"n": 1}), Input({"n": 2})
+    assert [line.split(":")[0] for line in ablation_lines({first: part, second: one})] == [
+        "Flags that the winners need (the others were dropped",
+        "    n=2",
+        "Flags that noise leaves open. To decide, close other programs or use more --repeats",
+        "    n=1",
+    ]
 
 
 # ------------------------------------------------------------------------------- designed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,7 +13,7 @@ from harness.stats.timing import TimeRatio
 
 TOLERANCE = 0.05
 """The share of the winner's time that dropping settings may cost, by the estimate; if the interval
-reaches beyond, the ablation is undecided."""
+reaches beyond, noise hides which settings are needed."""
 
 
 class StepResult(str, Enum):
@@ -38,6 +39,13 @@ class AblationStep:
     value: str
     result: StepResult
     ratio: TimeRatio | None
+
+    @property
+    def may_be_chance(self) -> bool:
+        """Whether the setting was kept for a loss of time within noise."""
+        if self.result is StepResult.PUT_BACK:
+            return self.ratio is not None and not self.ratio.is_significant
+        return self.result is StepResult.SEEMS_SLOWER
 
     def __str__(self) -> str:
         text = f"{self.name}={self.value}: {self.result}"
@@ -85,22 +93,48 @@ class Ablation:
         return tuple(differing(self.config, self.default))
 
     @property
-    def undecided(self) -> str:
-        """What noise leaves undecided, as text; empty for nothing."""
-        reasons = []
-        if self.ratio is not None and self.ratio.high > 1 + TOLERANCE:
-            reasons.append(f"up to {self.ratio.high:.3f}x of the winner's time")
-        kept = [s.name for s in self.steps if s.result is StepResult.SEEMS_SLOWER]
-        if kept:
-            reasons.append(f"whether {', '.join(dict.fromkeys(kept))} matters")
-        return f"undecided: {'; '.join(reasons)}" if reasons else ""
+    def is_decided(self) -> bool:
+        """Whether noise hides neither what the dropped settings cost nor what a kept one is
+        worth."""
+        return not self._may_lose and not self._unclear
+
+    @property
+    def _may_lose(self) -> bool:
+        return self.ratio is not None and self.ratio.high > 1 + TOLERANCE
+
+    @property
+    def _unclear(self) -> tuple[str, ...]:
+        """The settings that were kept because they seem to matter, within noise."""
+        kept = {step.name for step in self.steps if step.may_be_chance}
+        return tuple(name for name in self.needed if name in kept)
 
     def __str__(self) -> str:
-        named = settings_text(differing(self.config, self.default)) or "none"
-        whole = len(differing(self.winner, self.default))
-        needed = f"{len(self.needed)} of {whole} settings are needed: {named}"
-        ratio = f"{self.ratio.text('.3f', 'x')} of the winner's time" if self.ratio else ""
-        return "; ".join(part for part in (needed, ratio, self.undecided) if part)
+        """Say which settings are needed or, where noise hides that, which are and which may be."""
+        kept, whole = (
+            differing(self.config, self.default),
+            len(differing(self.winner, self.default)),
+        )
+        if not self.is_decided:
+            return "; ".join(self._open(kept, whole - len(kept)))
+        verb = "is" if len(kept) == 1 else "are"
+        text = f"{len(kept)} of {whole} settings {verb} needed: {settings_text(kept) or 'none'}"
+        return f"{text}; {self._time}" if self.ratio else text
+
+    def _open(self, kept: Config, dropped: int) -> Iterator[str]:
+        unclear = Config({name: kept[name] for name in self._unclear})
+        sure = differing(kept, unclear)
+        if sure:
+            yield f"{settings_text(sure)} {'is' if len(sure) == 1 else 'are'} needed"
+        if unclear:
+            yield f"{settings_text(unclear)} may be needed"
+        if self._may_lose:
+            others = "the others" if kept else f"any of {dropped} settings"
+            yield f"{others} may be needed: without them {self._time}"
+
+    @property
+    def _time(self) -> str:
+        assert self.ratio is not None
+        return f"{self.ratio.text('.3f', 'x')} of the winner's time"
 
 
 _Numbers = tuple[float, float, float, int, float]

@@ -146,11 +146,14 @@ def _despite_failures(counts: SampleCounts) -> str:
 
 
 def ablation_lines(found: Mapping[Input, Ablation]) -> Iterator[str]:
-    """Yield the flags that each winner needs, and advice where noise leaves them undecided."""
-    yield (
-        "Flags that the winners need (the others were dropped: without them the time is at most "
-        f"{TOLERANCE:.0%} longer, within noise):"
-    )
-    yield from (f"    {problem}: {ablation}" for problem, ablation in found.items())
-    if any(ablation.undecided for ablation in found.values()):
-        yield "    Where undecided, close other programs or use more --repeats."
+    """Yield the flags that each winner needs, then the winners where noise hides which, with
+    advice."""
+    parts = {
+        True: "Flags that the winners need (the others were dropped: without them the time is at "
+        f"most {TOLERANCE:.0%} longer, within noise):",
+        False: "Flags that noise leaves open. To decide, close other programs or use more "
+        "--repeats:",
+    }
+    for is_decided, heading in parts.items():
+        lines = [f"    {p}: {one}" for p, one in found.items() if one.is_decided is is_decided]
+        yield from [heading, *lines] if lines else []
