@@ -4,7 +4,7 @@ In Python (docs/python.md):
 
     space = harness.load_space("spaces/mvmul.yaml")
     results = harness.tune(space, test_limit=50)
-    print(results, results.rule, results.verdict, sep="\n")
+    print(results, results.advice, results.rule, sep="\n")
 """
 
 from __future__ import annotations

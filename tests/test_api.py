@@ -39,8 +39,8 @@ OPTIONS = [
     "cross", "finalists", "reduce", "progress",
 ]  # fmt: skip
 MEMBERS = [
-    "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule", "space",
-    "stored", "table", "title", "to_dict", "tree", "verdict",
+    "advice", "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule",
+    "space", "stored", "table", "title", "to_dict", "tree", "verdict",
 ]  # fmt: skip
 
 
@@ -173,6 +173,7 @@ def test_tables_have_a_row_for_each_input_and_each_measurement(
 
 
 def test_rule_verdict_and_tree_are_text(results: harness.TuneResults) -> None:
+    assert results.advice
     assert results.rule
     assert results.verdict
     assert results.tree.startswith(("slowdown: geometric mean", "There are too few samples"))

@@ -16,6 +16,7 @@ from harness.api.documents import DOCUMENTS, document_schema
 from harness.commands import analyse, check, dispatch, report
 from harness.commands import tune as tune_command
 from harness.commands.run import WITH_JSON
+from harness.results.view import read_results
 from harness.space_file import load_spec
 from tests.replays import write_recording, write_space
 from tests.test_dispatch import SPACE as DISPATCH_SPACE
@@ -140,3 +141,16 @@ def test_dispatch_says_what_it_wrote_or_why_not(
     assert all((out / name).is_file() for name in document["files"])
     assert bool(document["files"]) == (status == 0)
     assert bool(document["why_not_written"]) == (status == 1)
+
+
+def test_dispatcher_is_written_from_python_too(tmp_path: Path) -> None:
+    spec = load_spec(write_space(tmp_path, DISPATCH_SPACE))
+    (stored,) = read_results(str(fill(tmp_path / "r.db", spec)))
+    results = harness.TuneResults(stored, spec)
+    files = results.dispatcher(tmp_path / "out", choice="tree")
+    assert files
+    assert all(path.is_file() for path in files)
+    (stored,) = read_results(str(fill(tmp_path / "same.db", spec, times=always_16)))
+    with pytest.raises(harness.HarnessError, match="chooses no better than one configuration"):
+        harness.TuneResults(stored, spec).dispatcher(tmp_path / "none", choice="tree")
+    assert not (tmp_path / "none").exists()

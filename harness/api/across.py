@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.text import learnt_across, why_nothing
+from harness.display.recommendation import recommendation
 from harness.report.findings import Findings
 
 
@@ -22,6 +23,12 @@ def rule(findings: Findings) -> str:
     """Say which configuration to use for which input, or why that is not known."""
     found = findings.across
     return why_no_choice(findings) if found is None else "\n".join(rule_lines(found))
+
+
+def advice(findings: Findings) -> str:
+    """Say in a sentence which configurations to use, and how much faster they are."""
+    found = recommendation(findings.reports, findings.across, findings.default)
+    return found or "No configuration worked on any input."
 
 
 def verdict(findings: Findings) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from harness.analysis.coverage import reservations
 from harness.analysis.failures import group_failures, headline
 from harness.analysis.inputs import InputReport
-from harness.api.across import rule_lines, why_no_choice
+from harness.api.across import advice, rule_lines, why_no_choice
 from harness.api.documents import (
     AnalysisDocument,
     ChoiceDocument,
@@ -48,6 +48,7 @@ def describe_results(
         campaign=campaign.key.campaign,
         databases=list(map(without_password, stored.databases)),
         default=plain(stored.default),
+        advice=advice(findings),
         inputs=[_input(report, legal.get(report.problem)) for report in findings.reports],
         warnings=list(reservations(stored)),
         choice=describe_choice(found, found.best) if found else None,
@@ -107,6 +108,7 @@ def _input(report: InputReport, legal: int | None) -> InputDocument:
     return InputDocument(
         input=plain(report.problem),
         best=None if best is None else plain(best.config),
+        recommended=None if report.recommended is None else plain(report.recommended.config),
         time_s=None if best is None else finite(best.time_s),
         default_s=None if baseline is None else finite(baseline.time_s),
         speedup=_speedup(report.speedup),

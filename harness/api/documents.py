@@ -35,10 +35,12 @@ class RatioDocument:
 
 @dataclass(frozen=True)
 class InputDocument:
-    """The result of one input; `speedup` is over the default, `outcomes` counts configurations."""
+    """The result of one input. `best` was the fastest; `recommended` is the default where the best
+    is not significantly faster. `speedup` is over the default, `outcomes` counts configurations."""
 
     input: JsonConfig
     best: JsonConfig | None
+    recommended: JsonConfig | None
     time_s: float | None
     default_s: float | None
     speedup: RatioDocument | None
@@ -75,7 +77,7 @@ class ChoiceDocument:
 
 @dataclass(frozen=True)
 class ResultsDocument:
-    """The results of one space on one device."""
+    """The results of one space on one device; `advice` says in a sentence what to use."""
 
     space: str
     device: str
@@ -87,6 +89,7 @@ class ResultsDocument:
     campaign: int
     databases: list[str]
     default: JsonConfig
+    advice: str
     inputs: list[InputDocument]
     warnings: list[str]
     choice: ChoiceDocument | None

@@ -69,6 +69,13 @@ class TuneResults:
     # --------------------------------------------------------------------- across inputs
 
     @property
+    def advice(self) -> str:
+        """Which configurations to use, and how much faster they are: what `tune` prints first."""
+        from harness.api.across import advice
+
+        return advice(self.findings)
+
+    @property
     def verdict(self) -> str:
         """Whether choosing by input is faster than one configuration, on held-out inputs."""
         from harness.api.across import verdict
@@ -229,4 +236,6 @@ def open_results(
     Raises UsageError where there are none, ResultsError for a database that cannot be read.
     """
     named = [database] if isinstance(database, (str, Path)) else list(database)
-    return [TuneResults(found) for found in read_results(list(map(str, named)), space)]
+    return [
+        TuneResults(found) for found in read_results(list(map(str, named)), space, builds=False)
+    ]
