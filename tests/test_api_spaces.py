@@ -18,7 +18,7 @@ from harness.api.spaces import load_space, make_space
 from harness.core.errors import SpecError, UsageError
 from harness.core.records import Input
 from harness.measure.host_module import HostModule
-from harness.space_file import Spec
+from harness.space_file import Spec, read_document
 
 ROOT = Path(__file__).parent.parent
 FACTOR = 3
@@ -82,6 +82,13 @@ def test_space_in_python_is_the_space_of_the_file(tmp_path: Path) -> None:
     loaded = load_space(tmp_path / "scale.yaml")
     assert spec.space_sha256 == loaded.space_sha256, "they share their measurements"
     assert spec.inputs == loaded.inputs
+
+
+@pytest.mark.parametrize("name", ["mvmul", "blur_gcc"])
+def test_data_of_a_file_as_arguments_is_its_space(name: str) -> None:
+    path = ROOT / "spaces" / f"{name}.yaml"
+    loaded, made = load_space(path), make_space(folder=path.parent, **read_document(path).data)
+    assert (made.space_sha256, made.inputs) == (loaded.space_sha256, loaded.inputs)
 
 
 @pytest.mark.parametrize(
