@@ -329,6 +329,62 @@ def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(tmp_pat
     assert len(found[1].warmup_s) > 1, "the first run on new data is kept"
 
 
+@dataclasses.dataclass
+class WrongAt:
+    """A kernel that is wrong at some of its runs."""
+
+    runs: tuple[int, ...]
+    count: int = 0
+
+    def __call__(self, x: Array, y: Array) -> None:
+        self.count += 1
+        y[...] = 0 if self.count in self.runs else 2 * x
+
+
+def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measured_again(
+    tmp_path: Path,
+) -> None:
+    host = tmp_path / "twice.py"
+    host.write_text(FAKE_HOST)
+    together, alone = WrongAt((2,)), WrongAt((1,))
+    device = FakeDevice(kernels=KERNELS | {"together": together, "alone": alone})
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker.prepare(GIVEN)
+    jobs = [job_of(kernel) for kernel in ("together", "twice")]
+    found = worker.run_interleaved(jobs, Block(rounds=4)).result
+    assert found is not None
+    assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+    assert together.count > 4, "it was measured alone, and works there"
+    measured = worker.run(job_of("alone")).result
+    assert measured is not None
+    assert measured.outcome is Outcome.WRONG_RESULT
+    assert alone.count == 1, "nobody has spoilt its inputs"
+
+
+def test_configuration_that_another_takes_down_alone_is_not_measured_on_a_broken_device(
+    tmp_path: Path,
+) -> None:
+    host = tmp_path / "twice.py"
+    host.write_text(FAKE_HOST)
+    runs = iter(range(100))
+
+    def breaks(x: Array, y: Array) -> None:
+        device.healthy = next(runs) < 1
+        y[...] = 0
+
+    def honest(x: Array, y: Array) -> None:
+        assert device.healthy
+        y[...] = 2 * x
+
+    device = FakeDevice(kernels={"breaks": breaks, "honest": honest})
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker.prepare(GIVEN)
+    reply = worker.run_interleaved([job_of("breaks"), job_of("honest")], Block(rounds=4))
+    assert reply.result is not None
+    assert [each.outcome for each in reply.result] == [Outcome.WRONG_RESULT, Outcome.OK]
+    assert not reply.healthy
+
+
 def test_first_launches_may_differ_by_what_any_launch_costs() -> None:
     """A GPU whose driver needs 4 us more for a first launch."""
     found = KernelTimes(floor_s=GPU_FLOOR_S)

@@ -14,6 +14,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.records import DeviceLimits, Environment, Input, Measurement, Outcome
 from harness.measure.backends.base import Device
 from harness.measure.backends.choose import Backend
+from harness.measure.kernel_checks import why_astray
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 from harness.measure.occasions import Block, join
@@ -102,7 +103,7 @@ class DeviceWorker:
         if held is None:
             return Reply(None)
         measured = measure_kernel(self._device, held.data, job)
-        if measured.outcome is Outcome.WRONG_RESULT and not held.fresh:
+        if _is_wrong(measured) and not held.fresh and self._is_spoilt(held):
             # An earlier configuration may have written where it should not: measure on new data.
             if not self._renew(held):
                 return Reply(measured, healthy=False)
@@ -114,7 +115,7 @@ class DeviceWorker:
         """Measure several configurations of one input, one sample of each per round.
 
         One that overwrites an input makes the others' results wrong. So what is wrong is measured
-        alone, and all that works then together once more.
+        alone, and where that shows which one it was, all others together once more.
         """
         held = self._holds(jobs[0].input, block.seed)
         if held is None:
@@ -123,15 +124,33 @@ class DeviceWorker:
             self._device.unload()
         found, healthy = self._together(held, jobs, block)
         if len(jobs) > 1 and healthy and any(map(_is_wrong, found)):
-            for number, job in enumerate(jobs):
-                if _is_wrong(found[number]):
-                    (alone,), healthy = self._together(held, [job], block)
-                    found[number] = _after(found[number], alone)
-            works = [number for number, each in enumerate(found) if each.outcome is Outcome.OK]
-            again, healthy = self._together(held, [jobs[number] for number in works], block)
-            for number, each in zip(works, again, strict=True):
-                found[number] = _after(found[number], each)
+            found, healthy = self._apart(held, jobs, block, found)
         return Reply(found, healthy)
+
+    def _apart(
+        self,
+        held: _HeldData,
+        jobs: Sequence[KernelJob],
+        block: Block,
+        found: Sequence[Measurement],
+    ) -> tuple[list[Measurement], bool]:
+        """Measure again what was wrong; return all measurements, and whether the device works.
+
+        Where all work alone, none has spoilt another's data: then what was wrong is wrong at some
+        of its runs, and stays so.
+        """
+        again, healthy = list(found), True
+        for number, job in enumerate(jobs):
+            if healthy and _is_wrong(found[number]):
+                (alone,), healthy = self._together(held, [job], block)
+                again[number] = _after(found[number], alone)
+        works = [number for number, each in enumerate(again) if each.outcome is Outcome.OK]
+        if not healthy or len(works) == len(jobs):
+            return list(found), healthy
+        rest, healthy = self._together(held, [jobs[number] for number in works], block)
+        for number, each in zip(works, rest, strict=True):
+            again[number] = _after(again[number], each)
+        return again, healthy
 
     def _together(
         self, held: _HeldData, jobs: Sequence[KernelJob], block: Block
@@ -174,6 +193,10 @@ class DeviceWorker:
         data = make_kernel_data(self._host, problem, seed)
         self._device.bind(data.arguments)
         return data
+
+    def _is_spoilt(self, held: _HeldData) -> bool:
+        """Whether the device holds other inputs than were copied to it, or other guard zones."""
+        return why_astray(self._device, held.data.read_only(), None) is not None
 
     def _renew(self, held: _HeldData) -> bool:
         """Copy the data to the device again; False where the device does not take it any more."""
