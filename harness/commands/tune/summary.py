@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class ChoiceByInput:
     """What was learnt across all inputs that the database holds of a campaign, or why nothing
     was."""
 
@@ -33,7 +33,7 @@ class Learnt:
     found: Study | str
 
 
-def print_result(console: Console, done: Tuned, learnt: Learnt | None) -> None:
+def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) -> None:
     """Print what to use, the table of inputs, what a technique tested, and why configurations
     failed."""
     campaign, measurer = done.campaign, done.measurer
@@ -60,7 +60,7 @@ def print_result(console: Console, done: Tuned, learnt: Learnt | None) -> None:
             print_line(console, "\n".join([*lines, ""]))
 
 
-def _print_inputs(console: Console, done: Tuned, learnt: Learnt | None) -> None:
+def _print_inputs(console: Console, done: Tuned, learnt: ChoiceByInput | None) -> None:
     """Print what to use, and the table of inputs."""
     # Here, since it loads pandas and scikit-learn, which a search need not wait for.
     from harness.display.recommendation import recommendation
@@ -77,13 +77,13 @@ def _print_inputs(console: Console, done: Tuned, learnt: Learnt | None) -> None:
     print_inputs(console, done.reports, default)
 
 
-def _learnt_from(learnt: Learnt | None, spec: Spec) -> str:
+def _learnt_from(learnt: ChoiceByInput | None, spec: Spec) -> str:
     """Say from how many inputs was learnt, where it is from more than were tuned now."""
     stored, tuned = len(learnt.results.measured) if learnt else 0, len(spec.inputs)
     return f" {stored} inputs are in the database, {tuned} tuned now." if stored > tuned else ""
 
 
-def learn_across(console: Console, done: Tuned) -> Learnt | None:
+def learn_across(console: Console, done: Tuned) -> ChoiceByInput | None:
     """Learn which configuration suits which input; None where the campaign has no results."""
     from harness.core.kept import Kept
     from harness.dispatch.candidates import matrix_of  # here: they load pandas and scikit-learn
@@ -95,10 +95,12 @@ def learn_across(console: Console, done: Tuned) -> Learnt | None:
         return None
     with console.status("learning which configuration suits which input"):
         matrix = matrix_of(results)
-        return Learnt(results, why_nothing(matrix) or study(matrix, QUICK, kept=Kept.in_cache()))
+        return ChoiceByInput(
+            results, why_nothing(matrix) or study(matrix, QUICK, kept=Kept.in_cache())
+        )
 
 
-def print_choice_by_input(console: Console, done: Tuned, learnt: Learnt) -> None:
+def print_choice_by_input(console: Console, done: Tuned, learnt: ChoiceByInput) -> None:
     """Print the choice by input where it pays, with the command that generates code, or why
     nothing was learnt."""
     from harness.display.across import print_rule
