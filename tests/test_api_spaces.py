@@ -141,6 +141,20 @@ def test_functions_are_copied_with_what_they_use() -> None:
     assert host.reference(problem, found)["y"].tolist() == [0, 3, 6, 9]
 
 
+def with_locals(arguments: Mapping[str, Any], scale: float = FACTOR) -> dict[str, Any]:
+    TABLE = arguments["x"]  # noqa: N806 (a global of this name cannot be copied)
+    return {"y": scale * sum(TABLE)}
+
+
+def test_variables_of_a_function_are_not_those_of_the_notebook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(with_locals.__globals__, "sum", max)
+    text = host_text({"reference": with_locals})
+    assert f"FACTOR = {FACTOR}\n" in text
+    assert "from builtins import max as sum\n" in text, "a notebook's `sum` hides Python's"
+
+
 def test_mapping_gives_functions_other_names_and_constants() -> None:
     text = host_text({"arguments": arguments, "reference": reference, "expected": reference})
     assert text.count("def reference") == 1

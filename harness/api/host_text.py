@@ -7,12 +7,12 @@ of the functions is copied, with what they use: imports, constants, and other fu
 from __future__ import annotations
 
 import ast
-import builtins
+import dis
 import inspect
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from harness.core.errors import UsageError
 
@@ -72,7 +72,7 @@ class _Copier:
             self._functions.append(f"{name} = {own}\n")
             return
         text, tree = _source_of(function)
-        for used in _names_in(tree):
+        for used in _names_in(function, tree):
             if used != own and used in function.__globals__:
                 self.add(used, function.__globals__[used], f"{own}()")
         self._functions.append(text)
@@ -100,15 +100,24 @@ def _source_of(function: FunctionType) -> tuple[str, ast.FunctionDef]:
 _HOW = f"define it with `def` in a notebook's cell or a script, {_ADVICE}"
 
 
-def _names_in(tree: ast.FunctionDef) -> Iterator[str]:
-    """Yield the names that a function reads, but not those in annotations, which stay text."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            node.returns = None
-        elif isinstance(node, ast.arg):
-            node.annotation = None
-    found = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-    yield from (name for name in dict.fromkeys(found) if not hasattr(builtins, name))
+def _names_in(function: FunctionType, tree: ast.FunctionDef) -> Iterator[str]:
+    """Yield the global names that a function reads, also for its defaults; annotations stay text.
+
+    The compiler knows which names are local: one of them may be that of a notebook's variable.
+    """
+    defaults = [node for node in (*tree.args.defaults, *tree.args.kw_defaults) if node]
+    nodes = (node for default in defaults for node in ast.walk(default))
+    found = [node.id for node in nodes if isinstance(node, ast.Name)]
+    yield from dict.fromkeys([*found, *_globals_of(function.__code__)])
+
+
+def _globals_of(code: CodeType) -> Iterator[str]:
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield step.argval
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _globals_of(inner)
 
 
 def _is_importable(value: object) -> bool:
