@@ -33,7 +33,7 @@ _LEAST_GAIN = 0.05
 """Smaller gains over the default are within what first runs on new data scatter."""
 
 PROOF_RUNS = 5
-"""Timed runs of a proof."""
+"""Timed runs of a proof of a program; those of a kernel are one for each copy of its data."""
 
 PROVED = "proved"
 """The observation of a measurement that was proved: 1."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -197,11 +196,6 @@ def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
         for r in reports
         if r.speedup and math.isfinite(r.speedup.high)
     ]
-
-
-def mean_speed_up(found: Sequence[SpeedUp]) -> float:
-    """Return the geometric mean of the speed-ups."""
-    return math.exp(statistics.fmean(math.log(one.ratio.value) for one in found))
 
 
 # ------------------------------------------------------------------------ across inputs
