@@ -84,7 +84,7 @@ _TESTS = {
     "harness/measure/programs/proof.py": ("program_doubts", "program_proofs"),
     "harness/results/merge.py": ("merge", "versions"),
     "harness/results/read.py": ("results_read", "columns", "results"),
-    "harness/tuning/crossing.py": ("candidates",),
+    "harness/tuning/crossing.py": ("candidates", "crossing", "shared_time"),
     "harness/tuning/interleaved.py": ("finals",),
 }
 """The tests of modules that have none named after them, by the first start of their path."""
