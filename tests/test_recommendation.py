@@ -69,7 +69,7 @@ def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
     assert text.endswith("on 16 held-out inputs. Choosing by input is not significantly faster.")
 
 
-def test_where_nothing_is_faster_the_default_is_kept() -> None:
+def test_where_nothing_is_certain_on_held_out_inputs_the_table_counts() -> None:
     slower = matrix(3.0, 3.0)
     only = make_matrix(
         slower.features,
@@ -77,11 +77,22 @@ def test_where_nothing_is_faster_the_default_is_kept() -> None:
         np.column_stack([np.ones(16), np.full(16, 2.0)]),
         default=0,
     )
-    text = recommendation([report(1, CHANCE)], study(only, LEARNERS), DEFAULT)
-    assert text == (
-        "Keep the default: no configuration is significantly faster over all inputs. Choosing by "
-        "input is not significantly faster."
+    found = study(only, LEARNERS)
+    assert recommendation([report(1, CHANCE)], found, DEFAULT) == (
+        "Keep the default: no configuration is significantly faster."
     )
+    assert recommendation([report(1, CLEAR), report(2, CHANCE)], found, DEFAULT) == (
+        "Use the configurations of the table: 2.00x over the default on 1 of 2 inputs. What to use "
+        "on other inputs is not certain: that needs more inputs."
+    )
+
+
+def test_a_configuration_that_none_beats_anywhere_is_named() -> None:
+    reports = [report(1, CLEAR), report(2, CLEAR, LARGE)]
+    assert recommendation(reports, None, DEFAULT, LARGE) == (
+        "Use BLOCK=64 on every input: no other configuration is faster beyond noise."
+    )
+    assert "of the table" in str(recommendation(reports, None, DEFAULT, DEFAULT))
 
 
 @pytest.mark.parametrize(

@@ -48,14 +48,14 @@ def why_nothing(matrix: Matrix) -> str | None:
             f"Nothing is learnt across inputs: only one configuration was measured on all of them, "
             f"{lone}. `{command_line('tune')}` without --no-cross measures winners on the others."
         )
-    best = _best_everywhere(matrix)
+    best = best_everywhere(matrix)
     if best is not None:
         name = difference(matrix.candidates[best], _default(matrix))
         return f"One configuration is the best on every input, or within noise of it: {name}"
     return None
 
 
-def _best_everywhere(matrix: Matrix) -> int | None:
+def best_everywhere(matrix: Matrix) -> int | None:
     """Find the first candidate that no other beats on any input beyond noise."""
     best = ((matrix.time_s <= matrix.best_s[:, None]) | matrix.tied).all(axis=0)
     return int(best.argmax()) if best.any() else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, difference
@@ -18,34 +18,49 @@ _UNCHANGED = "Keep the default: no configuration is significantly faster"
 
 
 def recommendation(
-    reports: Sequence[InputReport], found: Study | None, default: Config
+    reports: Sequence[InputReport],
+    found: Study | None,
+    default: Config,
+    everywhere: Config | None = None,
 ) -> str | None:
-    """Say what to use: what was learnt across inputs, and without that what was measured on each.
-    None where nothing worked."""
-    if found is not None:
-        return " ".join(_across(found, default))
+    """Say what to use: what was learnt across inputs or, where nothing is certain on held-out
+    inputs, what was measured on each. None where nothing worked.
+
+    `everywhere` is the configuration that no other beats on any input beyond noise, if there is
+    one.
+    """
+    learnt = _across(found, default) if found is not None else None
     known = [report for report in reports if report.recommended]
-    return _of_inputs(known, default) if known else None
+    if learnt is not None or not known:
+        return learnt
+    if len(known) > 1 and everywhere is not None and everywhere != default:
+        name = difference(everywhere, default)
+        return f"Use {name} on every input: no other configuration is faster beyond noise."
+    told = _of_inputs(known, default)
+    if found is None or told.startswith(_UNCHANGED):
+        return told
+    return f"{told} What to use on other inputs is not certain: that needs more inputs."
 
 
 # ------------------------------------------------------------------------- across inputs
 
 
-def _across(found: Study, default: Config) -> Iterator[str]:
+def _across(found: Study, default: Config) -> str | None:
+    """Render the choice by input, else one configuration for all, where it is significantly faster
+    on held-out inputs."""
     gain, inputs = found.gain(found.best), counted(len(found.matrix.features), "held-out input")
     if gain.is_better:
         over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
         over = [text for text in (_over_default(found, found.best), over_one) if text]
-        yield f"{_choice(found, default)}: {', '.join(over)}, on {inputs}."
-        return
+        return f"{_choice(found, default)}: {', '.join(over)}, on {inputs}."
     static = found.matrix.candidates[STATIC.fit(found.matrix, found.seed).order[0]]
-    name = difference(static, default)
-    faster = name != DEFAULT and _over_default(found, STATIC.name)
-    if faster:
-        yield f"Use {name} on every input: {faster}, on {inputs}."
-    else:
-        yield f"{_UNCHANGED} over all inputs."
-    yield "Choosing by input is not significantly faster."
+    name, faster = difference(static, default), _over_default(found, STATIC.name)
+    if name == DEFAULT or not faster:
+        return None
+    return (
+        f"Use {name} on every input: {faster}, on {inputs}. Choosing by input is not significantly "
+        "faster."
+    )
 
 
 def _over_default(found: Study, name: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.analysis.failures import headline
 from harness.analysis.inputs import InputReport
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Measurement, Outcome
@@ -39,6 +40,7 @@ class Campaign:
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
+        self._warned: set[str] = set()
 
     def space(self, problem: Input) -> Space:
         """Return the legal configurations of an input on the measurer's device."""
@@ -64,7 +66,10 @@ class Campaign:
             return
         self._failed_defaults[problem] = outcome
         warn, check = self.state.display.warn, command_line("check", str(self.spec.path), "--run")
-        warn(f"({problem}): the default failed, {outcome}: {measurement.message}")
+        reason = f"{outcome}: {headline(measurement.message)}"
+        if reason not in self._warned:
+            self._warned.add(reason)
+            warn(f"({problem}): the default failed, {reason}")
         failed = self._failed_defaults
         if len(failed) == len(self.spec.inputs) and {*failed.values()} == {Outcome.WRONG_RESULT}:
             warn(

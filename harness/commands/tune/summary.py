@@ -31,6 +31,8 @@ class ChoiceByInput:
 
     results: Results
     found: Study | str
+    everywhere: Config | None
+    """The configuration that no other beats on any input beyond noise."""
 
 
 def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) -> None:
@@ -69,11 +71,12 @@ def _print_inputs(console: Console, done: Tuned, learnt: ChoiceByInput | None) -
     default = done.campaign.space(spec.inputs[0]).default
     is_replay = done.measurer.is_replay
     where = f", replayed from {environment.device}" if is_replay else f" on {environment}"
-    print_line(console, f"{spec.name}{where}\n", "bold")
+    print_line(console, f"{spec.name}{where}", "bold")
     found = learnt.found if learnt and not isinstance(learnt.found, str) else None
-    advice = recommendation(done.reports, found, default)
+    everywhere = learnt.everywhere if learnt else None
+    advice = recommendation(done.reports, found, default, everywhere)
     if advice is not None:
-        print_line(console, f"{advice}{_learnt_from(learnt, spec)}\n")
+        print_line(console, f"\n{advice}{_learnt_from(learnt, spec)}")
     print_inputs(console, done.reports, default)
 
 
@@ -88,16 +91,16 @@ def learn_across(console: Console, done: Tuned) -> ChoiceByInput | None:
     from harness.core.kept import Kept
     from harness.dispatch.candidates import matrix_of  # here: they load pandas and scikit-learn
     from harness.dispatch.study import QUICK, study
-    from harness.dispatch.text import why_nothing
+    from harness.dispatch.text import best_everywhere, why_nothing
 
     results = done.results()
     if results is None:
         return None
     with console.status("learning which configuration suits which input"):
         matrix = matrix_of(results)
-        return ChoiceByInput(
-            results, why_nothing(matrix) or study(matrix, QUICK, kept=Kept.in_cache())
-        )
+        best = best_everywhere(matrix)
+        found = why_nothing(matrix) or study(matrix, QUICK, kept=Kept.in_cache())
+        return ChoiceByInput(results, found, None if best is None else matrix.candidates[best])
 
 
 def print_choice_by_input(console: Console, done: Tuned, learnt: ChoiceByInput) -> None:
