@@ -119,6 +119,54 @@ def test_no_file_that_a_command_did_not_write_is_lost(
         assert contents(here) == {**before, name: b"mine\n"}
 
 
+RERUN = "compare r.db r.db --rerun scale.yaml --rerun-database new.db"
+READ_FILES = ("scale.yaml", "recording.csv", "kernel.cl", "r.db")
+UNWRITABLE = {
+    "missing/folder": "the folder missing does not exist",
+    "kernel.py": "kernel.py is a file, not a folder",
+    "/proc": "no file can be made in the folder /proc",
+}
+"""Folders in which nothing can be written, and why."""
+
+REFUSED = [
+    (line, word, folder)
+    for line in (*WRITING, RERUN)
+    for word in line.split()
+    for folder in UNWRITABLE
+    if word not in READ_FILES and (word == "out" or Path(word).suffix)
+    if not (word == "out" and folder == "missing/folder")  # these are made, with all above them
+]
+"""Every command with each file, folder or database that it writes, and where it cannot be."""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="/proc takes no files, from nobody")
+@pytest.mark.parametrize(("line", "name", "folder"), REFUSED)
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
+    line: str,
+    name: str,
+    folder: str,
+    start: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for file in start.iterdir():
+        shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if line.startswith("tune"):
+        monkeypatch.setattr("harness.api.session.open_replay", None)
+    else:
+        Path("r.db").write_bytes(b"must not be read")
+    before = contents(tmp_path)
+    words = [f"{folder}/{word}" if word == name else word for word in line.split()]
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert f"{folder}/{name} cannot be written: {UNWRITABLE[folder]}; name" in err
+    assert len(err.splitlines()) == 1
+    assert contents(tmp_path) == before
+    assert not Path("missing").exists()
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_that_names_a_file_is_tried(
     command: str, monkeypatch: pytest.MonkeyPatch

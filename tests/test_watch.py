@@ -17,7 +17,8 @@ from harness.commands.analyse import main as analyse
 from harness.commands.tune import main as tune
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.recordings.replay import ReplayMeasurer
-from harness.results import connect, reading
+from harness.results import reading
+from harness.results.lock import locked
 from tests.replays import write_recording
 from tests.results_examples import begin_search, make_ok, opened, query, write
 from tests.test_planted import SPACE
@@ -150,7 +151,7 @@ def test_of_many_writers_that_come_and_go_no_two_write_at_once(tmp_path: Path) -
     def come_and_go() -> int:
         entered = 0
         for _ in range(50):
-            with contextlib.suppress(DatabaseBusy), connect._locked(database):
+            with contextlib.suppress(DatabaseBusy), locked(database, str):
                 inside.touch(exist_ok=False)
                 entered += 1
                 inside.unlink()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.api.options import TuneOptions
 from harness.core.errors import UsageError
-from harness.core.files import nearest_file
+from harness.core.files import check_writable, nearest_file
 from harness.core.invocation import command_line
 from harness.recordings.files import SPACE, known_as
 
@@ -23,13 +23,7 @@ def check_options(options: TuneOptions) -> None:
     if isinstance(options.space, Path):
         _check_space(options.space)
     if options.results_log is not None:
-        check_folder_of("--results-log", options.results_log)
-
-
-def check_folder_of(option: str, file: Path) -> None:
-    """Raise UsageError where the folder of a file to write does not exist."""
-    if not file.parent.is_dir():
-        raise UsageError(f"{option} {file}: the folder {file.parent} does not exist; make it")
+        check_writable(options.results_log, "name another file with --results-log")
 
 
 def check_recordings(options: TuneOptions) -> None:

@@ -120,11 +120,11 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
 
     Raises UsageError where nothing can be learnt, and for a folder that cannot be replaced.
     """
+    check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = _spec(options.spec, campaigns)
     results = _results(campaigns, spec, options.device)
     arch = _arch(options.arch, results)
-    check_folder(options.output)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
     check_candidates(matrix, results.constraints, spec, results.limits)

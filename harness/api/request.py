@@ -20,7 +20,7 @@ from harness.recordings.files import recording_name
 from harness.recordings.read import recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.space import recording_spec
-from harness.results import sqlite_path
+from harness.results import check_database, sqlite_path
 from harness.search import RESULTS_LOG, SearchOptions, resolve_techniques, transfer_techniques
 from harness.space_file import Spec, load_spec
 from harness.space_file.inputs import select_inputs
@@ -175,12 +175,13 @@ def _default_database(options: TuneOptions, loaded: Spec | None) -> str:
 
 
 def _check_database(options: TuneOptions, database: str) -> None:
-    """Refuse to write to a file that is read."""
+    """Refuse to write to a file that is read, and where no file can be made."""
     path = sqlite_path(database)
     replay = [] if options.replay is None else [("--replay", options.replay)]
     for option, read in (*replay, *(("--warm-start", file) for file in options.warm_start)):
         if path is not None and path.resolve() == read.resolve():
             raise UsageError(f"{option} and --database are both {database}; write to another file")
+    check_database(database)
 
 
 def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]) -> SearchOptions:

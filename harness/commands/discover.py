@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.commands.run import options_of, run_command
 from harness.core.errors import UsageError
-from harness.core.files import write_file
+from harness.core.files import check_writable, write_file
 from harness.core.invocation import command_line
 from harness.discover.facts import discover
 from harness.discover.host_file import host_text
@@ -93,6 +93,7 @@ def _check_targets(options: _Discovery) -> None:
     for path in filter(None, (output, host)):
         if path.exists() or path.is_symlink():
             raise UsageError(f"{path} already exists; name a new file")
+        check_writable(path, "name a file in another folder")
     if host and host.suffix != ".py":
         raise UsageError(f"{host} is not a Python file; its name must end in .py")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands.run import add_json, add_kernel_version, print_json, report_file, run_command
+from harness.core.files import check_writable
 from harness.core.invocation import command_line
 from harness.core.outputs import check_output
 
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
+    check_writable(args.output, "name another file with --output")
     # Here, since they take seconds to load.
     from harness.display.formats import make_console
     from harness.display.text import print_line

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.records import Environment, Measurement
-from harness.core.text import counted
+from harness.core.text import counted, first_few
 from harness.display.formats import format_time
 from harness.display.text import as_text, make_table
 from harness.stats import Estimate
@@ -71,8 +71,8 @@ def _missing(rows: Sequence[ComparedRow]) -> Iterator[str]:
         if row.verdict is Ending.MISSING:
             reasons.setdefault(row.notes, []).append(f"({row.problem})")
     for notes, inputs in reasons.items():
-        more = f" and {len(inputs) - _MOST_LISTED} others" if len(inputs) > _MOST_LISTED else ""
-        yield f"{Ending.MISSING}, {'; '.join(notes)}: {', '.join(inputs[:_MOST_LISTED])}{more}"
+        listed = first_few(inputs, ", ", _MOST_LISTED)
+        yield f"{Ending.MISSING}, {'; '.join(notes)}: {listed}"
 
 
 def _time(measurement: Measurement | None) -> str:

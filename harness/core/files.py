@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ def cache_folder(part: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(folder, error, CACHE_ADVICE) from None
+        raise unwritable(folder, error, CACHE_ADVICE, parents=True) from None
     return folder
 
 
@@ -57,7 +58,55 @@ def write_file(
             target.parent.mkdir(parents=True, exist_ok=True)
         _put(target, data, replace)
     except OSError as error:
-        raise unwritable(path, error, advice) from None
+        raise unwritable(path, error, advice, parents=parents) from None
+
+
+def check_writable(path: Path, advice: str = "", *, parents: bool = False) -> None:
+    """Raise UsageError where `write_file`, or `write_folder` with `parents`, would fail later.
+
+    Call it before long work. It leaves nothing behind.
+    """
+    if parents or not _is_written_directly(path):
+        reason = obstacle(path, parents=parents)
+    else:
+        reason = _why_read_only(path)
+    if reason is not None:
+        raise UsageError(_unwritable_text(path, reason, advice))
+
+
+def obstacle(path: Path, *, parents: bool = False) -> str | None:
+    """Say why no file can be made at a path: a folder of it is missing, is a file, or takes no
+    files; None where one can be made. With `parents`, missing folders will be made.
+    """
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    last = Path()
+    for folder in reversed(path.parents):
+        try:
+            mode = folder.stat().st_mode
+        except FileNotFoundError:
+            if parents:
+                break
+            return f"the folder {folder} does not exist"
+        except OSError as error:
+            return f"{folder}: {error.strerror}"
+        if not stat.S_ISDIR(mode):
+            return f"{folder} is a file, not a folder"
+        last = folder
+    try:
+        with tempfile.TemporaryFile(dir=last):
+            return None
+    except OSError:
+        return f"no file can be made in the folder {last.resolve()}"
+
+
+def _why_read_only(path: Path) -> str | None:
+    """Say why an existing file cannot be written to; a pipe or a device is not asked."""
+    try:
+        if path.is_file():
+            os.close(os.open(path, os.O_WRONLY))
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def _is_written_directly(path: Path) -> bool:
@@ -112,7 +161,7 @@ def write_folder(
         ) as aside:
             _put_folder(target, files, Path(aside), replace)
     except OSError as error:
-        raise unwritable(folder, error, advice) from None
+        raise unwritable(folder, error, advice, parents=True) from None
 
 
 def _put_folder(target: Path, files: Mapping[str, bytes], aside: Path, replace: bool) -> None:
@@ -140,10 +189,21 @@ def _reserve(folder: Path) -> None:
         raise UsageError(f"{folder} already exists; name a new folder") from None
 
 
-def unwritable(path: Path, error: OSError, advice: str = "") -> UsageError:
+_OF_A_FOLDER = (FileNotFoundError, FileExistsError, NotADirectoryError)
+"""Errors whose own words do not say which folder of a path is meant."""
+
+
+def unwritable(
+    path: Path, error: OSError, advice: str = "", *, parents: bool = False
+) -> UsageError:
     """Return the error that names the path that cannot be written, the reason and the next step."""
-    text = f"{path} cannot be written: {error.strerror}"
-    return UsageError(f"{text}; {advice}" if advice else text)
+    reason = obstacle(path, parents=parents) if isinstance(error, _OF_A_FOLDER) else None
+    return UsageError(_unwritable_text(path, reason or str(error.strerror), advice))
+
+
+def _unwritable_text(path: Path, reason: str, advice: str) -> str:
+    text = f"{path} cannot be written: {reason}"
+    return f"{text}; {advice}" if advice else text
 
 
 def nearest_file(path: Path) -> Path | None:

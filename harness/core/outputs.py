@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import UsageError
-from harness.core.files import write_file
+from harness.core.files import check_writable, write_file
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ def marked(name: str, pattern: bytes) -> OutputKind:
 
 def check_output(path: Path, kind: OutputKind, option: str) -> None:
     """Raise UsageError where a path names a file that harness would lose: anything but an empty
-    file, a device, or an earlier output of this kind. `option` is the one that names the file.
+    file, a device, or an earlier output of this kind; and where no file can be written. `option` is
+    the one that names the file.
 
     Call it before long work as well, so that the work does not end in this error.
     """
@@ -42,6 +43,7 @@ def check_output(path: Path, kind: OutputKind, option: str) -> None:
             f"{path} already exists and is not {kind.name} that harness wrote, so it stays as it "
             f"is. Name another file with {option}, or move this one away"
         )
+    check_writable(path, f"name another file with {option}")
 
 
 def write_output(path: Path, content: str | bytes, kind: OutputKind, option: str) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.files import write_folder
+from harness.core.files import check_writable, write_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Environment
 from harness.dispatch import loaders
@@ -36,6 +36,7 @@ from harness.space.launches import make_program
 from harness.space_file import Spec
 
 MANIFEST = "dispatch.json"
+_ADVICE = "name another folder with -o"
 
 _NOWHERE = Provenance(
     Environment("", "", "", "", ""), "", (), 0, "", "", ()
@@ -127,17 +128,17 @@ def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path
     check_folder(out)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
-    advice = "name another folder with -o"
-    write_folder(out, {**files, MANIFEST: manifest.encode()}, advice=advice)
+    write_folder(out, {**files, MANIFEST: manifest.encode()}, advice=_ADVICE)
     return [out / name for name in (*files, MANIFEST)]
 
 
 def check_folder(out: Path) -> None:
-    """Raise UsageError if a folder holds anything that a person put there or changed, or lies
-    within a dispatcher's folder."""
+    """Raise UsageError if a folder holds anything that a person put there or changed, lies within
+    a dispatcher's folder, or cannot be written."""
     outer = next((above for above in out.absolute().parents if (above / MANIFEST).exists()), None)
     if outer is not None:
         raise UsageError(f"{out} is inside {outer}, a dispatcher's folder; name another")
+    check_writable(out, _ADVICE, parents=True)
     if not out.exists():
         return
     if not out.is_dir():

@@ -6,6 +6,7 @@ from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.connect import reading, writing
 from harness.results.gathering import as_rows
 from harness.results.inserting import insert_keyed, insert_rows
+from harness.results.lock import check_database
 from harness.results.merge import Added, merge_database
 from harness.results.notes import ABLATION, DEFAULTS, EXHAUSTED, LIMITS, SPACE_FILE
 from harness.results.read import (
@@ -52,6 +53,7 @@ __all__ = [
     "as_rows",
     "by_configs",
     "campaigns",
+    "check_database",
     "insert_keyed",
     "insert_rows",
     "interleaved_groups",

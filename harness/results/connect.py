@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import os
 import shlex
@@ -16,7 +14,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NoReturn
 
-from filelock import FileLock, Timeout
 from sqlalchemy import (
     URL,
     Column,
@@ -32,12 +29,12 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.schema import CreateColumn
 
-from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.files import cache_folder
+from harness.core.errors import ResultsError
 from harness.core.invocation import command_line
 from harness.core.plain_pickle import UnsafePickle
 from harness.results import schema
 from harness.results.guard import guard
+from harness.results.lock import locked
 from harness.results.url import database_url, read_only_url, sqlite_path, without_password
 from harness.results.watch import watch
 
@@ -73,7 +70,7 @@ def writing(database: str) -> Iterator[Engine]:
 
     Raises DatabaseBusy where another process holds it, ResultsError where it cannot be used.
     """
-    with _locked(database):
+    with locked(database, _who_holds):
         engine = _engine(database, database_url(database))
         try:
             _prepare(engine, database)
@@ -162,65 +159,6 @@ def _delete_empty_log(path: Path) -> None:
 
 
 # ------------------------------------------------------------------- one writer
-
-_TRIES = 20  # of making a lock's file that other processes delete
-
-
-@contextmanager
-def _locked(database: str) -> Iterator[None]:
-    """Hold the lock of a database, and delete its file afterwards; the system frees it when the
-    process dies."""
-    try:
-        path = _lock_file(database)
-        lock = _acquired(path)
-    except Timeout:
-        raise DatabaseBusy(_who_holds(database)) from None
-    except (OSError, NotImplementedError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ResultsError(
-            f"{without_password(database)} cannot be written: {reason}; choose another --database"
-        ) from None
-    try:
-        yield
-    finally:
-        # Before the release: a file of this name that is made from now on is another lock.
-        with suppress(OSError):
-            path.unlink()
-        lock.release()
-
-
-def _acquired(path: Path) -> FileLock:
-    """Lock a file without waiting; raises Timeout where another process holds the lock, OSError
-    where there can be no such file.
-
-    FileLock gives up where its last holder has just deleted the file; then it can be made again.
-    """
-    lock = FileLock(path)
-    for _ in range(_TRIES):
-        try:
-            lock.acquire(timeout=0)
-            return lock
-        except Timeout:
-            if path.exists():
-                raise
-    # Some file systems report that no file can be made as if the lock were held.
-    raise OSError(errno.EACCES, "no file can be made in its folder")
-
-
-def _lock_file(database: str) -> Path:
-    """Return the lock file: next to a SQLite file, or for a server in this machine's cache.
-
-    So writers on two machines must not share a server.
-    """
-    path = sqlite_path(database)
-    if path is None:
-        url = database_url(database)
-        owner = os.getpid() if url.get_backend_name() == "sqlite" else ""  # one in memory
-        name = hashlib.sha256(f"{database}{owner}".encode()).hexdigest()
-        return cache_folder("locks") / name
-    path = path.resolve()  # a link and its target are the same database
-    path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
-    return path.with_name(path.name + ".lock")
 
 
 def _who_holds(database: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.analysis import SLOWDOWN
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
 from harness.commands.run import add_json, add_kernel_version, options_of, run_command, whole_number
+from harness.core.files import check_writable
 from harness.core.invocation import command_line
 
 _PICTURES = (".png", ".svg", ".pdf")
@@ -102,12 +103,12 @@ def _limit(text: str) -> tuple[str, float]:
 def _picture(text: str) -> Path:
     if not text.lower().endswith(_PICTURES):
         raise argparse.ArgumentTypeError(f"must end in {', '.join(_PICTURES)}, got {text!r}")
-    if not Path(text).parent.is_dir():
-        raise argparse.ArgumentTypeError(f"folder {Path(text).parent} does not exist; create it")
     return Path(text)
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.picture is not None:
+        check_writable(args.picture, "name another file with --picture")
     from harness.commands.analyse.command import analyse  # here: it takes seconds to load
 
     return analyse(options_of(AnalyseOptions, args), options_of(TreeOptions, args))

@@ -13,7 +13,7 @@ from harness.compare.rerun_plan import PlannedSide, check_rerun_database, plan_r
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.measure.choose import fitted_to, open_measurer
-from harness.results import Store, without_password, writing
+from harness.results import Store, check_database, without_password, writing
 from harness.space_file import Spec
 
 
@@ -41,6 +41,7 @@ class Sides:
 def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) -> Sides:
     """Measure the best and the default of both databases now; store what was measured."""
     check_rerun_database(options.database, (base, candidate))
+    check_database(options.database)
     planned = plan_rerun(base, candidate, options.spaces, options.base_spaces, kernel)
     results: list[tuple[KernelResults, KernelResults]] = []
     notes: list[str] = []

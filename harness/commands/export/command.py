@@ -11,6 +11,7 @@ from typing import TextIO
 from harness.analysis.coverage import input_reports
 from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
+from harness.core.files import check_writable
 from harness.core.outputs import OutputKind, check_output, write_output
 from harness.core.records import Measurement, Value
 from harness.core.text import escaped, printable
@@ -32,6 +33,8 @@ from harness.results.view import Results
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.output is not None:
+        check_writable(args.output, "name another file with --output")
     read = _read(args.database, args.space, args.kernel_version)
     return _export(args.database, args.format, args.output, *read)
 

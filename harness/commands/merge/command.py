@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 from harness.core.errors import UsageError
 from harness.core.text import counted
-from harness.results import Added, merge_database, reading, sqlite_path, without_password, writing
+from harness.results import (
+    Added,
+    check_database,
+    merge_database,
+    reading,
+    sqlite_path,
+    without_password,
+    writing,
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -15,6 +23,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _merge(out: str, inputs: Sequence[str], kernel_version: str) -> int:
+    check_database(out)
     for database in inputs:
         if _is_same(out, database):
             raise UsageError(f"{without_password(database)} is both OUT and an IN; name it once")

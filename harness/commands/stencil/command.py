@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import UsageError
-from harness.core.files import write_folder
+from harness.core.files import check_writable, write_folder
 from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.space_file.document import MAX_BYTES
@@ -61,6 +61,7 @@ def explore_stencil(options: ExploreOptions) -> int:
 def _check_is_new(folder: Path) -> None:
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} already exists; name a new folder with -o")
+    check_writable(folder, "name another folder with -o", parents=True)
 
 
 def _variants(definition: Definition, options: ExploreOptions) -> list[Variant]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.api.checks import check_folder_of, check_options, check_recordings
+from harness.api.checks import check_options, check_recordings
 from harness.commands.run import run_command
 from harness.commands.tune.options import TuneCommand, make_parser
 from harness.core.outputs import check_output
@@ -28,7 +28,6 @@ def _tune(args: argparse.Namespace) -> int:
     if not options.list_techniques:
         check_options(options)
         if options.report is not None:
-            check_folder_of("--report", options.report)
             check_output(options.report, REPORT, "--report")
         check_recordings(options)
         options = _with_space(options)

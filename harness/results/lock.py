@@ -1,0 +1,98 @@
+"""Let one process at a time write to a database."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.files import cache_folder, obstacle
+from harness.results.url import database_url, sqlite_path, without_password
+
+_TRIES = 20  # of making a lock's file that other processes delete
+
+
+@contextmanager
+def locked(database: str, who_holds: Callable[[str], str]) -> Iterator[None]:
+    """Hold the lock of a database, and delete its file afterwards; the system frees it when the
+    process dies.
+
+    Raises DatabaseBusy with the words of `who_holds` where another process has it, ResultsError
+    where there can be no lock.
+    """
+    try:
+        path = _lock_file(database)
+        lock = _acquired(path)
+    except Timeout:
+        raise DatabaseBusy(who_holds(database)) from None
+    except (OSError, NotImplementedError) as error:
+        raise _unwritable(database, getattr(error, "strerror", None) or error) from None
+    try:
+        yield
+    finally:
+        # Before the release: a file of this name that is made from now on is another lock.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+def check_database(database: str) -> None:
+    """Raise ResultsError where no file can be made for a SQLite database; a server is not asked.
+
+    Call it before long work. It leaves nothing behind.
+    """
+    path = sqlite_path(database)
+    if path is None:
+        return
+    if path.is_dir():
+        raise _unwritable(database, "it is a folder")
+    path = path if path.parent.exists() else path.parent  # which is made, without its parents
+    reason = obstacle(path)
+    if reason is not None:
+        raise _unwritable(database, reason)
+
+
+def _unwritable(database: str, reason: object) -> ResultsError:
+    name = without_password(database)
+    return ResultsError(f"{name} cannot be written: {reason}; name another database")
+
+
+def _acquired(path: Path) -> FileLock:
+    """Lock a file without waiting; raises Timeout where another process holds the lock, OSError
+    where there can be no such file.
+
+    FileLock gives up where its last holder has just deleted the file; then it can be made again.
+    """
+    lock = FileLock(path)
+    for _ in range(_TRIES):
+        try:
+            lock.acquire(timeout=0)
+            return lock
+        except Timeout:
+            if path.exists():
+                raise
+    # Some file systems report that no file can be made as if the lock were held.
+    raise OSError(errno.EACCES, "no file can be made in its folder")
+
+
+def _lock_file(database: str) -> Path:
+    """Return the lock file: next to a SQLite file, or for a server in this machine's cache.
+
+    So writers on two machines must not share a server.
+    """
+    path = sqlite_path(database)
+    if path is None:
+        url = database_url(database)
+        owner = os.getpid() if url.get_backend_name() == "sqlite" else ""  # one in memory
+        name = hashlib.sha256(f"{database}{owner}".encode()).hexdigest()
+        return cache_folder("locks") / name
+    check_database(database)
+    path = path.resolve()  # a link and its target are the same database
+    path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
+    return path.with_name(path.name + ".lock")
