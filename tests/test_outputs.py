@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from harness.__main__ import COMMANDS, main
+from harness.compare.reports import JUNIT_FILE
 from harness.core.errors import UsageError
-from harness.core.outputs import check_output, marked, write_output
+from harness.core.outputs import OutputKind, check_output, marked, write_output
 from harness.dispatch import ensemble
 from harness.recordings.read import read_recording
+from harness.report import REPORT
 from tests.replays import write_recording
 
 SPACE = """\
@@ -224,3 +226,29 @@ def test_another_file_stays_and_the_error_says_what_to_do(tmp_path: Path) -> Non
     assert path.read_text() == "mine"
     with pytest.raises(UsageError, match="is a folder; name a file with --report"):
         check_output(tmp_path, KIND, "--report")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mine"),
+    [
+        (REPORT, '<!doctype html>\n<p>My notes: <meta name="generator" content="harness 1">\n'),
+        (JUNIT_FILE, '<all>\n<testsuites name="mine"/><testsuites name="harness.compare"/></all>'),
+    ],
+)
+def test_a_file_that_holds_an_output_among_others_stays(
+    kind: OutputKind, mine: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine"
+    path.write_text(mine)
+    with pytest.raises(UsageError, match="already exists and is not"):
+        write_output(path, "new", kind, "--output")
+    assert path.read_text() == mine
+
+
+def test_reports_of_all_versions_are_replaced() -> None:
+    head = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    scheme = '<meta name="color-scheme" content="light dark">\n<title>mvmul: tuning report</title>'
+    named = '<meta name="generator" content="harness 0.1.0">\n'
+    width = '<meta name="viewport" content="width=device-width">\n'
+    for page in (head + named + width + scheme, head + width + scheme):
+        assert REPORT.is_own(page.encode())

@@ -25,7 +25,9 @@ VERSION = 1
 JSON_FILE = marked(
     "the comparison as JSON", rb'\A\{\n "version": \d+,\n "status": \d+,\n "(level|error)": '
 )
-JUNIT_FILE = marked("the comparison as JUnit XML", rb'<testsuites name="harness\.compare"')
+JUNIT_FILE = marked(
+    "the comparison as JUnit XML", rb'\A(?:<\?xml [^>]*>\s*)?<testsuites name="harness\.compare"'
+)
 
 
 def as_json(comparison: Comparison, status: int) -> str:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 REPORT = marked(
     "a report",
-    rb'<meta name="generator" content="harness'
-    rb'|<meta name="color-scheme" content="light dark">\s<title>[^<]*: tuning report</title>',
+    rb'\A<!doctype html>\s<html lang="en">\s<head>\s(?:<meta [^>]*>\s)*?'
+    rb'(?:<meta name="generator" content="harness'
+    rb'|<meta name="color-scheme" content="light dark">\s<title>[^<]*: tuning report</title>)',
 )
 """The second alternative is the head of reports before they named their generator."""
 
