@@ -261,6 +261,7 @@ def test_stored_results_are_complete_with_just_these_configurations_in_all_their
 
 def test_a_crash_of_what_worked_in_the_search_is_measured_again_and_other_failures_stand() -> None:
     assert complete(timed(16), failed(32, Outcome.WRONG_RESULT), known=(16, 32))
+    assert complete(timed(16), failed(32, Outcome.IMPLAUSIBLE), known=(16, 32))
     assert not complete(timed(16), failed(32, Outcome.CRASHED), known=(16, 32))
     assert complete(timed(16), failed(32, Outcome.CRASHED))
     nothing_works = [failed(value, Outcome.WRONG_RESULT) for value in (16, 32)]

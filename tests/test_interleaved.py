@@ -102,9 +102,10 @@ def test_configurations_of_unequal_numbers_of_rounds_have_one_factor() -> None:
 
 def test_a_failure_beside_others_that_worked_stands_unless_it_may_be_chance() -> None:
     crashed = Measurement(block(8), GIVEN, Outcome.CRASHED, message="it died")
+    refused = Measurement(block(64), GIVEN, Outcome.IMPLAUSIBLE, message="it keeps results")
     sessions = [
-        [failing(16), ok(32, 1.0), crashed],
-        [ok(16, 1.0), ok(32, 1.0), ok(8, 1.0)],
+        [failing(16), ok(32, 1.0), crashed, refused],
+        [ok(16, 1.0), ok(32, 1.0), ok(8, 1.0), ok(64, 1.0)],
         [failing(32)],  # nothing worked: that may be the machine's fault
     ]
-    assert refuted(sessions) == {block(16): sessions[0][0]}
+    assert refuted(sessions) == {block(16): sessions[0][0], block(64): refused}

@@ -208,7 +208,7 @@ def test_a_time_that_does_not_win_needs_no_clock(machine: Machine, on: On, space
     fake = Config({"MODE": "fake_2.5"})
     with closing(on(machine)) as measurer:
         assert measurer.measure(space, GIVEN, fake, 0.03).outcome is Outcome.OK
-        assert measurer.measure(space, GIVEN, fake, 0.05).outcome is Outcome.WRONG_RESULT
+        assert measurer.measure(space, GIVEN, fake, 0.05).outcome is Outcome.IMPLAUSIBLE
 
 
 def test_a_winner_is_proved_once(machine: Machine, on: On, space: Space) -> None:

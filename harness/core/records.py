@@ -22,13 +22,15 @@ Value = bool | int | float | str | None
 
 
 class Outcome(str, Enum):
-    """How a measurement ended."""
+    """How a measurement ended; `implausible`: its results are right, but its time is too good to be
+    true."""
 
     OK = "ok"
     ILLEGAL = "illegal"
     BUILD_FAILED = "build_failed"
     LAUNCH_FAILED = "launch_failed"
     WRONG_RESULT = "wrong_result"
+    IMPLAUSIBLE = "implausible"
     TIMEOUT = "timeout"
     CRASHED = "crashed"
 
@@ -37,9 +39,15 @@ class Outcome(str, Enum):
 
     @property
     def repeats(self) -> bool:
-        """Whether equal code with an equal launch ends the same way again; a timeout or a crash
-        may have been chance."""
+        """Whether equal code with an equal launch ends the same way again; a timeout, a crash or
+        an implausible time may have been chance."""
         return self in (Outcome.OK, Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED)
+
+    @property
+    def settles(self) -> bool:
+        """Whether a configuration that ended so beside others need not be measured again: other
+        than a timeout or a crash, an implausible time was compared with the default's."""
+        return self.repeats or self is Outcome.IMPLAUSIBLE
 
 
 def canonical_json(values: Mapping[str, Value]) -> str:

@@ -16,14 +16,12 @@ from harness.measure.backends.base import Device
 from harness.measure.backends.choose import Backend
 from harness.measure.kernel_checks import why_astray
 from harness.measure.kernel_data import KernelData, make_kernel_data
+from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 from harness.measure.occasions import Block, join
 
 SEARCH_SEED = 0
 """The seed of the data on which a search measures."""
-
-PROOF_DATA = 3
-"""A time that is implausibly short is proved on this many sets of data."""
 
 _FIRST_PROOF_SEED = 4
 """The first seed of data that only proofs use; smaller ones are those of final rounds."""
@@ -161,27 +159,34 @@ class DeviceWorker:
         held.fresh = False
         return found, renewed and self._device.healthy
 
-    def prove(self, job: KernelJob) -> Reply[Measurement]:
-        """Measure one configuration on other data of the same input, which are then discarded.
+    def prove(self, job: KernelJob, default: KernelJob | None, count: int) -> Reply[ProofRuns]:
+        """Run one configuration, and the default beside it, on new data of the same input.
 
-        Each of several sets of data, which no run of this process has seen, is copied to the device
-        twice, and run on after each copy. The warm-ups of the result are the first runs after each
-        copy: the second of each pair may find what the first has left in memory that is not of the
-        arguments. Both follow each other at once, since a busy machine changes. Raises
+        No run of this process has seen the `count` sets of data. Each is copied to the device, and
+        written to the same memory again before each other run. The default runs first, so that the
+        configuration finds new data in memory that is as warm as later, and last. Raises
         HostModuleError, or LaunchFailed where the data does not fit on the device.
         """
         self._held = None  # frees the memory of the input before
-        once = dataclasses.replace(job.sampling, warmup=1, repeats=1)
-        job = dataclasses.replace(job, sampling=once)
-        seeds = itertools.islice(self._proof_seeds, PROOF_DATA)
-        cases = [make_kernel_data(self._host, job.input, seed) for seed in seeds]
-        parts: list[Measurement] = []
-        while len(parts) < 2 * PROOF_DATA and all(part.timing for part in parts):
-            data = cases[len(parts) // 2]
+        jobs = [_once(each) for each in (job, default) if each is not None]
+        parts: list[list[Measurement]] = [[] for _ in jobs]
+        for seed in itertools.islice(self._proof_seeds, count):
+            data = make_kernel_data(self._host, job.input, seed)
             self._device.bind(data.arguments)
             data.bound_again()
-            parts.append(measure_kernel(self._device, data, job))
-        return Reply(join(parts), self._device.healthy)
+            for number in (0, 0) if default is None else (1, 0, 0, 1):
+                if all(part.timing for part in parts[number]):
+                    parts[number].append(measure_kernel(self._device, data, jobs[number]))
+                    self._write_again(data)
+            if parts[0][-1].timing is None:
+                break
+        return Reply(ProofRuns(*map(join, parts)), self._device.healthy)
+
+    def _write_again(self, data: KernelData) -> None:
+        """Write the data of a run to the same memory, where the device still works."""
+        if self._device.healthy:
+            for name, array in data.read_only().items():
+                self._device.write(name, array)
 
     def _holds(self, problem: Input, seed: int) -> _HeldData | None:
         """Return the data on the device if it is of this input and seed."""
@@ -207,6 +212,12 @@ class DeviceWorker:
         held.data.bound_again()
         held.fresh = True
         return True
+
+
+def _once(job: KernelJob) -> KernelJob:
+    """Return a job of one warm-up run and one sample."""
+    once = dataclasses.replace(job.sampling, warmup=1, repeats=1, min_repeats=1)
+    return dataclasses.replace(job, sampling=once, best_s=None)
 
 
 def _is_wrong(measured: Measurement) -> bool:

@@ -15,20 +15,18 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import PROOF_DATA, DeviceWorker
+from harness.measure.device_worker import DeviceWorker
 from harness.measure.flags.fit import fitted_to_backend
+from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
-from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes
+from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
 from harness.measure.processes import ProcessLost
 from harness.measure.verify import Tolerance
 from harness.space import Space
 from harness.space.launches import make_program
 from harness.space_file import Spec
-
-_PROOFS = 2
-"""A proof is tried so many times while only times speak against it."""
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
@@ -186,22 +184,33 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             measured, reason, lambda: self._why_unproved(space, job, measured)
         )
 
-    def _run_proof(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
-        """Prove on new data, and once more where only times speak against it: the machine may have
-        slowed every run of the first proof."""
-        default, unproved = space.canonical(space.default), None
-        for _ in range(_PROOFS):
+    def _run_proof(self, space: Space, job: KernelJob, measured: Measurement) -> Refusal | None:
+        """Prove on new data beside the default, and on more until the verdict is clear."""
+        default, default_s = self._default_beside(space, job)
+        runs: ProofRuns | None = None
+        for count in PROOF_DATA:
             # It makes its data as well, for which a busy machine may need twice as long as before.
-            timeout_s = self._spec.measure.timeout_s + 2 * self._device.made_s(job.input)
+            timeout_s = 4 * self._spec.measure.timeout_s + 2 * self._device.made_s(job.input)
             try:
-                run = partial(self._device.run, job.input, DeviceWorker.prove, job)
-                again = run(timeout_s=PROOF_DATA * timeout_s)
+                run = partial(self._device.run, job.input, DeviceWorker.prove, job, default, count)
+                more = run(timeout_s=count * timeout_s)
             except (ProcessLost, LaunchFailed, HostModuleError) as error:
-                return f"a second run on other data failed: {error}"
-            unproved = self._times.why_unproved(again, measured, default)
-            if unproved is None or again.outcome is not Outcome.OK:
+                reason = f"a second run on other data failed: {error}"
+                return Refusal(Outcome.IMPLAUSIBLE, reason)
+            runs = more if runs is None else runs.with_later(more)
+            verdict = runs.judge(measured.time_s, default_s, self._times.overhead_s)
+            if verdict.is_clear:
                 break
-        return unproved
+        return verdict.refusal
+
+    def _default_beside(
+        self, space: Space, job: KernelJob
+    ) -> tuple[KernelJob | None, float | None]:
+        """Return the default's job and its seconds; None each where it has not worked."""
+        config = space.canonical(space.default)
+        default_s = self._times.of(job.input, config)
+        default = self._job(space, job.input, config, None) if default_s is not None else None
+        return (None, None) if isinstance(default, Measurement) else (default, default_s)
 
 
 def _failed(job: KernelJob, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:

@@ -16,11 +16,11 @@ from typing import Generic, TypeVar
 
 from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.program import Binary
-from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
+from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
 from harness.measure.build_queue import B, BuildQueue
 from harness.measure.deduplicate import EqualCode
 from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
-from harness.measure.plausibility import PROOF_RUNS, Proofs
+from harness.measure.plausibility import PROOF_RUNS, Proofs, Refusal
 from harness.measure.trial import Job
 from harness.space import Space
 from harness.space_file import Spec
@@ -125,7 +125,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
         """Run several jobs interleaved on one occasion; prove times that are implausible."""
 
     @abstractmethod
-    def _run_proof(self, space: Space, job: J, measured: Measurement) -> str | None:
+    def _run_proof(self, space: Space, job: J, measured: Measurement) -> Refusal | None:
         """Run a job of a second build; return why it does not prove a time, None if it does."""
 
     # ---------------------------------------------------------------------- what is the same
@@ -149,12 +149,12 @@ class LocalMeasurer(ABC, Generic[B, J]):
                 equal.add(measured, self._launched(space, problem, measured.config))
         return equal
 
-    def _why_unproved(self, space: Space, job: J, measured: Measurement) -> str | None:
+    def _why_unproved(self, space: Space, job: J, measured: Measurement) -> Refusal | None:
         """Build and run again; return why that does not prove a time, None if it does."""
         try:
             binary = self._builds.rebuild(self._program(space, job.config, job.input))
         except BuildFailed as error:
-            return f"a second build failed: {error}"
+            return Refusal(Outcome.IMPLAUSIBLE, f"a second build failed: {error}")
         if self._builds_disturb:
             self._builds.wait_for_all()
         sampling = dataclasses.replace(job.sampling, repeats=PROOF_RUNS)

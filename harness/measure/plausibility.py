@@ -3,7 +3,10 @@
 A kernel that returns early, or that finds the results of an earlier one, is the fastest of all. So
 a configuration that is more than 10 times as fast as the default, or faster than an empty launch,
 or whose first run takes clearly longer than all others, or longer than the first one on data that
-it has seen, is built again and measured on other data before it can win.
+it has seen, is built again and run on new data beside the default before it can win.
+
+Where that does not prove its time, the outcome is `implausible`: its results are right. It is a
+wrong result only where the proof's results are wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Config, Input, Measurement, Outcome, WorstElement
 
 MAX_SPEEDUP = 10.0
 """A higher speed-up over the default needs a proof."""
@@ -29,7 +32,7 @@ LAUNCH_FLOORS = 5
 """Launches of equal work may differ by so many floors of their device, whatever they compute: an
 empty launch takes two or three, and a GPU's clock ticks every half of one."""
 
-_LEAST_GAIN = 0.05
+LEAST_GAIN = 0.05
 """Smaller gains over the default are within what first runs on new data scatter."""
 
 PROOF_RUNS = 5
@@ -38,10 +41,15 @@ PROOF_RUNS = 5
 PROVED = "proved"
 """The observation of a measurement that was proved: 1."""
 
+_NEXT_STEP = (
+    "Its results are right, but this time does not count. Let every run do all its work; if it "
+    "does, other programs may have disturbed it: tune again with --fresh and nothing beside it"
+)
+
 _SEEN_RUNS = 2
 """First runs on data that were seen, before others are compared with them."""
 
-_TOLERATED_SLOWDOWN = 2.0
+TOLERATED_SLOWDOWN = 2.0
 """A proof may take this many times as long as the measurement."""
 
 
@@ -58,12 +66,30 @@ def why_below(time_s: float, floor_s: float, what: str) -> str | None:
     return f"its {time_s:.3g} s are less than {what} takes ({floor_s:.3g} s)"
 
 
-def why_unproved(again: Measurement, measured: Measurement) -> str | None:
+@dataclass(frozen=True)
+class Refusal:
+    """Why a time is not proved, and the outcome of a measurement that is refused for it."""
+
+    outcome: Outcome
+    reason: str
+    worst: WorstElement | None = None
+
+
+def failed_proof(again: Measurement) -> Refusal:
+    """Return the refusal of a time whose second build did not run to its end, or is wrong."""
+    is_wrong = again.outcome is Outcome.WRONG_RESULT
+    outcome = Outcome.WRONG_RESULT if is_wrong else Outcome.IMPLAUSIBLE
+    reason = f"a second build and run ended differently: {again.outcome}: {again.message}"
+    return Refusal(outcome, reason, again.worst)
+
+
+def why_unproved(again: Measurement, measured: Measurement) -> Refusal | None:
     """Return why a second build and its runs do not prove a time; None where they do."""
-    if again.outcome is not Outcome.OK:
-        return f"a second build and run ended differently: {again.outcome}: {again.message}"
-    if again.time_s > _TOLERATED_SLOWDOWN * measured.time_s:
-        return f"a second build and run took {again.time_s:.3g} s"
+    if again.timing is None:
+        return failed_proof(again)
+    if again.time_s > TOLERATED_SLOWDOWN * measured.time_s:
+        reason = f"a second build and run took {again.time_s:.3g} s"
+        return Refusal(Outcome.IMPLAUSIBLE, reason)
     return None
 
 
@@ -76,7 +102,7 @@ def why_first_is_slow(
     clocks. A first run may take twice that, and twice the later runs' `time_s`, in seconds, and
     the `overhead_s` by which launches of equal work differ.
     """
-    if first_s <= _TOLERATED_SLOWDOWN * (time_s + max(0.0, cold_s)) + overhead_s:
+    if first_s <= TOLERATED_SLOWDOWN * (time_s + max(0.0, cold_s)) + overhead_s:
         return None
     return f"its first run on new data takes {first_s:.3g} s, but the others {time_s:.3g} s"
 
@@ -91,34 +117,37 @@ class Proofs:
         self,
         measured: Measurement,
         reason: str | None,
-        why_not: Callable[[], str | None],
+        why_not: Callable[[], Refusal | None],
         *,
         always: bool = False,
     ) -> Measurement:
         """Return the measurement; one that is implausible for a `reason` only once it is proved.
 
         `why_not` tries to prove it, and returns why it cannot. One proof is enough, unless
-        `always`. Without a proof the outcome is a wrong result.
+        `always`.
         """
         if reason is None:
             return measured
         key = measured.input, measured.config
         if always or key not in self._proved:
-            unproved = why_not()
-            if unproved is not None:
-                return _refused(measured, reason, unproved)
+            refusal = why_not()
+            if refusal is not None:
+                return _refused(measured, reason, refusal)
             self._proved.add(key)
         message = f"{reason}; a second build and run proved it"
         observed = {**measured.observed, PROVED: 1.0}
         return dataclasses.replace(measured, message=message, observed=observed)
 
 
-def _refused(measured: Measurement, reason: str, unproved: str) -> Measurement:
+def _refused(measured: Measurement, reason: str, refusal: Refusal) -> Measurement:
+    is_wrong = refusal.outcome is Outcome.WRONG_RESULT
+    message = f"too good to be true: {reason}, and {refusal.reason}"
     return dataclasses.replace(
         measured,
-        outcome=Outcome.WRONG_RESULT,
+        outcome=refusal.outcome,
         timing=None,
-        message=f"too good to be true: {reason}, and {unproved}",
+        message=message if is_wrong else f"{message}. {_NEXT_STEP}",
+        worst=refusal.worst,
     )
 
 
@@ -194,6 +223,10 @@ class KernelTimes:
         slow = self.why_first_is_slow(measured, measured.time_s + cold_s, default)
         return slow or self._why_new_data_are_slow(measured, default)
 
+    def of(self, problem: Input, config: Config) -> float | None:
+        """Return the seconds of a configuration on an input; None where it was not measured."""
+        return self._times.get((problem, config))
+
     def _why_new_data_are_slow(self, measured: Measurement, default: Config) -> str | None:
         """Return why first runs show that work is saved on data that were seen; None if not."""
         runs = self._first_runs[measured.input, measured.config]
@@ -205,7 +238,7 @@ class KernelTimes:
     def _why_kept(self, measured: Measurement, extra_s: float, default: Config) -> str | None:
         """Return why `extra_s` of a run on new data explain most of a gain; None if they do not."""
         default_s = self._times.get((measured.input, default))
-        if default_s is None or measured.time_s > (1 - _LEAST_GAIN) * default_s:
+        if default_s is None or measured.time_s > (1 - LEAST_GAIN) * default_s:
             return None
         saved_s = default_s - measured.time_s
         if extra_s <= max(saved_s / 2, self.overhead_s):
@@ -224,21 +257,3 @@ class KernelTimes:
         if cold_s is None:
             return None
         return why_first_is_slow(first_s, measured.time_s, cold_s, self.overhead_s)
-
-    def why_unproved(
-        self, again: Measurement, measured: Measurement, default: Config
-    ) -> str | None:
-        """Return why runs of a second build on new data do not prove a time; None where they do.
-
-        The fastest of them count: a busy machine slows some, and what runs cannot do, none does.
-        The warm-ups are, for each of several sets of data, the first run on new data and the first
-        one after they were copied once more.
-        """
-        if again.timing is None:
-            return why_unproved(again, measured)
-        fastest = Timing((min(again.timing.samples_s),))
-        unproved = why_unproved(dataclasses.replace(again, timing=fastest), measured)
-        unseen_s, seen_s = again.warmup_s[::2], again.warmup_s[1::2]
-        extra_s = min(unseen_s) - min(seen_s)
-        slow = self.why_first_is_slow(measured, min(unseen_s), default)
-        return unproved or slow or self._why_kept(measured, extra_s, default)

@@ -64,6 +64,7 @@ class _OutcomeColumn(StrictModel):
     build_failed: Names = Field(default_factory=list)
     launch_failed: Names = Field(default_factory=list)
     wrong_result: Names = Field(default_factory=list)
+    implausible: Names = Field(default_factory=list)
     timeout: Names = Field(default_factory=list)
     crashed: Names = Field(default_factory=list)
 

@@ -44,6 +44,7 @@ _WORDS: Mapping[Outcome, str] = {
     Outcome.BUILD_FAILED: "compile",
     Outcome.LAUNCH_FAILED: "runtime",
     Outcome.WRONG_RESULT: "correctness",
+    Outcome.IMPLAUSIBLE: "correctness",
     Outcome.TIMEOUT: "timeout",
     Outcome.CRASHED: "runtime",
 }

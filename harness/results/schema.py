@@ -14,6 +14,8 @@ History of the schema, newest last:
         refuse a stage that they do not know
     6   measurements.occasions: a new column, null in older rows, which count as one occasion;
         the stage `choice` of measurements; checksums: new columns, null in older rows
+    7   the outcome `implausible` of measurements, `wrong_result` in older rows: no table changed,
+        but older versions of harness refuse an outcome that they do not know
 
 Reading never changes a database: what an older one lacks is read as empty. Writing adds the
 missing tables and columns and sets the present version.
@@ -39,7 +41,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 6
+VERSION = 7
 
 TABLES_SINCE = {"observations": 2, "commands": 4}
 """The version that added a table; the others are of version 1."""

@@ -32,10 +32,11 @@ def merge_sessions(sessions: Sequence[Interleaved]) -> dict[Config, Measurement]
 
 def refuted(sessions: Iterable[Interleaved]) -> dict[Config, Measurement]:
     """Return the last failure of each configuration that failed in a session in which others
-    worked, and not by what may be chance: it fails on some data, whatever other sessions say."""
+    worked, and not by a timeout or a crash, which may be chance: it fails on some data, or saves
+    work that runs must do, whatever other sessions say."""
     working = (session for session in sessions if any(m.timing for m in session))
     failed = (m for session in working for m in session if not m.timing)
-    return {m.config: m for m in failed if m.outcome.repeats}
+    return {m.config: m for m in failed if m.outcome.settles}
 
 
 def _next_linked(

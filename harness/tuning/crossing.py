@@ -102,6 +102,6 @@ def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> boo
     known, rounds = state.known(problem), _rounds(state)
     found = merge_sessions(groups)
     return any(is_complete(group, configs, rounds=rounds, known=known) for group in groups) and all(
-        config in found and (found[config].timing or found[config].outcome.repeats)
+        config in found and (found[config].timing or found[config].outcome.settles)
         for config in configs
     )

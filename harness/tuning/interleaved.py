@@ -54,6 +54,6 @@ def _is_final(found: Measurement, rounds: int, occasions: int, has_worked: bool)
     be chance; other failures stand."""
     timing = found.timing
     if timing is None:
-        return found.outcome.repeats or not has_worked
+        return found.outcome.settles or not has_worked
     is_whole = timing.count == rounds and len(timing.by_occasion) == occasions
     return is_whole or timing.stopped is StopReason.RECORDED

@@ -25,7 +25,8 @@ _STAGE = {
     Outcome.TIMEOUT: 3,
     Outcome.CRASHED: 3,
     Outcome.WRONG_RESULT: 4,
-    Outcome.OK: 5,
+    Outcome.IMPLAUSIBLE: 5,
+    Outcome.OK: 6,
 }
 
 

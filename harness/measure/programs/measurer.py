@@ -14,7 +14,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
-from harness.measure.plausibility import why_unproved
+from harness.measure.plausibility import Refusal, failed_proof
 from harness.measure.processes import Processes, ProcessLost
 from harness.measure.programs import proof
 from harness.measure.programs.building import CommandBackend, CommandBuild
@@ -260,7 +260,8 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             refusal = paired.why_contradicted() or refusal
         if refusal is not None:
             reason = f"it is {speedup:.3g} times as fast as the default"
-            return self._proofs.settle(measured, reason, lambda: refusal, always=True)
+            why_not = partial(Refusal, Outcome.IMPLAUSIBLE, refusal)
+            return self._proofs.settle(measured, reason, why_not, always=True)
         return self._proofs.settle(
             measured,
             self._why_implausible(space, job, result, paired),
@@ -290,41 +291,48 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             return proof.why_doubted(result, reference)
         return reason
 
-    def _why_unproved(self, space: Space, job: ProgramJob, measured: Measurement) -> str | None:
+    def _why_unproved(self, space: Space, job: ProgramJob, measured: Measurement) -> Refusal | None:
         reference = self._reference(space, job.input)
         if self._plan.verify.against == "nothing" and not reference.has_words:
-            return "nothing can prove it, since the default writes nothing to compare with"
+            reason = "nothing can prove it, since the default writes nothing to compare with"
+            return Refusal(Outcome.IMPLAUSIBLE, reason)
         proof_job = dataclasses.replace(job, proof=reference.output)
         return super()._why_unproved(space, proof_job, measured)
 
-    def _run_proof(self, space: Space, job: ProgramJob, measured: Measurement) -> str | None:
+    def _run_proof(self, space: Space, job: ProgramJob, measured: Measurement) -> Refusal | None:
         reference = self._reference(space, job.input)
         again = self._run(job)
-        failed = again.measurement.outcome is not Outcome.OK
-        if failed or proof.is_proved(again, measured, reference):
-            return why_unproved(again.measurement, measured)
+        if again.measurement.outcome is not Outcome.OK:
+            return failed_proof(again.measurement)
+        if proof.is_proved(again, measured, reference):
+            return None
         return self._why_unproved_paired(space, job, measured)
 
     def _why_unproved_paired(
         self, space: Space, job: ProgramJob, measured: Measurement
-    ) -> str | None:
+    ) -> Refusal | None:
         """Run a second build beside the default until its speed-up is clear, or often enough."""
         reference = self._reference(space, job.input)
         default = space.canonical(space.default)
         binary = self.build(space, default, job.input)
         if isinstance(binary, Measurement):
-            return f"the default does not build beside it: {binary.message}"
+            reason = f"the default does not build beside it: {binary.message}"
+            return Refusal(Outcome.IMPLAUSIBLE, reason)
         default_job = self._job_of(job.input, default, binary, reference)
         parts: list[PairedRuns] = []
         for number, rounds in enumerate(proof.ROUNDS):
             results = self._run_interleaved([default_job, job], Block(rounds, order=number))
-            for result in results:
-                if result.measurement.outcome is not Outcome.OK:
-                    return f"a run beside the default failed: {result.measurement.message}"
+            beside, again = (result.measurement for result in results)
+            if again.outcome is not Outcome.OK:
+                return failed_proof(again)
+            if beside.outcome is not Outcome.OK:
+                reason = f"a run of the default beside it failed: {beside.message}"
+                return Refusal(Outcome.IMPLAUSIBLE, reason)
             parts.append(PairedRuns.of(*results))
             if proof.joined(parts).is_settled:
                 break
-        return proof.why_unproved_paired(proof.joined(parts), measured, reference)
+        unproved = proof.why_unproved_paired(proof.joined(parts), measured, reference)
+        return None if unproved is None else Refusal(Outcome.IMPLAUSIBLE, unproved)
 
 
 def _lost(job: ProgramJob, lost: ProcessLost) -> ProgramResult:
