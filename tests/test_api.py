@@ -188,6 +188,20 @@ def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_
         results.plot("serch")
 
 
+@pytest.mark.parametrize("write", ["save", "report"])
+def test_a_file_of_somebody_else_is_not_overwritten(
+    results: harness.TuneResults, tmp_path: Path, write: str
+) -> None:
+    path = tmp_path / "mine"
+    write_file = results.plot("search").save if write == "save" else results.report
+    write_file(path)
+    assert write_file(path) == path, "its own file is replaced"
+    path.write_text("mine")
+    with pytest.raises(harness.HarnessError, match=rf"mine already exists .* {write}\(path\)"):
+        write_file(path)
+    assert path.read_text() == "mine"
+
+
 def test_report_is_written(results: harness.TuneResults, tmp_path: Path) -> None:
     assert "<html" in results.report(tmp_path / "page.html").read_text()
 

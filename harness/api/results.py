@@ -138,7 +138,7 @@ class TuneResults:
         """Write the HTML report; return its path."""
         from harness.report import write_report
 
-        write_report(Path(path), [self.stored])
+        write_report(Path(path), [self.stored], option="report(path)")
         return Path(path)
 
     def dispatcher(
