@@ -62,6 +62,16 @@ def test_the_p_value_is_that_of_fishers_exact_test() -> None:
         assert fisher(failed, met) == pytest.approx(wanted)
 
 
+def test_the_p_value_is_right_for_a_million_rows() -> None:
+    rng = np.random.default_rng(0)
+    failed, met = rng.random(1_000_000) < 0.1, rng.random(1_000_000) < 0.3
+    hits, margins = int((failed & met).sum()), (len(met), int(failed.sum()), int(met.sum()))
+    assert fisher(failed, met) == pytest.approx(stats.hypergeom.sf(hits - 1, *margins), rel=1e-6)
+    failed[:1500] = met[:1500] = True
+    hits, margins = int((failed & met).sum()), (len(met), int(failed.sum()), int(met.sum()))
+    assert fisher(failed, met) == pytest.approx(stats.hypergeom.sf(hits - 1, *margins), rel=1e-6)
+
+
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 @pytest.mark.parametrize(("hits", "count"), [(0, 7), (1, 7), (3, 10), (7, 7), (1, 1)])
 def test_the_interval_of_a_share_is_the_exact_one(hits: int, count: int, alpha: float) -> None:
