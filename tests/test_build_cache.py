@@ -145,6 +145,30 @@ def test_disk_that_refuses_an_entry_is_reported(cache: BuildCache, tmp_path: Pat
         cache.put(BINARY)
 
 
+def test_the_binaries_unused_longest_are_removed_first(cache: BuildCache, tmp_path: Path) -> None:
+    keys = [f"{number}{KEY[1:]}" for number in range(4)]
+    for age, key in enumerate(keys):
+        build = dataclasses.replace(BUILD, key=key)
+        cache.put(Binary(build, bytes(1000)))
+        file = tmp_path / key[:2] / f"{key}.bin"
+        os.utime(file, (1000 + age, 1000 + age))
+    size_bytes = file.stat().st_size
+    cache.get(keys[0])  # used now
+    cache.trim(2 * size_bytes)
+    assert [cache.get(key) is not None for key in keys] == [True, False, False, True]
+
+
+def test_a_trimmed_cache_keeps_what_fits(cache: BuildCache, tmp_path: Path) -> None:
+    cache.put(BINARY)
+    (tmp_path / "link").symlink_to(tmp_path)
+    cache.trim()
+    cache.trim(entry(tmp_path).stat().st_size)
+    assert cache.get(KEY) is not None
+    cache.trim(0)
+    assert cache.get(KEY) is None
+    assert (tmp_path / "link").is_symlink()
+
+
 def test_cache_lies_below_the_requested_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,6 +82,19 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
     assert Kept.in_cache().recall(KEY, lambda: "made") == "made"
     assert Kept(tmp_path / "file" / "kept").recall(KEY, lambda: "made") == "made"
+
+
+def test_of_more_than_64_mib_what_was_unused_longest_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
+    large = tmp_path / "kept" / "large"
+    Kept.in_cache().put(KEY, "value")
+    with large.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    os.utime(large, (1000, 1000))
+    assert Kept.in_cache().get(KEY) == "value"
+    assert not large.exists()
 
 
 def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:

@@ -22,13 +22,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from harness.core.errors import UsageError
-from harness.core.files import cache_folder, write_file
+from harness.core.files import cache_folder, mark_used, trim_folder, write_file
 
 T = TypeVar("T")
 
 _FORMAT = "harness-kept-1"
 _ROOMS = ("analysis", "core", "dispatch", "models", "results", "stats")
 _LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn")
+_MOST_BYTES = 64 << 20
 _CLASS, _PARTS = "class", "parts"  # of an encoded object
 
 
@@ -40,11 +41,16 @@ class Kept:
 
     @classmethod
     def in_cache(cls) -> Kept:
-        """Keep values in the user's cache; nothing where it cannot be written."""
+        """Keep values in the user's cache; nothing where it cannot be written.
+
+        Of more than 64 MiB, those that were not read for longest are removed.
+        """
         try:
-            return cls(cache_folder("kept"))
+            folder = cache_folder("kept")
         except UsageError:
             return cls()
+        trim_folder(folder, _MOST_BYTES)
+        return cls(folder)
 
     def recall(self, key: str, make: Callable[[], T], classes: Sequence[type] = ()) -> T:
         """Return the value of a key; make it, and keep it, where none is kept.
@@ -68,6 +74,7 @@ class Kept:
             head, _, text = self._file(key).read_text(encoding="utf-8").partition("\n")
             if head != _head(key, text):
                 return None
+            mark_used(self._file(key))
             return _decoded(json.loads(text), {one.__name__: one for one in classes})
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None

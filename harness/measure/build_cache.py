@@ -12,11 +12,19 @@ import hashlib
 import json
 from pathlib import Path
 
-from harness.core.files import CACHE_ADVICE, cache_folder, write_file
+from harness.core.files import (
+    CACHE_ADVICE,
+    cache_folder,
+    mark_used,
+    trim_folder,
+    write_file,
+)
 from harness.core.program import Binary
 from harness.core.records import Build
 
 _FORMAT = b"harness-build-4"  # format 3 kept builds that had not obeyed their flags
+
+_MOST_BYTES = 2 << 30
 
 
 class BuildCache:
@@ -39,7 +47,10 @@ class BuildCache:
             build = Build(**json.loads(record))
         except TypeError:  # another version of harness wrote it
             return None
-        return Binary(dataclasses.replace(build, cached=True), data) if build.key == key else None
+        if build.key != key:
+            return None
+        mark_used(self._file(key))
+        return Binary(dataclasses.replace(build, cached=True), data)
 
     def put(self, binary: Binary) -> None:
         """Keep a binary under its build's key; raises UsageError where it cannot be written."""
@@ -48,6 +59,10 @@ class BuildCache:
         target = self._file(binary.build.key)
         content = _head(rest) + b"\n" + rest
         write_file(target, content, advice=CACHE_ADVICE, parents=True)
+
+    def trim(self, most_bytes: int = _MOST_BYTES) -> None:
+        """Remove the binaries that were unused longest, of more than 2 GiB."""
+        trim_folder(self._folder, most_bytes)
 
     def _file(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.bin"

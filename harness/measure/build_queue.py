@@ -75,6 +75,7 @@ class BuildQueue(Generic[B]):
         self._worker = worker
         self._at_once = at_once or count_of_builders()
         self._cache = BuildCache()
+        self._cache.trim()
         self._processes: Processes | None = None
         self._found: dict[str, Binary] = {}
         self._running: dict[str, Task[Binary]] = {}
