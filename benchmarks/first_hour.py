@@ -1,0 +1,189 @@
+"""Tune the same kernel with harness and with Kernel Tuner, as a new user would, side by side.
+
+The kernel is a sparse matrix-vector product (benchmarks/spmv/spmv.cl, OpenCL on PoCL) with 57 legal
+configurations, tuned on 4 inputs. benchmarks/spmv/ has one program for each tuner. Both check every
+result and measure every configuration, each with its own defaults otherwise. So harness also
+measures the best configurations again, interleaved, and learns which one to use for which input.
+
+    pip install -e '.[bench]'
+    python -m benchmarks.first_hour
+
+Each program runs three times in a folder of its own:
+
+    cold     no cache at all: what a new user waits for
+    warm     the caches of compiled kernels are kept, no measurement is
+    again    the same command again: both find what they measured
+
+The first result is the first time of a configuration on the terminal. CPU seconds are of the
+program and its processes; other work on the machine changes them less than wall seconds. Kernel
+Tuner's process gets the same cure for PoCL on new processors as harness's own
+(harness/measure/backends/pocl_cpu.py). Lines are those that hold code; the kernel, which both
+share, is not counted. It takes some five minutes on two idle cores, and half an hour on busy
+ones. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import io
+import json
+import os
+import pty
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tokenize
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.arguments import make_parser
+from harness.measure.backends.pocl_cpu import name_processor
+
+PROGRAMS = Path(__file__).parent / "spmv"
+TUNERS = {"harness": "with_harness.py", "Kernel Tuner": "with_kernel_tuner.py"}
+KEPT = {"cold": (), "warm": ("builds",), "again": ("builds", "results")}
+"""What of an earlier run each run finds."""
+
+_TIME = re.compile(r"\d ?(ns|us|ms)\b")
+_NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The seconds of a run, and those until its first result."""
+
+    first_s: float
+    total_s: float
+    cpu_s: float
+
+
+def code_lines(source: str) -> int:
+    """Count the lines with code: not blank, no comment, no docstring of the module."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    code = [t for t in tokens if t.type not in _NOT_CODE and t.string]
+    if code and code[0].type == tokenize.STRING:
+        del code[0]
+    return len({line for t in code for line in range(t.start[0], t.end[0] + 1)})
+
+
+def shows_time(text: str) -> bool:
+    """Say whether a text of the terminal has the time of a configuration."""
+    return _TIME.search(text) is not None
+
+
+# ------------------------------------------------------------------------- one run
+
+
+def measure(program: str, folder: Path) -> Run:
+    """Run a program in a terminal of its own; raises SystemExit where it fails."""
+    own, its = pty.openpty()
+    environment = os.environ | {
+        "POCL_CACHE_DIR": str(folder / "builds" / "pocl"),
+        "HARNESS_CACHE_DIR": str(folder / "builds" / "harness"),
+        "PYTHONPATH": str(PROGRAMS.parent.parent),
+        "COLUMNS": "100",
+    }
+    (folder / "builds" / "pocl").mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "benchmarks.first_hour", "--program", program]
+    before, begin = os.times(), time.perf_counter()
+    process = subprocess.Popen(
+        command, cwd=folder / "results", env=environment, stdin=its, stdout=its, stderr=its
+    )
+    os.close(its)
+    text, first_s = "", None
+    while data := _read(own):
+        text += data.decode(errors="replace")
+        if first_s is None and shows_time(text):
+            first_s = time.perf_counter() - begin
+    os.close(own)
+    status, total_s, after = process.wait(), time.perf_counter() - begin, os.times()
+    if status or first_s is None:
+        raise SystemExit(f"{program} failed:\n{text[-2000:]}")
+    spent_s = (after.children_user + after.children_system) - (
+        before.children_user + before.children_system
+    )
+    return Run(first_s, total_s, spent_s)
+
+
+def _read(terminal: int) -> bytes:
+    """Read what a terminal shows; nothing once its program has ended."""
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # Linux reports an end so
+        return b""
+
+
+def _run_program(program: str) -> None:
+    """Run one of the two programs in this process, as `python PROGRAM` would."""
+    if program == TUNERS["Kernel Tuner"]:
+        _name_processors()
+    runpy.run_path(program, run_name="__main__")
+
+
+def _name_processors() -> None:
+    """Let PoCL compile for a processor that is newer than its compiler, as harness does."""
+    import pyopencl
+
+    for platform in pyopencl.get_platforms():
+        for device in platform.get_devices():
+            name_processor(device.version, device.int_ptr)
+
+
+# -------------------------------------------------------------------- side by side
+
+
+def _runs(tuner: str, folder: Path) -> dict[str, Run]:
+    """Run a tuner's program with each set of caches."""
+    found = {}
+    for state, kept in KEPT.items():
+        for part in ("builds", "results"):
+            if part not in kept:
+                shutil.rmtree(folder / part, ignore_errors=True)
+        if "results" not in kept:
+            shutil.copytree(PROGRAMS, folder / "results")
+        found[state] = run = measure(TUNERS[tuner], folder)
+        print(
+            f"{tuner:13} {state:6} {run.first_s:9.1f} {run.total_s:9.1f} {run.cpu_s:9.1f}",
+            flush=True,
+        )
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = make_parser("first_hour", __doc__)
+    parser.add_argument(
+        "--only", choices=list(TUNERS), action="append", help="measure this tuner; may be repeated"
+    )
+    parser.add_argument("--program", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table and the JSON line."""
+    options = _parser().parse_args(arguments)
+    if options.program:
+        _run_program(options.program)
+        return
+    if importlib.util.find_spec("kernel_tuner") is None:
+        raise SystemExit("Kernel Tuner is not installed: pip install -e '.[bench]'")
+    tuners = options.only or list(TUNERS)
+    lines = {tuner: code_lines((PROGRAMS / TUNERS[tuner]).read_text()) for tuner in tuners}
+    for tuner, count in lines.items():
+        print(f"{tuner}: {count} lines of code")
+    print(f"{'':20} {'first, s':>9} {'total, s':>9} {'CPU, s':>9}")
+    figures = {}
+    for tuner in tuners:
+        with tempfile.TemporaryDirectory(prefix="first_hour_") as folder:
+            runs = _runs(tuner, Path(folder))
+        figures[tuner] = {"lines": lines[tuner], **{k: asdict(run) for k, run in runs.items()}}
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
