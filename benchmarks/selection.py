@@ -11,7 +11,8 @@ answer. Needs a C compiler:
 
 Each figure is the least of several repeats of a loop over all inputs, in processor time, which
 other programs disturb least; C is compiled with -O2. The last line is one JSON object; times are of
-one selection.
+one selection. `a split` is the time of a selection in Python over the splits that it passes:
+SPLIT_S of harness/dispatch/study.py is that of ensembles.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pandas as pd
+
 from benchmarks.arguments import count, make_parser
 from benchmarks.selection_cases import Inputs, drawn_cases, learnt_cases
 from harness.core.errors import HarnessError
@@ -37,7 +40,9 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.ensemble import LEAVES
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Type
+from harness.dispatch.learnt import splits_passed
 from harness.dispatch.python_code import python_module
+from harness.models.encoding.columns import column_values
 
 REPEATS = 15
 PYTHON_INPUTS = 200
@@ -130,6 +135,13 @@ def time_python(dispatcher: Dispatcher, inputs: Inputs) -> dict[str, float]:
     return found
 
 
+def splits_of(dispatcher: Dispatcher, inputs: Inputs) -> float:
+    """Return the mean number of splits that a selection passes."""
+    features = pd.DataFrame(inputs, columns=[feature.name for feature in dispatcher.features])
+    program = dispatcher.program
+    return splits_passed(program.choice, column_values(program.columns, features))
+
+
 def _imported(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -167,16 +179,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     figures: dict[str, Any] = {}
-    print(f"{'':10} {'C':>12} {'Python':>12} {'again':>12} {'header':>10} {'compiled in':>12}")
+    head = f"{'':10} {'C':>12} {'Python':>12} {'again':>12} {'splits':>8} {'a split':>10}"
+    print(f"{head} {'header':>10} {'compiled in':>12}")
     for name, (dispatcher, inputs) in cases.items():
         loops = 5 if name == "tree" else 1
         c, python = time_c(dispatcher, inputs, loops), time_python(dispatcher, inputs)
         again = f"{python['again_s'] * 1e6:.3f} us" if "again_s" in python else "-"
+        splits = splits_of(dispatcher, inputs)
         print(
             f"{name:10} {c['select_s'] * 1e9:>9.1f} ns {python['select_s'] * 1e6:>9.3f} us "
-            f"{again:>12} {c['header_bytes'] / 1e3:>7.1f} kB {c['compile_s']:>10.2f} s"
+            f"{again:>12} {splits:>8.1f} {python['select_s'] / splits * 1e9:>7.0f} ns "
+            f"{c['header_bytes'] / 1e3:>7.1f} kB {c['compile_s']:>10.2f} s"
         )
-        figures[name] = {"c": c, "python": python}
+        figures[name] = {"c": c, "python": python, "splits": splits}
     print(json.dumps(figures))
     return 0
 
