@@ -126,7 +126,7 @@ def _result(
     """Put the folds of a data set together."""
     data = data_sets(path)[index]
     folds = folds_of(path, index, seed)
-    by_name, fit_s, leaves = {}, {}, {}
+    by_name, fit_s, leaves, splits = {}, {}, {}, {}
     for name in names:
         parts = [done[Job(path, index, fold, name, seed)] for fold in range(len(folds))]
         indices = np.empty(len(data.cases), dtype=np.intp)
@@ -136,8 +136,9 @@ def _result(
         fit_s[name] = float(np.mean([part.fit_s for part in parts]))
         if parts[0].leaves is not None:
             leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))
+            splits[name] = float(np.mean([part.splits for part in parts]))
     by_name[ORACLE] = judged(ORACLE, data.matrix, data.matrix.best)
-    return Result(data, by_name, fit_s, leaves, _oracle_leaves(data))
+    return Result(data, by_name, fit_s, leaves, splits, _oracle_leaves(data))
 
 
 def _oracle_leaves(data: DataSet) -> dict[str, int]:

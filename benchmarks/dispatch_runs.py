@@ -108,11 +108,12 @@ class Job:
 @dataclass(frozen=True)
 class Done:
     """The choices for the held-out inputs of a fold, the processor seconds of learning, and the
-    leaves of a dispatcher."""
+    leaves of a dispatcher with the splits that a choice passes."""
 
     indices: Indices
     fit_s: float
     leaves: int | None
+    splits: float | None
 
 
 @lru_cache(maxsize=2)
@@ -137,9 +138,9 @@ def run(job: Job) -> Done:
     learnt = learner.fit(fit, job.seed)
     fit_s = time.process_time() - began
     indices = learnt.indices(test.features, test.applies)
-    return Done(
-        indices, fit_s, leaf_count(learnt.choice) if isinstance(learnt, LearntSelector) else None
-    )
+    if not isinstance(learnt, LearntSelector):
+        return Done(indices, fit_s, None, None)
+    return Done(indices, fit_s, leaf_count(learnt.choice), learnt.splits_passed(test.features))
 
 
 def case_words(data: DataSet) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from rich.table import Table
 from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import OURS, STATIC
 from harness.core.arrays import Array
-from harness.dispatch.study import to_ship
-from harness.dispatch.verdict import Judged, compare
+from harness.dispatch.study import SPLIT_S, to_ship
+from harness.dispatch.verdict import Judged, compare, with_selection
 from harness.display.text import make_table
 from harness.stats import Estimate
 
@@ -29,20 +29,26 @@ LEGEND = (
 @dataclass(frozen=True)
 class Result:
     """A data set with each learner's slowdowns on its inputs, in the same order; processor seconds
-    to fit and leaves are means over folds."""
+    to fit, leaves, and the splits that a choice passes are means over folds."""
 
     data: DataSet
     judged: Mapping[str, Judged]
     fit_s: Mapping[str, float]
     leaves: Mapping[str, float]
+    splits: Mapping[str, float]
     oracle_leaves: Mapping[str, int]
 
     @property
     def dispatcher(self) -> str:
         """The dispatcher that the command would ship, or refuse if none beats the best static
         one."""
-        ours = [name for name in OURS if name in self.judged]
-        return to_ship(self.judged, ours, [self.judged[STATIC]])
+        best_s = self.data.matrix.best_s
+        ours = {
+            name: with_selection(self.judged[name], best_s, SPLIT_S * self.splits[name])
+            for name in OURS
+            if name in self.judged
+        }
+        return to_ship(ours, list(ours), [self.judged[STATIC]])
 
     def cases(self) -> dict[str, dict[str, Judged]]:
         """Return for each case each learner's slowdowns."""

@@ -24,10 +24,12 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.dispatch.study import DISPATCHERS, STATIC
+from harness.dispatch.study import DISPATCHERS, STATIC, Study
+from harness.dispatch.verdict import PairedComparison
 from harness.results import LIMITS
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from harness.stats import Estimate
 from tests.replays import write_space
 from tests.results_examples import Search, make_plan, opened
 
@@ -122,15 +124,40 @@ def test_constraints_and_launches_may_name_the_devices_numbers(
     assert module.applies(place, n=32)
 
 
-def test_what_gains_nothing_is_written_by_force_alone(
+def test_what_gains_nothing_is_written_as_a_tree_or_by_force_alone(
     space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
-    assert run(database, space) == 1
-    assert "chooses no better than one configuration for all, (BLOCK=16)" in capsys.readouterr().out
+    assert run(database, space, "--choice", "auto") == 1
+    printed = capsys.readouterr().out
+    assert "chooses no better than one configuration for all, (BLOCK=16)" in printed
+    assert "or write it anyway with --choice tree" in " ".join(printed.split())
     assert not (tmp_path / "out").exists()
+    assert run(database, space, "--choice", "tree") == 0
+    module = written(space)
+    assert module.select(n=64) == {"BLOCK": 16}
+    assert module.PROVENANCE["choice"].endswith(
+        "written with --choice tree: not significantly faster than one configuration for all"
+    )
+    head = (tmp_path / "out" / "small.h").read_text().split("*/")[0]
+    assert "takes the same time as one configuration" in " ".join(head.split())
+    assert run(database, space, "--choice", "ensemble", "--force") == 0
+    assert "written with --force" in written(space).PROVENANCE["choice"]
+
+
+def test_a_tree_that_is_slower_than_one_configuration_is_written_by_force_alone(
+    space: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slower = PairedComparison(Estimate(1.1, 1.05, 1.2), 2, 10)
+    monkeypatch.setattr(Study, "gain", lambda study, name: slower)
+    database = fill(tmp_path / "r.db", load_spec(space))
+    assert run(database, space) == 1
+    assert "Tune more inputs, or write it anyway with --force." in capsys.readouterr().out
     assert run(database, space, "--force") == 0
-    assert written(space).select(n=64) == {"BLOCK": 16}
+    assert "written with --force" in written(space).PROVENANCE["choice"]
 
 
 def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a_word(
@@ -162,11 +189,11 @@ def test_a_space_that_was_edited_since_has_the_last_word(
     assert module.select(n=4096) == {"BLOCK": 16}
     assert module.select(n=8192) == {"BLOCK": 64}
     space.write_text(text.replace("[16, 64]", "[16, 32]"))
-    assert run(database, space, "--force") == 0
+    assert run(database, space) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "Left out: 11 measurements with values that" in printed
     assert "no longer has: BLOCK=64." in printed
-    assert "written with --force" in written(space).PROVENANCE["choice"]
+    assert "written with --choice tree" in written(space).PROVENANCE["choice"]
 
 
 @pytest.mark.parametrize("seed", ["-1", "many", str(2**32)])

@@ -105,7 +105,9 @@ def test_figures_are_over_cases(tmp_path: Path) -> None:
         "best static": judged("best static", matrix, always_gemm),
         "tree": judged("tree", matrix, matrix.best),
     }
-    result = Result(data, printed, {"tree": 1.5}, {}, {case: 2 for case, _ in data.parts})
+    result = Result(
+        data, printed, {"tree": 1.5}, {}, {"tree": 1.0}, {case: 2 for case, _ in data.parts}
+    )
     found = figures([result])
     assert found["cases"] == 2
     assert found["cases_beating_static_share"] == 1.0

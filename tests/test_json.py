@@ -127,14 +127,16 @@ def test_check_counts_the_configurations_of_a_space(run: Run, tmp_path: Path) ->
     assert space["default"] == {"BLOCK": 64, "TILE": 1, "CACHE": False}
 
 
-@pytest.mark.parametrize(("times", "status"), [(by_size, 0), (always_16, 1)])
+@pytest.mark.parametrize(
+    ("times", "choice", "status"), [(by_size, "tree", 0), (always_16, "ensemble", 1)]
+)
 def test_dispatch_says_what_it_wrote_or_why_not(
-    run: Run, tmp_path: Path, times: Any, status: int
+    run: Run, tmp_path: Path, times: Any, choice: str, status: int
 ) -> None:
     space = write_space(tmp_path, DISPATCH_SPACE)
     database = fill(tmp_path / "r.db", load_spec(space), times=times)
     out = tmp_path / "out"
-    words = (database, "-o", out, "--spec", space, "--choice", "tree")
+    words = (database, "-o", out, "--spec", space, "--choice", choice)
     found, document = run("dispatch", *words)
     assert found == status
     assert document["choice"]["is_worth_it"] == (status == 0)
@@ -152,5 +154,5 @@ def test_dispatcher_is_written_from_python_too(tmp_path: Path) -> None:
     assert all(path.is_file() for path in files)
     (stored,) = read_results(str(fill(tmp_path / "same.db", spec, times=always_16)))
     with pytest.raises(harness.HarnessError, match="chooses no better than one configuration"):
-        harness.TuneResults(stored, spec).dispatcher(tmp_path / "none", choice="tree")
+        harness.TuneResults(stored, spec).dispatcher(tmp_path / "none", choice="ensemble")
     assert not (tmp_path / "none").exists()

@@ -27,7 +27,7 @@ from harness.dispatch.package import (
     write_dispatcher,
 )
 from harness.dispatch.program import DispatchProgram
-from harness.dispatch.study import DISPATCHERS, Study, fits, learners, sentence, study
+from harness.dispatch.study import DISPATCHERS, TREE, Study, fits, learners, sentence, study
 from harness.dispatch.text import verdict_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
@@ -79,12 +79,31 @@ class LearntDispatcher:
         return {name: self.found.learnt(name) for name in self.found.dispatchers}
 
     @property
+    def _is_harmless_tree(self) -> bool:
+        """Whether it is a tree that is not significantly slower than one configuration for all:
+        who asks for a tree gets it."""
+        return self.name == TREE and self.found.gain(TREE).ratio.low <= 1
+
+    @property
+    def _is_asked_for(self) -> bool:
+        return self._is_harmless_tree and self.options.choice == TREE
+
+    @property
     def why_not_written(self) -> str:
         """Say why it is not written, and what to do; empty where it is."""
-        if self.is_worth_it or self.options.force:
+        if self.is_worth_it or self._is_asked_for or self.options.force:
             return ""
         static = self.found.matrix.candidates[self.learnt[self.name].portfolio[0]]
-        return _refusal(self.options.output, static, self.options.choice)
+        option = f"--choice {TREE}" if self._is_harmless_tree else "--force"
+        return _refusal(self.options.output, static, self.options.choice, option)
+
+    @property
+    def _why_written(self) -> str:
+        """Say why it is written although it is not worth it; empty where it is worth it."""
+        if self.is_worth_it:
+            return ""
+        option = f"--choice {TREE}" if self._is_asked_for else "--force"
+        return f"; written with {option}: not significantly faster than one configuration for all"
 
     @property
     def loss(self) -> str:
@@ -97,13 +116,7 @@ class LearntDispatcher:
         options, matrix, results = self.options, self.found.matrix, self.results
         guards = dict.fromkeys(matrix.candidates, results.constraints)
         program = self.learnt[self.name].program(matrix.candidates, guards)
-        forced = (
-            ""
-            if self.is_worth_it
-            else "; written with --force: not significantly faster than the best static "
-            "configuration"
-        )
-        choice = f"{self.name}, seed {options.seed}{forced}"
+        choice = f"{self.name}, seed {options.seed}{self._why_written}"
         written = write_dispatcher(
             options.output,
             program,
@@ -146,12 +159,12 @@ def _notices(
     return [*left_out, *left_out_lines(results), *notices], remaining
 
 
-def _refusal(out: Path, static: Config, choice: str) -> str:
-    others = "" if choice == "auto" else ", try --choice auto"
+def _refusal(out: Path, static: Config, choice: str, option: str) -> str:
+    others = "" if choice in ("auto", TREE) else ", try --choice auto"
     stays = " The earlier dispatcher there stays." if out.exists() else ""
     return (
         f"Nothing is written to {out}: what was learnt chooses no better than one configuration "
-        f"for all, ({static}). Tune more inputs{others}, or write it anyway with --force.{stays}"
+        f"for all, ({static}). Tune more inputs{others}, or write it anyway with {option}.{stays}"
     )
 
 

@@ -147,7 +147,8 @@ class TuneResults:
         """Write code that chooses by input, as `python -m harness.dispatch`; return its files.
 
         Without a `space`, the file spaces/NAME.yaml is read. Raises UsageError where choosing is
-        not significantly faster than one configuration for all, unless `force` is set.
+        not significantly faster than one configuration for all, unless `force` is set or `choice`
+        is "tree" and it is not significantly slower.
         """
         from harness.api.dispatching import DispatchOptions, learn
         from harness.tuning.progress import SilentDisplay

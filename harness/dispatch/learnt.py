@@ -57,6 +57,10 @@ class LearntSelector:
         indices: Indices = np.where(is_chosen, chosen, static)
         return indices
 
+    def splits_passed(self, features: pd.DataFrame) -> float:
+        """Compute the mean number of comparisons that choosing takes, over these inputs."""
+        return splits_passed(self.choice, column_values(self.columns, features))
+
     def program(
         self,
         candidates: Sequence[Config],

@@ -20,15 +20,22 @@ from harness.dispatch.verdict import (
     in_hindsight,
     judge,
     least_gain,
+    with_selection,
 )
 from harness.models.folds import FEWEST_INPUTS, fold_count
 from harness.stats import Estimate
 
 STATIC = Static()
+TREE = TreeLearner().name
 DISPATCHERS: Mapping[str, TreeLearner | EnsembleLearner] = {
     learner.name: learner for learner in (TreeLearner(), EnsembleLearner())
 }
 """The dispatchers, cheapest to run first."""
+
+SPLIT_S = 2e-7
+"""Seconds of a split in the Python module that `harness.dispatch` writes, by which dispatchers are
+compared: benchmarks/selection.py measures 0.1 to 0.3 us for ensembles. In C it is some
+nanoseconds."""
 
 
 def learners(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Learner]:
@@ -57,8 +64,19 @@ class Study:
 
     @cached_property
     def best(self) -> str:
-        """The dispatcher to ship, chosen by `to_ship`."""
-        return to_ship(self.judged, self.dispatchers, self._statics)
+        """The dispatcher to ship, chosen by `to_ship` with the time of its selection."""
+        return to_ship(self._with_selection, self.dispatchers, self._statics)
+
+    def selection_s(self, name: str) -> float:
+        """Return the seconds that a dispatcher takes to choose for a new input, in Python."""
+        return SPLIT_S * self.learnt(name).splits_passed(self.matrix.features)
+
+    @cached_property
+    def _with_selection(self) -> Mapping[str, Judged]:
+        return {
+            name: with_selection(self.judged[name], self.matrix.best_s, self.selection_s(name))
+            for name in self.dispatchers
+        }
 
     @cached_property
     def _statics(self) -> Sequence[Judged]:
@@ -109,6 +127,11 @@ class Study:
         that of all inputs, whichever it gains less over."""
         return least_gain(self.judged[name], self._statics)
 
+    def pays_beside(self, other: str, name: str) -> bool:
+        """Whether a dispatcher is significantly faster than another, with the time of both
+        selections."""
+        return compare(self._with_selection[other], self._with_selection[name]).is_better
+
     def learnt(self, name: str) -> LearntSelector:
         """Fit a dispatcher to all inputs, once."""
         if name not in self._fitted:
@@ -127,8 +150,10 @@ def to_ship(
     judged: Mapping[str, Judged], dispatchers: Sequence[str], statics: Sequence[Judged]
 ) -> str:
     """Choose among dispatchers, cheapest to run first: of those significantly better than each of
-    the static choices, or of all if none is, the first that no other is significantly better
-    than."""
+    the static choices, or of all if none is, the first that no other is significantly better than.
+
+    Their slowdowns contain the time of a selection, see `with_selection`.
+    """
     worth = [name for name in dispatchers if least_gain(judged[name], statics).is_better]
     left = worth or dispatchers
     return next(
@@ -216,8 +241,14 @@ def _beside(study: Study, other: str, name: str) -> str:
     figures = ratio_text(found.ratio)
     if not found.ratio.excludes(1):
         return f"{subject} is no faster than the {name} ({figures}, within noise)."
-    relation = "faster" if found.ratio.low > 1 else "slower"
-    return f"{subject} is {relation} than the {name} ({figures})."
+    if found.ratio.high < 1:
+        return f"{subject} is slower than the {name} ({figures})."
+    if study.pays_beside(other, name):
+        return f"{subject} is faster than the {name} ({figures})."
+    return (
+        f"{subject} is faster than the {name} ({figures}), but not by more than its selection "
+        f"costs: about {1e6 * study.selection_s(other):,.0f} us in Python for each new input."
+    )
 
 
 def ratio_text(ratio: Estimate) -> str:

@@ -12,16 +12,14 @@ from rich.table import Table
 from harness.core.config_diff import difference
 from harness.core.invocation import command_line
 from harness.core.records import Config
-from harness.dispatch.learnt import LearntSelector, leaf_count, splits_passed
+from harness.dispatch.learnt import LearntSelector, leaf_count
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.program import TreeChoice
-from harness.dispatch.study import Study, sentence
+from harness.dispatch.study import TREE, Study, sentence
 from harness.dispatch.tree_text import tree_lines
 from harness.dispatch.verdict import Judged
-from harness.models.encoding.columns import column_values
 from harness.models.folds import FEWEST_INPUTS
 
-_MOST_SHOWN = 16  # leaves
 _RATHER_SLOWER = 1.05  # a slowdown that a note names
 TITLE = "Slowdown against the best known configuration, on held-out inputs"
 
@@ -64,12 +62,12 @@ def best_everywhere(matrix: Matrix) -> int | None:
 def learnt_across(found: Study) -> Iterator[str | Table]:
     """Render the rules by input, the verdict's table, and the sentence that sums it up."""
     learnt = {name: found.learnt(name) for name in found.dispatchers}
-    name, heading = shown_tree(found, learnt)
-    program = learnt[name].program(found.matrix.candidates)
-    lines = list(tree_lines(program, _default(found.matrix)))
-    if len(lines) == 1:
+    name, heading = shown_tree(found)
+    program = found.learnt(name).program(found.matrix.candidates)
+    lines = list(tree_lines(program, _default(found.matrix), found.matrix))
+    if not any(line.startswith("if ") for line in lines):
         yield f"No rule by input was found. The best single configuration: {lines[0]}"
-        yield from _slowest(found.matrix, learnt[name])
+        yield from _slowest(found.matrix, found.learnt(name))
     else:
         yield f"{heading}:"
         yield from (f"    {line}" for line in lines)
@@ -79,14 +77,15 @@ def learnt_across(found: Study) -> Iterator[str | Table]:
     yield sentence(found, found.best)
 
 
-def shown_tree(found: Study, learnt: Mapping[str, LearntSelector]) -> tuple[str, str]:
-    """Choose the dispatcher to show as a tree, the one to ship if it is a small tree, and its
-    heading."""
-    heading, choice = "Which configuration for which input", learnt[found.best].choice
-    if isinstance(choice, TreeChoice) and leaf_count(choice) <= _MOST_SHOWN:
+def shown_tree(found: Study) -> tuple[str, str]:
+    """Choose the dispatcher to show as a tree, the one to ship if it is a tree, and its heading."""
+    heading = "Which configuration for which input"
+    if isinstance(found.learnt(found.best).choice, TreeChoice):
         return found.best, heading
-    name = found.dispatchers[0]
-    return name, f"{heading}, by the {name}, which is easier to read than the {found.best}"
+    return TREE, (
+        f"{heading}, by the {TREE}, which is easier to read than the {found.best} that "
+        "harness.dispatch writes"
+    )
 
 
 def _slowest(matrix: Matrix, learnt: LearntSelector) -> Iterator[str]:
@@ -125,8 +124,7 @@ def verdict_table(
 
 
 def _costs(study: Study, known: LearntSelector) -> tuple[str, str]:
-    values = column_values(known.columns, study.matrix.features)
-    splits = splits_passed(known.choice, values)
+    splits = known.splits_passed(study.matrix.features)
     return f"{leaf_count(known.choice):,}", f"{splits:,.1f}"
 
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
+
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.config_diff import difference
 from harness.core.records import Config, shown
 from harness.core.text import counted
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Node, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
-from harness.models.encoding.columns import Column, ColumnKind
+from harness.models.encoding.columns import Column, ColumnKind, column_values
 
 _MOST_IN_LINE = 3  # configurations that a line names
+_CLEARLY_FASTER = 1.03  # a candidate that a comment names
 
 
 def rule(program: DispatchProgram, default: Config) -> str | None:
@@ -46,26 +53,87 @@ def _name(names: Sequence[str], node: Node) -> str:
     return names[next(node.leaves()).order[0]]
 
 
-def tree_lines(program: DispatchProgram, default: Config) -> Iterator[str]:
-    """Render a program of one tree; configurations list only changes from the default."""
+def tree_lines(
+    program: DispatchProgram, default: Config, matrix: Matrix | None = None
+) -> Iterator[str]:
+    """Render a program of one tree; configurations list only changes from the default.
+
+    With the matrix that it was learnt from, a comment follows a leaf whose inputs another candidate
+    suited better by more than a few percent. That may be chance: to choose it is no faster on
+    unseen inputs, within noise (benchmarks/leaves.py).
+    """
     assert isinstance(program.choice, TreeChoice)
     names = [difference(config, default) for config in program.portfolio]
-    yield from _lines(program, names, program.choice.root, "")
+    learnt_from = None if matrix is None else _LearntFrom(program, default, matrix)
+    rows = np.arange(0 if matrix is None else len(matrix.features))
+    yield from _TreeLines(program, names, learnt_from).of(program.choice.root, rows, "")
 
 
-def _lines(
-    program: DispatchProgram, names: Sequence[str], node: Node, indent: str
-) -> Iterator[str]:
-    if not isinstance(node, Split) or _is_one(node):
+@dataclass(frozen=True)
+class _TreeLines:
+    program: DispatchProgram
+    names: Sequence[str]
+    learnt_from: _LearntFrom | None
+
+    def of(self, node: Node, rows: Indices, indent: str) -> Iterator[str]:
+        """Render a node, which these inputs pass."""
+        if not isinstance(node, Split) or _is_one(node):
+            yield from self._leaf(node, rows, indent)
+            return
+        low, high = _conditions(self.program, node)
+        is_low = self.learnt_from.is_low(node, rows) if self.learnt_from else np.zeros(0, bool)
+        yield f"{indent}if {low}:"
+        yield from self.of(node.low, rows[is_low], indent + "    ")
+        yield f"{indent}else:   # {high}"
+        yield from self.of(node.high, rows[~is_low], indent + "    ")
+
+    def _leaf(self, node: Node, rows: Indices, indent: str) -> Iterator[str]:
         count = sum(leaf.rows for leaf in node.leaves())
-        rows = f"   ({counted(count, 'input')})" if count else ""
-        yield f"{indent}{_name(names, node)}{rows}"
-        return
-    low, high = _conditions(program, node)
-    yield f"{indent}if {low}:"
-    yield from _lines(program, names, node.low, indent + "    ")
-    yield f"{indent}else:   # {high}"
-    yield from _lines(program, names, node.high, indent + "    ")
+        inputs = f"   ({counted(count, 'input')})" if count else ""
+        yield f"{indent}{_name(self.names, node)}{inputs}"
+        chosen = next(node.leaves()).order[0]
+        faster = self.learnt_from.faster(chosen, rows) if self.learnt_from else None
+        if faster is not None:
+            yield f"{indent}# {faster}"
+
+
+@dataclass(frozen=True)
+class _LearntFrom:
+    """The inputs that a program was learnt from."""
+
+    program: DispatchProgram
+    default: Config
+    matrix: Matrix
+
+    @cached_property
+    def _values(self) -> Array:
+        return column_values(self.program.columns, self.matrix.features)
+
+    @cached_property
+    def _logs(self) -> Array:
+        return self.matrix.log_slowdown
+
+    def is_low(self, split: Split, rows: Indices) -> Flags:
+        """Say which of these inputs go to the low side."""
+        is_low: Flags = self._values[rows, split.column] <= split.threshold
+        return is_low
+
+    def faster(self, member: int, rows: Indices) -> str | None:
+        """Name the candidate that suited these inputs best, where it was clearly above the chosen
+        member of the portfolio; None where it was not, or where one does not apply to all."""
+        chosen = self.matrix.candidates.index(self.program.portfolio[member])
+        if not len(rows):
+            return None
+        means = self._logs[rows].mean(axis=0)
+        if np.isnan(means[chosen]):
+            return None
+        best = int(np.nanargmin(means))
+        ratio = math.exp(means[chosen] - means[best])
+        if ratio < _CLEARLY_FASTER:
+            return None
+        name = difference(self.matrix.candidates[best], self.default)
+        inputs = "this input" if len(rows) == 1 else f"these {len(rows)} inputs"
+        return f"{name} was {ratio:.2f}x as fast on {inputs}, which may be chance"
 
 
 def _conditions(program: DispatchProgram, split: Split) -> tuple[str, str]:

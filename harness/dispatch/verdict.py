@@ -177,6 +177,12 @@ def judged(name: str, matrix: Matrix, indices: Indices) -> Judged:
     return Judged(name, logs, matrix.groups, failed)
 
 
+def with_selection(one: Judged, best_s: Array, selection_s: float) -> Judged:
+    """Add the seconds of a selection to the time of each choice; `best_s` has the best known time
+    of each input, shape (inputs,)."""
+    return replace(one, logs=np.log(one.slowdown + selection_s / best_s))
+
+
 def compare(one: Judged, other: Judged) -> PairedComparison:
     """Compare the times of one with the other's, paired by inputs: below 1 the first is faster."""
     log_ratios = one.logs - other.logs

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from harness.core.invocation import command_line
 from harness.core.kept import Kept
 from harness.core.records import Config
 from harness.dispatch.learners import Learner
@@ -14,6 +15,8 @@ from harness.dispatch.study import Study, study
 from harness.dispatch.text import learnt_across, shown_tree, why_nothing
 from harness.dispatch.tree_text import rule, tree_lines
 from harness.display.text import print_line, print_lines
+
+_MOST_LINES = 40  # of a tree in a summary; analyse prints it whole
 
 
 def print_across(
@@ -39,11 +42,13 @@ def print_rule(console: Console, found: Study, default: Config) -> None:
     """Print the choice by input as nested conditions, where it pays and does not fit on a line."""
     if not found.gain(found.best).is_better:
         return
-    learnt = {name: found.learnt(name) for name in found.dispatchers}
-    name, heading = shown_tree(found, learnt)
-    program = learnt[name].program(found.matrix.candidates)
-    is_told = name == found.best and rule(program, default) is not None
-    if not is_told:
-        print_lines(
-            console, [f"{heading}:", *(f"    {line}" for line in tree_lines(program, default)), ""]
-        )
+    name, heading = shown_tree(found)
+    program = found.learnt(name).program(found.matrix.candidates)
+    if name == found.best and rule(program, default) is not None:
+        return  # the first sentence says it
+    lines = list(tree_lines(program, default, found.matrix))
+    hidden = len(lines) - _MOST_LINES
+    more = [f"{hidden} more lines: {command_line('analyse')} prints them"] if hidden > 0 else []
+    print_lines(
+        console, [f"{heading}:", *(f"    {line}" for line in [*lines[:_MOST_LINES], *more]), ""]
+    )

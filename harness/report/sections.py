@@ -195,13 +195,13 @@ def _across(findings: Findings) -> Iterator[PageSection]:
             for label, config in zip(shown.labels, shown.candidates, strict=True)
         ),
     )
-    name, heading = shown_tree(found, {found.best: learnt})
+    name, heading = shown_tree(found)
     tree = found.learnt(name).program(found.matrix.candidates)
     yield PageSection(
         "choice",
         "Choice by input",
         (f"{heading}:",),
-        lines=tuple(tree_lines(tree, findings.default)),
+        lines=tuple(tree_lines(tree, findings.default, found.matrix)),
     )
     yield PageSection(
         "verdict",

@@ -39,9 +39,9 @@ def _parser() -> argparse.ArgumentParser:
         "--choice",
         choices=("auto", "tree", "ensemble"),
         default="auto",
-        help="one tree, or an ensemble of trees; auto takes the first of these that is "
-        "significantly faster than one configuration for all, unless the other is significantly "
-        "faster still",
+        help="one tree, or an ensemble of trees; auto takes the tree if it is significantly "
+        "faster than one configuration for all, unless the ensemble is significantly faster still, "
+        "with the time of choosing; `tree` writes the tree unless it is significantly slower",
     )
     parser.add_argument(
         "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
