@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,20 @@ import jsonschema
 import pytest
 
 from harness.commands import export
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+    Value,
+)
+from harness.recordings.csv_writer import write_csv
 from harness.recordings.read import read_recording
 from harness.recordings.replay import open_replay
+from harness.recordings.t4 import write_t4
 from harness.results import FINAL
 from tests.results_examples import (
     SPEC,
@@ -240,3 +254,25 @@ def test_what_cannot_be_exported_is_one_clear_error(
     write(tmp_path / "r.db", make_ok(1))
     assert export.main(options) == 2
     assert message in capsys.readouterr().err
+
+
+def test_measurements_are_written_as_they_come() -> None:
+    """One at a time is in memory, however many there are."""
+    environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
+    alive = weakref.WeakSet[Measurement]()
+    most = 0
+
+    def measured() -> Iterator[Measurement]:
+        nonlocal most
+        for number in range(20):
+            made = Measurement(
+                Config({"B": 1}), Input({"m": number}), Outcome.CRASHED, message="it"
+            )
+            alive.add(made)
+            most = max(most, len(alive))
+            yield made
+            del made
+
+    write_csv(io.StringIO(), measured(), ["m"], {"B": [1]})
+    write_t4(io.StringIO(), "x", environment, {}, measured())
+    assert most <= 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from harness.core.errors import UsageError
@@ -22,17 +22,24 @@ MAX_MESSAGE = 50_000
 """Characters of a message; Python's csv module refuses fields of more than 131,072."""
 
 
-def write_csv(file: TextIO, measurements: Sequence[Measurement]) -> None:
-    """Write one row per sample or failure; raises UsageError for values that CSV confuses."""
-    features, parameters = list(measurements[0].input), list(measurements[0].config)
+def write_csv(
+    file: TextIO,
+    measurements: Iterable[Measurement],
+    features: Sequence[str],
+    values: Mapping[str, Sequence[Value]],
+) -> None:
+    """Write one row per sample or failure, each measurement as it comes.
+
+    `values` are those of each parameter that occur. Raises UsageError for values that CSV confuses.
+    """
     for name in _OWN:
-        if name in (*features, *parameters):
+        if name in (*features, *values):
             raise UsageError(f"a column {name} is there already; export with --format t4")
-    _check_cells(measurements, parameters)
+    _check_cells(values)
     writer = csv.writer(file)
-    writer.writerow([*features, *parameters, *_OWN])
+    writer.writerow([*features, *values, *_OWN])
     for m in measurements:
-        point = [*(m.input[name] for name in features), *(m.config[name] for name in parameters)]
+        point = [*(m.input[name] for name in features), *(m.config[name] for name in values)]
         cells = [shown(value) for value in point]
         if m.timing is None:
             writer.writerow([*cells, "", m.outcome.value, m.message[:MAX_MESSAGE]])
@@ -45,7 +52,8 @@ def write_mapping(
     name: str,
     environment: Environment,
     default: Mapping[str, Value],
-    measurements: Sequence[Measurement],
+    features: Sequence[str],
+    values: Mapping[str, Sequence[Value]],
 ) -> None:
     """Write the mapping of `write_csv`'s file, as JSON, which is valid YAML 1.2.
 
@@ -55,9 +63,9 @@ def write_mapping(
         "name": name,
         "device": environment.device,
         **{fact: getattr(environment, fact) for fact in FACTS},
-        "parameters": {n: _values_of(measurements, n) for n in measurements[0].config},
+        "parameters": {name: list(found) for name, found in values.items()},
         "default": dict(default),
-        "features": list(measurements[0].input),
+        "features": list(features),
         "times": {"columns": ["time_s"], "unit": "s"},
         "outcome": {"column": "outcome", "message": "message"},
     }
@@ -66,17 +74,11 @@ def write_mapping(
         file.write(f"{key}: {json.dumps(value, ensure_ascii=False)}\n")
 
 
-def _values_of(measurements: Sequence[Measurement], name: str) -> list[Value]:
-    """Return the values of a parameter that occur, in order of appearance."""
-    return list({typed(m.config[name]): m.config[name] for m in measurements}.values())
-
-
-def _check_cells(measurements: Sequence[Measurement], parameters: Sequence[str]) -> None:
+def _check_cells(values: Mapping[str, Sequence[Value]]) -> None:
     """Raise UsageError where a parameter's value would be read back as another value."""
-    for name in parameters:
-        values = _values_of(measurements, name)
-        for value in values:
-            read = listed_value(name, values, shown(value))
+    for name, known in values.items():
+        for value in known:
+            read = listed_value(name, known, shown(value))
             if typed(read) != typed(value):
                 raise UsageError(
                     f"{name} has the values {value!r} and {read!r}, which look alike in CSV; "

@@ -7,7 +7,7 @@ and `message` to a result, and `backend` and `default` to the metadata; other re
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -190,9 +190,12 @@ def write_t4(
     name: str,
     environment: Environment,
     default: Mapping[str, Value],
-    measurements: Sequence[Measurement],
+    measurements: Iterable[Measurement],
 ) -> None:
-    """Write one result a line, times in seconds. `default` is empty where it is unknown."""
+    """Write one result a line as it comes, times in seconds.
+
+    `default` is empty where it is unknown.
+    """
     metadata: dict[str, Any] = {
         "kernel": name,
         "backend": environment.backend,
@@ -209,7 +212,8 @@ def write_t4(
         metadata["compute_api"] = _COMPUTE_API[environment.backend]
     file.write(f'{{"schema_version": "{SCHEMA_VERSION}",\n"metadata": {json.dumps(metadata)},\n')
     file.write('"results": [\n')
-    file.write(",\n".join(json.dumps(_result(m), allow_nan=False) for m in measurements))
+    for number, m in enumerate(measurements):
+        file.write((",\n" if number else "") + json.dumps(_result(m), allow_nan=False))
     file.write("\n]}\n")
 
 

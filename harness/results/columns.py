@@ -20,6 +20,7 @@ from harness.core.records import (
     Outcome,
     StopReason,
     Timing,
+    Value,
     WorstElement,
 )
 from harness.results.config_table import ConfigTable
@@ -218,6 +219,25 @@ class MeasurementRows(Sequence[MeasurementRow]):
     def measurements(self) -> Iterator[Measurement]:
         """Make the measurement of each row."""
         return map(self.columns.measurement, self.selected.tolist())
+
+    def with_names_of(self, row: int) -> MeasurementRows:
+        """Keep the rows whose configurations have the same names as that of a row of the columns,
+        in any order."""
+        table, configs = self.columns.config_table, self.columns.configs.codes
+        names = set(table.layouts[table.layout[configs[row]]])
+        fits = np.array([set(layout) == names for layout in table.layouts])
+        return self.where(fits[table.layout[self.of(configs)]])
+
+    def values_of(self, name: str) -> list[Value]:
+        """Return the values of a parameter that these rows have, in order of appearance."""
+        table = self.columns.config_table
+        if name not in table.names:
+            return []
+        column = table.names.index(name)
+        codes = table.codes[self.of(self.columns.configs.codes), column]
+        found, first = np.unique(codes, return_index=True)
+        known = table.values[column]
+        return [known[code] for code in found[np.argsort(first)].tolist() if code >= 0]
 
     def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of a column, shape (rows,)."""

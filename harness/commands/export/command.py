@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
+
 from harness.analysis.coverage import input_reports
 from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
 from harness.core.files import check_writable
 from harness.core.outputs import OutputKind, check_output, write_output
-from harness.core.records import Measurement, Value
+from harness.core.records import Value
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
 from harness.recordings.csv_writer import CSV_FILE, MAPPING_FILE, write_csv, write_mapping
@@ -21,6 +23,7 @@ from harness.recordings.files import mapping_beside
 from harness.recordings.t4 import T4_FILE, write_t4
 from harness.results import (
     SEARCHED,
+    MeasurementRows,
     StoredCampaign,
     campaigns,
     read_measurements,
@@ -28,6 +31,7 @@ from harness.results import (
     sqlite_path,
     without_password,
 )
+from harness.results.measured import measured_by_input
 from harness.results.versions import of_version
 from harness.results.view import Results
 
@@ -44,29 +48,37 @@ def _export(
     format_: str,
     output: Path | None,
     campaign: StoredCampaign,
-    measurements: list[Measurement],
+    rows: MeasurementRows,
     claims: Sequence[str],
 ) -> int:
     """Export a campaign's measurements."""
     path = output or _default_output(database, campaign.space_name, format_)
     name, environment = campaign.space_name, campaign.environment
-    default = _default(campaign, measurements)
-    shared = sum(m.shared_with is not None for m in measurements)
+    first = rows[0].measurement
+    features, names = list(first.input), list(first.config)
+    default = _default(campaign, names)
+    shared_with = rows.columns.shared_with
+    shared = int((rows.of(shared_with.codes) != shared_with.code(None)).sum())
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
-    done = f"{path}: {len(measurements):,} measurements of {name} on {environment}{note}"
+    done = f"{path}: {len(rows):,} measurements of {name} on {environment}{note}"
     if format_ == "t4":
-        _write(path, T4_FILE, lambda file: write_t4(file, name, environment, default, measurements))
+        _write(
+            path,
+            T4_FILE,
+            lambda file: write_t4(file, name, environment, default, rows.measurements()),
+        )
         print(escaped(done))
     else:
         mapping = mapping_beside(path)
         for file, kind in ((path, CSV_FILE), (mapping, MAPPING_FILE)):
             check_output(file, kind, "--output")  # both or none
-        _write(path, CSV_FILE, lambda file: write_csv(file, measurements))
+        values = {name: rows.values_of(name) for name in names}
+        _write(path, CSV_FILE, lambda file: write_csv(file, rows.measurements(), features, values))
         print(escaped(done))
         _write(
             mapping,
             MAPPING_FILE,
-            lambda file: write_mapping(file, name, environment, default, measurements),
+            lambda file: write_mapping(file, name, environment, default, features, values),
         )
         print(escaped(f"{mapping}: what the columns of {path.name} mean"))
     for line in claims:
@@ -76,7 +88,7 @@ def _export(
 
 def _read(
     database: str, space: str | None, kernel_version: str
-) -> tuple[StoredCampaign, list[Measurement], list[str]]:
+) -> tuple[StoredCampaign, MeasurementRows, list[str]]:
     """Return the campaign that was tuned last, of the named space if there is a name; its
     measurements by the search, and what may be claimed of its speed-ups."""
     with reading(database) as engine, engine.connect() as connection:
@@ -91,19 +103,18 @@ def _read(
             f"{without_password(database)}: no measurements of {space or 'any space'}; "
             f"it holds {held}"
         )
-    latest = {(row.measurement.input, row.measurement.config): row.measurement for row in rows}
     # A space that changed its parameters has configurations of several sets; keep the last set.
-    names = set(rows[-1].measurement.config)
-    measurements = [m for m in latest.values() if set(m.config) == names]
-    return last, measurements, list(claims_lines(input_reports(Results(last, (database,), every))))
+    latest = [known.rows.selected for known in measured_by_input(rows).values()]
+    kept = rows.take(np.concatenate(latest)).with_names_of(rows.selected[-1])
+    return last, kept, list(claims_lines(input_reports(Results(last, (database,), every))))
 
 
-def _default(campaign: StoredCampaign, measurements: Sequence[Measurement]) -> Mapping[str, Value]:
+def _default(campaign: StoredCampaign, names: Sequence[str]) -> Mapping[str, Value]:
     """Return the space's default without the flags of other compilers.
 
     It is empty where parameters were measured that the space no longer has.
     """
-    names, default = list(measurements[0].config), campaign.default
+    default = campaign.default
     return {name: default[name] for name in names} if set(names) <= set(default) else {}
 
 
