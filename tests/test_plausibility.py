@@ -434,7 +434,7 @@ def test_kernel_that_saves_half_of_its_work_on_data_it_has_seen_is_found(
             worker.prepare(GIVEN, seed)
         measured = worker.run_interleaved([job], Block(4, seed, is_reloaded=True)).result
         assert measured is not None
-        found.note([started(1.2, 1.0, DEFAULT), *measured], seed, is_renewed=True)
+        found.note([*measured, started(1.2, 1.0, DEFAULT)], seed, is_renewed=True)
     reason = found.why_implausible(measured[0], DEFAULT, None)
     kept = "its first runs take 0.45 s longer on new data than on data that it has seen, of 0.45"
     assert reason is None if is_honest else kept in str(reason)
@@ -448,3 +448,27 @@ def test_a_gain_that_a_cache_explains_less_than_half_of_needs_no_proof() -> None
             found.note([started(first_s, 0.5, OTHER)], seed=2, is_renewed=True)
         assert (found.why_implausible(timed(0.5), DEFAULT, None) is None) is is_plausible
         assert found.why_implausible(timed(0.96), DEFAULT, None) is None, "it saves next to nothing"
+
+
+def test_results_that_another_configuration_kept_of_the_data_are_found() -> None:
+    found, filler = KernelTimes(), Config({"A": 2})
+    found.note([started(1.2, 1.0, DEFAULT)])
+    found.note([started(1.0, 0.5, filler), started(0.5, 0.5, OTHER)], seed=2, is_renewed=True)
+    for seed, first_s in [(2, 0.5), (2, 0.5), (2, 0.5), (3, 1.0), (3, 0.5), (3, 0.5)]:
+        beside = started(1.0, 1.0, DEFAULT)
+        found.note([started(first_s, 0.5, OTHER), beside], seed, is_renewed=True)
+    reason = found.why_implausible(timed(0.5), DEFAULT, None)
+    assert "its first runs take 0.5 s longer on new data" in str(reason)
+
+
+def test_rival_on_data_that_an_earlier_one_has_seen_needs_a_proof() -> None:
+    found, other = KernelTimes(), Config({"A": 2})
+    failed = Measurement(other, GIVEN, Outcome.WRONG_RESULT, message="wrong")
+    found.note([started(1.2, 1.0, DEFAULT)])
+    for number, seed in enumerate((2, *OCCASIONS)):
+        assert found.why_implausible(timed(0.5), DEFAULT, None) is None, number
+        found.note([failed], seed, is_renewed=True)
+        found.note([started(0.5, 0.5, OTHER)], seed, is_renewed=True)
+    reason = "other configurations ran before it on all the data that it ran on"
+    assert found.why_implausible(timed(0.5), DEFAULT, None) == reason
+    assert found.why_implausible(timed(0.96), DEFAULT, None) is None, "it saves next to nothing"

@@ -49,6 +49,10 @@ _NEXT_STEP = (
 _SEEN_RUNS = 2
 """First runs on data that were seen, before others are compared with them."""
 
+_ALL_SEEN_RUNS = 5
+"""After so many first runs, all on data that it or others had seen, a configuration needs a proof:
+those of a final do, where an earlier rival had the first run on each set of data."""
+
 TOLERATED_SLOWDOWN = 2.0
 """A proof may take this many times as long as the measurement."""
 
@@ -153,10 +157,11 @@ def _refused(measured: Measurement, reason: str, refusal: Refusal) -> Measuremen
 
 @dataclass
 class _FirstRuns:
-    """The seconds of first runs on data that were just copied to the device: those on data that the
-    configuration had not seen, and those on data that it had.
+    """The seconds of first runs on data that were just copied to the device: those on data that no
+    configuration had seen, and those on data that this one had.
 
-    Both find the caches alike. Only what a configuration keeps of data can make them differ.
+    Both find the caches alike. Only what is kept of data can make them differ. A first run on data
+    that only others had seen is neither: it may find what they kept, as in a group's local memory.
     """
 
     unseen_s: list[float] = field(default_factory=list)
@@ -172,6 +177,7 @@ class KernelTimes:
     _cold_s: dict[tuple[Input, Config], float] = field(default_factory=dict)
     """The least that a first run on new data took longer than the others."""
     _seen: set[tuple[Input, Config, int]] = field(default_factory=set)
+    _seen_by_any: set[tuple[Input, int]] = field(default_factory=set)
     _first_runs: defaultdict[tuple[Input, Config], _FirstRuns] = field(
         default_factory=lambda: defaultdict(_FirstRuns)
     )
@@ -184,7 +190,8 @@ class KernelTimes:
     def note(
         self, measured: Iterable[Measurement], seed: int = 0, *, is_renewed: bool = False
     ) -> None:
-        """Add measurements on the data of a seed; the default may be among them.
+        """Add measurements on the data of a seed, in the order of their first runs; the default may
+        be among them.
 
         The first run on data that the configuration has seen is no first run: a kernel may keep
         its results in memory that is not of the arguments. `is_renewed` says whether the data were
@@ -192,17 +199,22 @@ class KernelTimes:
         """
         for each in measured:
             if each.outcome is Outcome.OK:
-                key, data = (each.input, each.config), (each.input, each.config, seed)
-                self._times[key] = each.time_s
-                if not each.warmup_s:
-                    continue
-                first_s, runs = each.warmup_s[0], self._first_runs[key]
-                if is_renewed:
-                    (runs.seen_s if data in self._seen else runs.unseen_s).append(first_s)
-                if data not in self._seen:
-                    self._seen.add(data)
-                    cold_s = first_s - each.time_s
-                    self._cold_s[key] = min(cold_s, self._cold_s.get(key, cold_s))
+                self._times[each.input, each.config] = each.time_s
+                if each.warmup_s:
+                    self._note_first_run(each, seed, is_renewed)
+            self._seen_by_any.add((each.input, seed))
+
+    def _note_first_run(self, measured: Measurement, seed: int, is_renewed: bool) -> None:
+        key, data = (measured.input, measured.config), (measured.input, measured.config, seed)
+        first_s, runs = measured.warmup_s[0], self._first_runs[key]
+        if is_renewed and data in self._seen:
+            runs.seen_s.append(first_s)
+        elif is_renewed and (measured.input, seed) not in self._seen_by_any:
+            runs.unseen_s.append(first_s)
+        if data not in self._seen:
+            self._seen.add(data)
+            cold_s = first_s - measured.time_s
+            self._cold_s[key] = min(cold_s, self._cold_s.get(key, cold_s))
 
     def why_implausible(
         self, measured: Measurement, default: Config, best_s: float | None
@@ -230,6 +242,10 @@ class KernelTimes:
     def _why_new_data_are_slow(self, measured: Measurement, default: Config) -> str | None:
         """Return why first runs show that work is saved on data that were seen; None if not."""
         runs = self._first_runs[measured.input, measured.config]
+        if not runs.unseen_s and len(runs.seen_s) >= _ALL_SEEN_RUNS:
+            if self._saved_s(measured, default) is None:
+                return None
+            return "other configurations ran before it on all the data that it ran on"
         if not runs.unseen_s or len(runs.seen_s) < _SEEN_RUNS:
             return None
         extra_s = min(runs.unseen_s) - statistics.median(runs.seen_s)
@@ -237,16 +253,20 @@ class KernelTimes:
 
     def _why_kept(self, measured: Measurement, extra_s: float, default: Config) -> str | None:
         """Return why `extra_s` of a run on new data explain most of a gain; None if they do not."""
-        default_s = self._times.get((measured.input, default))
-        if default_s is None or measured.time_s > (1 - LEAST_GAIN) * default_s:
-            return None
-        saved_s = default_s - measured.time_s
-        if extra_s <= max(saved_s / 2, self.overhead_s):
+        saved_s = self._saved_s(measured, default)
+        if saved_s is None or extra_s <= max(saved_s / 2, self.overhead_s):
             return None
         return (
             f"its first runs take {extra_s:.3g} s longer on new data than on data that it has "
             f"seen, of {saved_s:.3g} s that it saves"
         )
+
+    def _saved_s(self, measured: Measurement, default: Config) -> float | None:
+        """Return the seconds that a configuration saves; None where these are next to nothing."""
+        default_s = self._times.get((measured.input, default))
+        if default_s is None or measured.time_s > (1 - LEAST_GAIN) * default_s:
+            return None
+        return default_s - measured.time_s
 
     def why_first_is_slow(
         self, measured: Measurement, first_s: float, default: Config
