@@ -7,8 +7,8 @@ which is a folder of this benchmark's own.
     python -m benchmarks.commands
     python -m benchmarks.commands results/mvmul.db --space spaces/mvmul.yaml --rounds 5
 
-The last line is one JSON object: for each command the wall and CPU seconds of the first run and the
-medians of the others. `dispatch` needs the space's YAML file.
+It takes some two minutes. The last line is one JSON object: for each command the wall and CPU
+seconds of the first run and the medians of the others. `dispatch` needs the space's YAML file.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ the rounds. `between` is the standard deviation of a load (variance components o
 of variance, rounds by loads), with its 95 % interval (Williams, 1962; Tukey, 1951). Other work on
 the machine widens it, so `between, undisturbed` compares the fastest tenth of each load's launches:
 the standard deviation of the loads' first deciles, without what sampling explains (a bootstrap over
-rounds), with a 95 % interval from a bootstrap over cases. The last line is one JSON object.
+rounds), with a 95 % interval from a bootstrap over cases. It takes some minutes. The
+last line is one JSON object.
 """
 
 from __future__ import annotations

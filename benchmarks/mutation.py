@@ -9,7 +9,8 @@ Mutants are drawn at random, the same number from each module. Run it where harn
 MODULE is a file or a folder, `harness/stats` for instance; without one, the modules behind every
 claim of harness are taken. Where tests are named after the module, as test_judge.py after
 space/judge.py, these alone run: they are quick. `--tests` names others. A survivor is printed as a
-diff: either a test is missing, or the mutant does the same as the original. The last line is one
+diff: either a test is missing, or the mutant does the same as the original. A mutant takes as long
+as its tests, from seconds to a minute, so a run over all modules takes hours. The last line is one
 JSON object.
 """
 

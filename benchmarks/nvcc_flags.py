@@ -4,7 +4,8 @@ It compiles every value of every kernel flag of harness/space_file/flags/nvcc.ya
 pair of values of related flags (GROUPS), and some pairs of other flags with one value each. The
 kernels are the one below, with code for each flag to act on, and KERNEL ... (without the pairs of
 other flags). The machine code is hashed (harness.measure.backends.cubin), and nvcc's messages are
-read (harness.measure.compiler_warnings). It needs no GPU.
+read (harness.measure.compiler_warnings). It needs no GPU. A compilation takes half a second, a
+kernel some minutes.
 
     python -m benchmarks.nvcc_flags [--arch sm_90] [--record FILE] [KERNEL ...]
 

@@ -12,7 +12,8 @@ For each pair of runs it takes the configurations that both measured interleaved
 - regret: how much slower the best of one run is in the other run than the other run's best,
   geometric mean over inputs.
 
-The table has the mean over pairs, with minimum and maximum. The last line is one JSON object.
+The table has the mean over pairs, with minimum and maximum. It takes seconds. The last line is one
+JSON object.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ reports the memory of a process in KiB.
 
     python -m benchmarks.results_scale --measurements 10000 100000 1000000
 
-The last line is one JSON object. For each number of measurements it has the wall seconds, the CPU
+A million measurements take some five minutes, fewer take less in proportion. The last line is one
+JSON object. For each number of measurements it has the wall seconds, the CPU
 seconds and the peak memory in MiB of each command, and the sizes of the database and the page.
 """
 

@@ -10,9 +10,10 @@ answer. Needs a C compiler:
     python -m benchmarks.selection --learn miopen_gfx900_56.csv.gz
 
 Each figure is the least of several repeats of a loop over all inputs, in processor time, which
-other programs disturb least; C is compiled with -O2. The last line is one JSON object; times are of
-one selection. `a split` is the time of a selection in Python over the splits that it passes:
-SPLIT_S of harness/dispatch/study.py is that of ensembles.
+other programs disturb least; C is compiled with -O2. `a split` is the time of a selection in Python
+over the splits that it passes: SPLIT_S of harness/dispatch/study.py is that of ensembles. It takes
+a minute; learning from a recording takes some minutes more. The last line is one JSON object; times
+are of one selection.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ memory and time, and both must count the same. Needs Kernel Tuner beside harness
     pip install -e '.[bench]'
     python -m benchmarks.space
 
-The last line is one JSON object. For each space and tuner it has the seconds and the megabytes, or
-the limit that was reached.
+It takes some minutes; `--timeout` limits each run. The last line is one JSON object. For each space
+and tuner it has the seconds and the megabytes, or the limit that was reached.
 """
 
 from __future__ import annotations

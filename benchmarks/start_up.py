@@ -7,8 +7,8 @@ its own `.venv` takes part in the same rounds:
     python -m benchmarks.start_up
     python -m benchmarks.start_up --beside ../harness-before
 
-The last line is one JSON object: median CPU milliseconds of each command, and with `--beside`
-the ratio of the medians (this checkout over the other one).
+It takes a minute. The last line is one JSON object: median CPU milliseconds of each command, and
+with `--beside` the ratio of the medians (this checkout over the other one).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ a CPU is fast enough. Run it where harness is installed, on a machine that does 
 
     python -m benchmarks.suite
 
-It prints a table in Markdown; the last line is one JSON object of its figures.
+All kernels take half an hour, `--kernel` one takes minutes. It prints a table in Markdown; the last
+line is one JSON object of its figures.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ wattage), it also prints how well the models predict these in ten-fold cross-val
 
     python -m benchmarks.trees [FILE]
 
-The last line is one JSON object.
+It takes some minutes. The last line is one JSON object.
 """
 
 from __future__ import annotations

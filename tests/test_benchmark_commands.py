@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if "__main__" in path.r
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_and_docstring_name_the_one_way_to_run_a_benchmark(
+def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     benchmark = importlib.import_module(f"benchmarks.{name}")
     assert f"    python -m benchmarks.{name}" in str(benchmark.__doc__)
+    duration = r"\btakes?\b[^.]*\b(seconds|minutes?|hours?)\b"
+    assert re.search(duration, str(benchmark.__doc__)), "it says how long it takes"
     with pytest.raises(SystemExit) as ended:
         benchmark.main(["--help"])
     assert not ended.value.code
