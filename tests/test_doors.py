@@ -130,6 +130,11 @@ def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None
     assert _loaded_by(["harness.commands.check.command"], heavy) == []
 
 
+def test_importing_the_report_loads_no_search() -> None:
+    heavy = ("harness.search", "opentuner", "scipy.optimize")
+    assert _loaded_by(["harness.report.page"], heavy) == []
+
+
 def test_every_folder_with_modules_is_a_package() -> None:
     """import-linter does not see a folder without `__init__.py`, and a wheel leaves it out."""
     folders = {path.parent for path in _modules()}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
 from harness.models.prediction import PairEncoder, prediction_errors
 from harness.models.starchart.regression import summarize
 from harness.space_file import Parameter
@@ -24,7 +24,6 @@ from harness.tuning.validation import (
     RESERVED,
     Goal,
     PairStream,
-    SampleRole,
     Validation,
     describe_validation,
     validate,

@@ -21,6 +21,13 @@ Value = bool | int | float | str | None
 """The value of a parameter; None is a compiler flag that is absent."""
 
 
+class SampleRole(str, Enum):
+    """Whether a sample is reserved for judging trees, or trains them."""
+
+    RESERVED = "reserved"
+    TRAINING = "training"
+
+
 class Outcome(str, Enum):
     """How a measurement ended; `implausible`: its results are right, but its time is too good to be
     true."""

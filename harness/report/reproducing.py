@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.core.invocation import command_line
-from harness.core.records import Input
+from harness.core.records import Input, SampleRole
 from harness.results import DEFAULTS, Run, without_password
 from harness.results.view import Results
-from harness.tuning.validation import SampleRole
 
 _LONGEST_CONDITION = 200  # characters of an --inputs option that a person still reads
 

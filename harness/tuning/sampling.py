@@ -6,11 +6,11 @@ import dataclasses
 import random
 from functools import cached_property
 
-from harness.core.records import Config, Input, Measurement
+from harness.core.records import Config, Input, Measurement, SampleRole
 from harness.models.prediction import PairEncoder
 from harness.search import InputSearch, Progress, search_input
 from harness.tuning.state import State
-from harness.tuning.validation import Goal, SampleRole, Validation, validate
+from harness.tuning.validation import Goal, Validation, validate
 
 
 class UniformSampling:

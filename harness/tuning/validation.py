@@ -12,12 +12,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Protocol
 
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.models.prediction import PairEncoder, prediction_errors
 from harness.models.starchart.regression import ErrorSummary
 from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
@@ -25,13 +24,6 @@ from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
 RESERVED = 200
 FEWEST_PAIRS = 40
 _STEP = 20
-
-
-class SampleRole(str, Enum):
-    """Whether a sample is reserved for judging trees, or trains them."""
-
-    RESERVED = "reserved"
-    TRAINING = "training"
 
 
 class Sampler(Protocol):
