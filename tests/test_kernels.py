@@ -296,9 +296,9 @@ def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(DeviceClient, "made_s", lambda *_: 1000.0)
     monkeypatch.setattr(DeviceClient, "run", run)
-    assert (
-        local._run_proof(space, job, found) == "a second run on other data failed: it was started"
-    )
+    refusal = local._run_proof(space, job, found)
+    assert refusal is not None
+    assert refusal.reason == "a second run on other data failed: it was started"
     assert timeouts_s[0] > 2 * 2 * 1000
 
 

@@ -101,7 +101,7 @@ class DeviceWorker:
         if held is None:
             return Reply(None)
         measured = measure_kernel(self._device, held.data, job)
-        if _is_wrong(measured) and not held.fresh and self._is_spoilt(held):
+        if _is_wrong(measured) and not held.fresh and self._is_spoilt(held, measured):
             # An earlier configuration may have written where it should not: measure on new data.
             if not self._renew(held):
                 return Reply(measured, healthy=False)
@@ -199,9 +199,12 @@ class DeviceWorker:
         self._device.bind(data.arguments)
         return data
 
-    def _is_spoilt(self, held: _HeldData) -> bool:
-        """Whether the device holds other inputs than were copied to it, or other guard zones."""
-        return why_astray(self._device, held.data.read_only(), None) is not None
+    def _is_spoilt(self, held: _HeldData, wrong: Measurement) -> bool:
+        """Whether the device holds other inputs than were copied to it, or other guard zones; or
+        held other zones until the check that made a result wrong repaired them."""
+        return (
+            wrong.worst is None or why_astray(self._device, held.data.read_only(), None) is not None
+        )
 
     def _renew(self, held: _HeldData) -> bool:
         """Copy the data to the device again; False where the device does not take it any more."""
