@@ -293,6 +293,15 @@ def test_a_vote_that_the_shortest_runs_contradict_refuses_nothing() -> None:
     assert verdict.refusal is None
 
 
+def test_what_new_data_cost_the_default_as_well_is_not_held_against_a_kernel() -> None:
+    """As fresh pages of memory do: kernels of 5 us took 15 us on new data."""
+    other, default = [15.0, 5.0] * 24, [22.0, 12.0] * 24
+    assert runs(other, [12.0] * 48).judge(5.0, 12.0, 0.0).refusal is not None
+    assert runs(other, default).judge(5.0, 12.0, 0.0).refusal is None
+    assert runs([17.0, 3.0] * 24, default).judge(3.0, 12.0, 0.0).refusal is None
+    assert runs([19.0, 3.0] * 24, default).judge(3.0, 12.0, 0.0).refusal is not None
+
+
 def test_without_a_gain_beside_the_default_there_is_nothing_to_explain() -> None:
     assert runs([2.0, 0.96] * 9, [1.0] * 18).judge(0.96, 1.0, 0.0).refusal is None
     assert runs([2.0, 0.94] * 9, [1.0] * 18).judge(0.94, 1.0, 0.0).refusal is not None
