@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -162,25 +162,31 @@ class DeviceWorker:
     def prove(self, job: KernelJob, default: KernelJob | None, count: int) -> Reply[ProofRuns]:
         """Run one configuration, and the default beside it, on new data of the same input.
 
-        No run of this process has seen the `count` sets of data. Each is copied to the device, and
-        written to the same memory again before each other run. The default runs first, so that the
-        configuration finds new data in memory that is as warm as later, and last. Raises
-        HostModuleError, or LaunchFailed where the data does not fit on the device.
+        Each has `count` sets of data of its own, which no other run of this process has seen: what
+        the default leaves of its data is of no use to the configuration. The data are copied to the
+        device, and written to the same memory again before the second run. Raises HostModuleError,
+        or LaunchFailed where the data does not fit on the device.
         """
         self._held = None  # frees the memory of the input before
         jobs = [_once(each) for each in (job, default) if each is not None]
         parts: list[list[Measurement]] = [[] for _ in jobs]
-        for seed in itertools.islice(self._proof_seeds, count):
-            data = make_kernel_data(self._host, job.input, seed)
-            self._device.bind(data.arguments)
-            data.bound_again()
-            for number in (0, 0) if default is None else (1, 0, 0, 1):
-                if all(part.timing for part in parts[number]):
-                    parts[number].append(measure_kernel(self._device, data, jobs[number]))
-                    self._write_again(data)
+        for _ in range(count):
+            for each, part in zip(jobs, parts, strict=True):
+                if all(known.timing for known in part):
+                    part += self._twice(each)
             if parts[0][-1].timing is None:
                 break
         return Reply(ProofRuns(*map(join, parts)), self._device.healthy)
+
+    def _twice(self, job: KernelJob) -> Iterator[Measurement]:
+        """Measure a configuration on the next set of new data, and once more unless it failed."""
+        data = make_kernel_data(self._host, job.input, next(self._proof_seeds))
+        self._device.bind(data.arguments)
+        data.bound_again()
+        yield (first := measure_kernel(self._device, data, job))
+        self._write_again(data)
+        if first.timing:
+            yield measure_kernel(self._device, data, job)
 
     def _write_again(self, data: KernelData) -> None:
         """Write the data of a run to the same memory, where the device still works."""

@@ -1,9 +1,10 @@
 """Proofs of kernels whose times are too short to be believed: runs on new data, beside the default.
 
 On each of several sets of data that it has not seen, the kernel runs twice: first on the new data,
-then after the same data were written once more to the same memory. The default runs before and
-after it. Caches and pages are alike in both runs of the kernel, so only what it keeps of data makes
-the second one shorter. A kernel that owes most of its gain to that has not earned it.
+then after the same data were written once more to the same memory. The default does the same on
+other data, so it can leave nothing that helps the kernel. What makes the second run shorter is what
+new data cost the default as well, such as fresh pages of memory, and what the kernel keeps of data.
+A kernel that owes most of its gain to the latter has not earned it.
 
 On a busy machine single runs say little. So the sets of data vote, and more of them are tried until
 the vote is clear (Wald, "Sequential Tests of Statistical Hypotheses", 1945).
