@@ -147,6 +147,20 @@ def test_valid_space_is_described_without_compiling(write, capsys):
         assert part in text
 
 
+def test_many_inputs_are_shown_as_ranges_of_numbers_and_as_words(write, capsys):
+    values = [{"n": 16 * k, "shape": "skewed" if k == 3 else "uniform"} for k in range(1, 5)]
+    path = write(inputs={"features": ["n", "shape"], "values": values})
+    assert main([str(path), "--no-compile"]) == 0
+    text = capsys.readouterr().out
+    assert "4 inputs: n goes from 16 to 64, shape is skewed or uniform" in text
+    assert "choosing by input needs" not in text
+
+
+def test_a_space_with_few_inputs_says_how_many_a_choice_by_input_needs(write, capsys):
+    assert main([str(write()), "--no-compile"]) == 0
+    assert "note: choosing by input needs 4 inputs or more" in capsys.readouterr().out
+
+
 def test_a_space_without_a_title_is_headed_by_its_name(write, capsys):
     path = write()
     path.write_text(path.read_text().replace("title: Scaling\n", ""))

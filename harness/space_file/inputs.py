@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import shown
-from harness.core.text import suggestion
+from harness.core.text import first_few, suggestion
 from harness.space_file import Spec
+
+_LISTED = 8  # words of a feature
 
 
 def select_inputs(spec: Spec, condition: str) -> Spec:
@@ -31,7 +33,7 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
     if not kept:
         raise UsageError(
             f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs of "
-            f"{spec.path}; there {', '.join(_ranges(spec))}"
+            f"{spec.path}; there {', '.join(feature_ranges(spec))}"
         )
     return dataclasses.replace(spec, inputs=kept)
 
@@ -42,16 +44,14 @@ def _must_know(expression: Expression, spec: Spec) -> None:
         raise UsageError(f"--inputs: `{name}` is not a feature of {spec.path}; {hint}")
 
 
-def _ranges(spec: Spec) -> Iterator[str]:
-    """Describe the range of each feature, such as `m goes from 16 to 65536`, or its words."""
+def feature_ranges(spec: Spec) -> Iterator[str]:
+    """Describe the range of each feature, such as `m goes from 16 to 65536`, or its words, such as
+    `shape is skewed or uniform`."""
     for name in spec.features:
         numbers = [v for problem in spec.inputs if isinstance(v := problem[name], (int, float))]
         if len(numbers) < len(spec.inputs):
             words = sorted({shown(problem[name]) for problem in spec.inputs})
-            yield f"{name} is {', '.join(words[:_LISTED])}{', ...' * (len(words) > _LISTED)}"
+            yield f"{name} is {first_few(words, ' or ', _LISTED)}"
             continue
         one, other = shown(min(numbers)), shown(max(numbers))
         yield f"{name} is {one}" if one == other else f"{name} goes from {one} to {other}"
-
-
-_LISTED = 8

@@ -15,9 +15,11 @@ from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted
 from harness.display.formats import format_time
 from harness.display.text import make_table, print_line, print_lines
+from harness.models.folds import FEWEST_INPUTS
 from harness.space import ConstrainedSpace
 from harness.space.switched_off import removed_where_off
 from harness.space_file import Parameter, Spec
+from harness.space_file.inputs import feature_ranges
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3
@@ -41,6 +43,8 @@ def describe_space(console: Console, spec: Spec) -> None:
         spaces = [ConstrainedSpace.of(spec, problem, None, compiler) for problem in spec.inputs]
         print_line(console, f"  {heading}{format_size(size_of(spec, spaces))}")
     print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs(spec)}")
+    if len(spec.inputs) < FEWEST_INPUTS:
+        print_line(console, f"  note: choosing by input needs {FEWEST_INPUTS} inputs or more")
     console.print(Padding(_parameters_table(spec), (0, 0, 0, 2), expand=False))
     print_lines(console, _relations(spec))
     default = Config({p.name: p.default for p in spec.parameters})
@@ -114,13 +118,7 @@ def format_size(size: SpaceSize) -> str:
 def _inputs(spec: Spec) -> str:
     if len(spec.inputs) <= _LISTED_INPUTS:
         return "; ".join(f"({problem})" for problem in spec.inputs)
-    return ", ".join(_feature_range(spec, name) for name in spec.features)
-
-
-def _feature_range(spec: Spec, name: str) -> str:
-    values = [v for problem in spec.inputs if isinstance(v := problem[name], (int, float))]
-    low, high = min(values), max(values)
-    return f"{name}={low}" if low == high else f"{name} from {low} to {high}"
+    return ", ".join(feature_ranges(spec))
 
 
 def _parameters_table(spec: Spec) -> Table:
