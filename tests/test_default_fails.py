@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from harness.commands.check import default_run
 from harness.core.records import Config, Input, Measurement, Outcome
+from harness.space_file import Spec
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 INPUTS = (Input({"m": 64, "n": 4096}), Input({"m": 4096, "n": 64}))
@@ -30,10 +32,13 @@ class WrongDefault(FormulaMeasurer):
         return super().measure(space, problem, config, best_s)
 
 
-def warnings(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> list[str]:
+def warnings(
+    folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch, spec: Spec | None = None
+) -> list[str]:
     """Tune, and return each warning with the number of tests before it."""
     found: list[str] = []
-    with opened(make_spec(folder), folder / "r.db", WrongDefault(wrong), test_limit=5) as opening:
+    spec = spec or make_spec(folder)
+    with opened(spec, folder / "r.db", WrongDefault(wrong), test_limit=5) as opening:
         campaign, tests = opening
         patch.setattr(tests, "warn", lambda text: found.append(f"{len(tests)} {text}"))
         campaign.run()
@@ -55,6 +60,14 @@ def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(
     assert "the default failed, wrong_result: y[3] is 1" in first
     assert last.startswith("5 even the default is wrong on every input: the reference may be wrong")
     assert last.endswith(f"harness.check {tmp_path / 'space.yaml'} --run")
+
+
+def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = dataclasses.replace(make_spec(tmp_path), path=Path("<space mvmul>"))
+    _, last = warnings(tmp_path, INPUTS, monkeypatch, spec)
+    assert last.endswith("To run the default alone: harness.tune(space, test_limit=1)")
 
 
 def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tuple[bool, str]:

@@ -12,8 +12,10 @@ from types import ModuleType
 
 import pytest
 
+import harness
 from harness.api import dispatching
 from harness.commands import dispatch
+from harness.core.errors import UsageError
 from harness.core.records import (
     Config,
     DeviceLimits,
@@ -27,6 +29,7 @@ from harness.core.records import (
 from harness.dispatch.study import DISPATCHERS, STATIC, Study
 from harness.dispatch.verdict import PairedComparison
 from harness.results import LIMITS
+from harness.results.notes import SPACE_FILE
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stats import Estimate
@@ -68,7 +71,7 @@ def fill(
     with opened(place) as store:
         for number, given in enumerate(spec.inputs):
             plan = make_plan(given, spec=spec, environment=environment)
-            notes = {LIMITS: json.dumps(LIMITS_HERE.names())}
+            notes = {LIMITS: json.dumps(LIMITS_HERE.names()), SPACE_FILE: str(spec.path)}
             search = Search(store, plan, store.begin_run(plan, notes).id)
             store.tie_run(search.run_id, number + 1)
             for config in ConstrainedSpace.of(spec, given, LIMITS_HERE):
@@ -143,6 +146,33 @@ def test_what_gains_nothing_is_written_as_a_tree_or_by_force_alone(
     assert "takes the same time as one configuration" in " ".join(head.split())
     assert run(database, space, "--choice", "ensemble", "--force") == 0
     assert "written with --force" in written(space).PROVENANCE["choice"]
+
+
+def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
+    (found,) = harness.open_results(database)
+    with pytest.raises(UsageError, match='write it anyway with choice="tree"'):
+        found.dispatcher(tmp_path / "out", space=space)
+    assert found.dispatcher(tmp_path / "out", space=str(space), choice="ensemble", force=True)
+    assert "written with force=True" in written(space).PROVENANCE["choice"]
+    space.unlink()
+    with pytest.raises(UsageError, match="name a space of this kernel with space=FILE"):
+        found.dispatcher(tmp_path / "out")
+
+
+def test_a_space_that_is_not_here_is_named_as_it_was_tuned(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = load_spec(space)
+    for noted, advice in (
+        ("there/x.yaml", "there/x.yaml, which was tuned, is not here; go to the folder where"),
+        ("<space small>", "built in Python and has no file: write its dispatcher there, with"),
+    ):
+        spec = dataclasses.replace(measured, path=Path(noted))
+        opencl = dataclasses.replace(DEVICE, backend="opencl")
+        database = fill(tmp_path / f"{len(noted)}.db", spec, opencl)
+        assert dispatch.main([str(database), "-o", str(tmp_path / "out")]) == 2
+        assert advice in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_tree_that_is_slower_than_one_configuration_is_written_by_force_alone(

@@ -166,9 +166,9 @@ def test_the_commands_are_those_of_the_runs(results: Results) -> None:
     args = make_parser().parse_args(shlex.split(searches[0])[3:])
     assert (args.technique, args.seed, args.test_limit) == (["AUCBanditMetaTechniqueA"], 0, 40)
     assert (args.backend, args.fresh) == ("opencl", True)
-    assert args.space == found.space_file, "the file that was tuned"
+    assert args.space == found.tuned_space.path, "the file that was tuned"
     elsewhere = dataclasses.replace(found, runs=(dataclasses.replace(found.runs[0], notes={}),))
-    assert shlex.split(next(commands(elsewhere)))[3] == "SPACE.yaml", "no note says where it is"
+    assert next(commands(elsewhere)) == "# in the folder where you tuned:", "nothing is noted"
     origin = Origin("my/base.yaml", "n > 7", frozenset(results.measured))
     line = next(commands(found, origin))
     assert shlex.split(line)[3] == "my/base.yaml"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
@@ -32,6 +33,7 @@ from harness.dispatch.text import verdict_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
 from harness.results import without_password
+from harness.results.tuned_space import TunedSpace
 from harness.results.versions import EVERY
 from harness.results.view import Results, left_out_lines, read_results, the_one
 from harness.space_file import Spec, load_spec
@@ -51,6 +53,20 @@ class DispatchOptions:
     arch: str | None = None
     force: bool = False
     seed: int = 0
+
+    # How messages spell the options that they advise.
+    spec_option: ClassVar[str] = "--spec FILE"
+    force_option: ClassVar[str] = "--force"
+    choice_option: ClassVar[str] = "--choice {}"
+
+
+@dataclass(frozen=True)
+class DispatchArguments(DispatchOptions):
+    """The same, given in Python."""
+
+    spec_option: ClassVar[str] = "space=FILE"
+    force_option: ClassVar[str] = "force=True"
+    choice_option: ClassVar[str] = 'choice="{}"'
 
 
 @dataclass(frozen=True)
@@ -94,16 +110,19 @@ class LearntDispatcher:
         if self.is_worth_it or self._is_asked_for or self.options.force:
             return ""
         static = self.found.matrix.candidates[self.learnt[self.name].portfolio[0]]
-        option = f"--choice {TREE}" if self._is_harmless_tree else "--force"
-        return _refusal(self.options.output, static, self.options.choice, option)
+        return _refusal(self.options, static, self._option(self._is_harmless_tree))
 
     @property
     def _why_written(self) -> str:
         """Say why it is written although it is not worth it; empty where it is worth it."""
         if self.is_worth_it:
             return ""
-        option = f"--choice {TREE}" if self._is_asked_for else "--force"
+        option = self._option(self._is_asked_for)
         return f"; written with {option}: not significantly faster than one configuration for all"
+
+    def _option(self, is_tree: bool) -> str:
+        """Return what writes a dispatcher that is not worth it."""
+        return self.options.choice_option.format(TREE) if is_tree else self.options.force_option
 
     @property
     def loss(self) -> str:
@@ -135,8 +154,8 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     """
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
-    spec = _spec(options.spec, campaigns)
-    results = _results(campaigns, spec, options.device)
+    spec = _spec(options, campaigns)
+    results = _results(campaigns, spec, options)
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
@@ -159,8 +178,9 @@ def _notices(
     return [*left_out, *left_out_lines(results), *notices], remaining
 
 
-def _refusal(out: Path, static: Config, choice: str, option: str) -> str:
-    others = "" if choice in ("auto", TREE) else ", try --choice auto"
+def _refusal(options: DispatchOptions, static: Config, option: str) -> str:
+    out, automatic = options.output, options.choice_option.format("auto")
+    others = "" if options.choice in ("auto", TREE) else f", try {automatic}"
     stays = " The earlier dispatcher there stays." if out.exists() else ""
     return (
         f"Nothing is written to {out}: what was learnt chooses no better than one configuration "
@@ -175,32 +195,42 @@ def _loss(out: Path, count: int, earlier: int) -> str:
     )
 
 
-def _spec(space: Path | Spec | None, campaigns: Sequence[Results]) -> Spec:
+def _spec(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
     """Load the space of the results, unless it is there."""
-    if isinstance(space, Spec):
-        return space
-    path = space
+    path = options.spec
+    if isinstance(path, Spec):
+        return path
     if path is None:
         by_name = {results.campaign.space_name: results for results in campaigns}
         results = the_one(list(by_name.values()), "choose one with --space NAME")
-        path = results.space_file
+        path = results.tuned_space.path
         if path is None:
-            raise UsageError(_no_file(results.campaign.space_name, campaigns))
+            raise UsageError(_no_file(results.tuned_space, campaigns, options))
     if not path.is_file():
-        raise UsageError(f"{path} not found; name the YAML file of the space with --spec FILE")
+        raise UsageError(
+            f"{path} not found; name the YAML file of the space with {options.spec_option}"
+        )
     return load_spec(path)
 
 
-def _no_file(name: str, campaigns: Sequence[Results]) -> str:
+def _no_file(tuned: TunedSpace, campaigns: Sequence[Results], options: DispatchOptions) -> str:
     if all(results.campaign.environment.backend == "replay" for results in campaigns):
         return (
             f"{campaigns[0].title} was replayed from a recording: there is no kernel to choose "
-            "for; name a space of this kernel with --spec FILE"
+            f"for; name a space of this kernel with {options.spec_option}"
         )
-    return f"spaces/{name}.yaml not found; name the YAML file of {name} with --spec FILE"
+    if tuned.is_in_python:
+        return (
+            f"the space {tuned.name} was built in Python and has no file: write its dispatcher "
+            f"there, with harness.tune(space, ...).dispatcher({str(options.output)!r})"
+        )
+    return (
+        f"{tuned.file}, which was tuned, is not here; go to the folder where you tuned, or name "
+        f"the YAML file of {tuned.name} with {options.spec_option}"
+    )
 
 
-def _results(campaigns: Sequence[Results], spec: Spec, device: str | None) -> Results:
+def _results(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> Results:
     """Choose the results of the space as it is now, on one device; of several drivers, compilers or
     campaigns the last.
 
@@ -213,8 +243,8 @@ def _results(campaigns: Sequence[Results], spec: Spec, device: str | None) -> Re
         and results.campaign.key.program_sha256 == spec.program_sha256
     ]
     if not same:
-        raise UsageError(_changed(campaigns, spec))
-    latest: dict[tuple[str, str, str], Results] = {}
+        raise UsageError(_changed(campaigns, spec, options))
+    device, latest = options.device, dict[tuple[str, str, str], Results]()
     for results in sorted(same, key=lambda results: results.last_at, reverse=True):
         environment = results.campaign.environment
         if device is None or device.casefold() in environment.device.casefold():
@@ -226,17 +256,22 @@ def _results(campaigns: Sequence[Results], spec: Spec, device: str | None) -> Re
     return the_one(list(latest.values()), "choose one with --device NAME")
 
 
-def _changed(campaigns: Sequence[Results], spec: Spec) -> str:
+def _changed(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> str:
     known = list(dict.fromkeys(results.campaign.space_name for results in campaigns))
     if spec.name not in known:
         return (
             f"nothing was measured of {spec.path}, whose name is {spec.name}; there are results of "
-            f"{', '.join(known)}: name the YAML file of one with --spec FILE"
+            f"{', '.join(known)}: name the YAML file of one with {options.spec_option}"
         )
+    was = (
+        "build it as it was"
+        if spec.is_in_python
+        else f"name the YAML file as it was with {options.spec_option}"
+    )
     return (
         f"{spec.path} is not what was measured: the kernel, a file that it includes, the host "
         "module, the launch, an option or the verification has changed since; tune it again, or "
-        "name the YAML file as it was with --spec FILE"
+        f"{was}"
     )
 
 

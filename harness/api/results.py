@@ -142,23 +142,28 @@ class TuneResults:
         return Path(path)
 
     def dispatcher(
-        self, folder: str | Path, *, choice: str = "auto", force: bool = False
+        self,
+        folder: str | Path,
+        *,
+        choice: str = "auto",
+        force: bool = False,
+        space: str | Path | Spec | None = None,
     ) -> list[Path]:
         """Write code that chooses by input, as `python -m harness.dispatch`; return its files.
 
-        Without a `space`, the file spaces/NAME.yaml is read. Raises UsageError where choosing is
-        not significantly faster than one configuration for all, unless `force` is set or `choice`
-        is "tree" and it is not significantly slower.
+        `space` defaults to the one that was tuned, or to its file as the database notes it. Raises
+        UsageError where choosing is not significantly faster than one configuration for all, unless
+        `force` is set or `choice` is "tree" and it is not significantly slower.
         """
-        from harness.api.dispatching import DispatchOptions, learn
+        from harness.api.dispatching import DispatchArguments, learn
         from harness.tuning.progress import SilentDisplay
 
-        options = DispatchOptions(
+        options = DispatchArguments(
             tuple(self.stored.databases),
             Path(folder),
             space=self.stored.campaign.space_name,
             device=self.stored.campaign.environment.device,
-            spec=self.space,
+            spec=Path(space) if isinstance(space, str) else space or self.space,
             choice=choice,
             force=force,
         )

@@ -40,19 +40,30 @@ def commands(results: Results, origin: Origin | None = None) -> Iterator[str]:
     """
     name, paths = results.campaign.space_name, list(map(without_password, results.databases))
     if results.campaign.environment.backend != "replay":
-        yield from _searches(results, paths[0], origin)
+        yield from _searches(results, origin)
     of_space = [*paths, "--space", name]
     yield command_line("analyse", *of_space)
-    yield command_line("dispatch", *of_space, "--spec", _space_file(results, origin), "-o", "out/")
+    yield _dispatch(results, of_space, origin)
     yield command_line("report", *of_space, "-o", f"{name}.html")
 
 
-def _searches(results: Results, path: str, origin: Origin | None) -> Iterator[str]:
+def _dispatch(results: Results, of_space: Sequence[str], origin: Origin | None) -> str:
+    tuned = results.tuned_space
+    if tuned.is_in_python:
+        return 'harness.tune(space, ...).dispatcher("out")'
+    path = origin.space if origin else str(tuned.path or tuned.file)
+    return command_line("dispatch", *of_space, "--spec", path, "-o", "out/")
+
+
+def _searches(results: Results, origin: Origin | None) -> Iterator[str]:
     """Make one command for all runs with the same options; the first has --fresh."""
+    place = results.tuned_space.place
+    if origin is None and place:
+        yield f"# {place}:"
     groups: dict[tuple[str, ...], list[Input]] = {}
     for run in (run for run in results.runs if run.technique != DEFAULTS):
         groups.setdefault(tuple(_options(run)), []).append(run.problem)
-    start = [_space_file(results, origin), "--backend", results.campaign.environment.backend]
+    backend, database = results.campaign.environment.backend, results.databases[0]
     for number, (words, searched) in enumerate(groups.items()):
         inputs = list(dict.fromkeys(searched))
         fresh = ["--fresh"] if number == 0 else []
@@ -64,11 +75,12 @@ def _searches(results: Results, path: str, origin: Origin | None) -> Iterator[st
                 yield f"# on the {len(inputs)} inputs of the first table:"
                 condition = None
         where = [] if condition is None else ["--inputs", condition]
-        yield command_line("tune", *start, *fresh, *words, *where, "--database", path)
-
-
-def _space_file(results: Results, origin: Origin | None) -> str:
-    return origin.space if origin else str(results.space_file or "SPACE.yaml")
+        options = ["--backend", backend, *fresh, *words, *where]
+        if origin is None:
+            yield results.tuned_space.tune_again(*options, database=database)
+        else:
+            shown = without_password(database)
+            yield command_line("tune", origin.space, *options, "--database", shown)
 
 
 def _options(run: Run) -> Iterator[str]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +43,7 @@ from harness.results import (
 from harness.results.ablation import Ablation
 from harness.results.compatible import Compatible, compatible
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
+from harness.results.tuned_space import TunedSpace
 from harness.results.versions import NEWEST, KernelVersion, of_version, other_versions
 
 if TYPE_CHECKING:
@@ -155,15 +154,12 @@ class Results:
             found.setdefault(run.problem, {}).update(run.notes)
         return found
 
-    @property
-    def space_file(self) -> Path | None:
-        """The file of the space that was tuned last, or else of the suite's space of this name;
-        None where it is not there."""
+    @cached_property
+    def tuned_space(self) -> TunedSpace:
+        """The space that was tuned last."""
         runs = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
-        named = [run.notes[SPACE_FILE] for run in runs if SPACE_FILE in run.notes]
-        paths = (*named, f"spaces/{self.campaign.space_name}.yaml")
-        spaces = (path for path in paths if path.endswith((".yaml", ".yml")))
-        return next((Path(path) for path in spaces if os.path.isfile(path)), None)
+        noted = dict.fromkeys(run.notes[SPACE_FILE] for run in runs if SPACE_FILE in run.notes)
+        return TunedSpace(self.campaign.space_name, tuple(noted), self.databases)
 
     @cached_property
     def ablations(self) -> Mapping[Input, Ablation]:

@@ -79,6 +79,11 @@ class Spec:
         return {name: config for name, config in found.items() if config is not None}
 
     @property
+    def is_in_python(self) -> bool:
+        """Whether the space was built in Python; its path then ends in its name, in brackets."""
+        return self.path.name.startswith("<")
+
+    @property
     def program_compiler(self) -> str | None:
         """The compiler whose flags a program tunes; None where it tunes none."""
         return next((p.compiler for p in self.parameters if p.compiler is not None), None)

@@ -65,7 +65,7 @@ class Campaign:
         if measurement.config != space.canonical(space.default):
             return
         self._failed_defaults[problem] = outcome
-        warn, check = self.state.display.warn, command_line("check", str(self.spec.path), "--run")
+        warn = self.state.display.warn
         reason = f"{outcome}: {headline(measurement.message)}"
         if reason not in self._warned:
             self._warned.add(reason)
@@ -74,8 +74,14 @@ class Campaign:
         if len(failed) == len(self.spec.inputs) and {*failed.values()} == {Outcome.WRONG_RESULT}:
             warn(
                 "even the default is wrong on every input: the reference may be wrong, or `verify` "
-                f"too strict. To run the default alone: {check}"
+                f"too strict. To run the default alone: {self._check_again()}"
             )
+
+    def _check_again(self) -> str:
+        """Return what runs the default alone: a command, or a call for a space built in Python."""
+        if self.spec.is_in_python:
+            return "harness.tune(space, test_limit=1)"
+        return command_line("check", str(self.spec.path), "--run")
 
     def set_aside(self) -> Sequence[KernelVersion]:
         """Return the other versions of an edited kernel, whose measurements are not used; none

@@ -10,9 +10,8 @@ import numpy as np
 from harness.analysis.effects.causes import Cause
 from harness.analysis.effects.times import Effect, Effects, SampleCounts
 from harness.analysis.failures import group_failures
-from harness.core.invocation import command_line
 from harness.core.records import Input
-from harness.results import MeasurementRows, without_password
+from harness.results import MeasurementRows
 from harness.results.ablation import TOLERANCE, Ablation
 from harness.results.view import Results
 
@@ -125,17 +124,17 @@ def _too_few(counts: SampleCounts, results: Results) -> Iterator[str]:
             f"{counts.independent:,} independent samples; {counts.needed:,} are needed."
         )
         return
-    words = [str(results.space_file or "SPACE.yaml")]
-    words += ["--technique", "Designed", "--test-limit", str(counts.to_request)]
-    if len(results.databases) == 1:
-        words += ["--database", without_password(results.databases[0])]
+    words = ["--technique", "Designed", "--test-limit", str(counts.to_request)]
+    database = results.databases[0] if len(results.databases) == 1 else None
     yield (
         f"Too few samples for the effect of each value on the time: {counts.configurations:,} "
         f"configurations were designed or drawn uniformly{_shared(counts)}. Samples that a search "
         "chose are biased and do not count."
     )
-    yield f"To get {counts.needed:,} samples{_despite_failures(counts)}, run:"
-    yield f"    {command_line('tune', *words)}"
+    tuned = results.tuned_space
+    where = f" {tuned.place}" if tuned.place else ""
+    yield f"To get {counts.needed:,} samples{_despite_failures(counts)}, run{where}:"
+    yield f"    {tuned.tune_again(*words, database=database)}"
 
 
 def _despite_failures(counts: SampleCounts) -> str:

@@ -1,0 +1,94 @@
+"""Find the space that a database was tuned from, and say how to tune it again."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+
+from harness.core.invocation import command_line
+from harness.core.text import escaped
+from harness.results.url import sqlite_path, without_password
+
+
+@dataclass(frozen=True)
+class TunedSpace:
+    """What runs note of their space: the paths of its file as the commands named it, the last one
+    first; none in an older database. A space built in Python has its name in angle brackets."""
+
+    name: str
+    noted: Sequence[str]
+    databases: Sequence[str]
+
+    @property
+    def is_in_python(self) -> bool:
+        """Whether the last space was built in Python, so that there is no file."""
+        return bool(self.noted) and Path(self.noted[0]).name.startswith("<")
+
+    @property
+    def file(self) -> str:
+        """The path of the file as the last command named it, which may not be there."""
+        return escaped(self.noted[0]) if self.noted else f"spaces/{self.name}.yaml"
+
+    @property
+    def place(self) -> str:
+        """Where `tune_again` runs, for a sentence; empty where it runs here."""
+        if self.is_in_python:
+            return "in Python"
+        return "" if self.path else "in the folder where you tuned"
+
+    @cached_property
+    def path(self) -> Path | None:
+        """The file as seen from the current folder; None where it is not found. A relative path is
+        also sought from the database's folder and from the one above, for a `results/NAME.db`."""
+        paths = (*self.noted, f"spaces/{self.name}.yaml")
+        folders = list(self._folders())
+        found = (
+            os.path.normpath(os.path.join(folder, path))
+            for path in paths
+            if path.endswith((".yaml", ".yml"))
+            for folder in folders
+        )
+        return next((Path(path) for path in found if os.path.isfile(path)), None)
+
+    def _folders(self) -> Iterator[str]:
+        yield ""
+        for database in self.databases:
+            path = sqlite_path(database)
+            if path is not None:
+                yield from (str(path.parent), str(path.parent / ".."))
+
+    def tune_again(self, *words: str, database: str | None = None) -> str:
+        """Return the command that tunes the space with these options, as it runs at `place`; for a
+        space built in Python, the call."""
+        if database is None:
+            where: list[str] = []
+        else:
+            path = sqlite_path(database)
+            is_elsewhere = path is not None and self.path is None and not self.is_in_python
+            where = ["--database", os.path.abspath(path) if path and is_elsewhere else database]
+            where[1] = without_password(where[1])
+        if self.is_in_python:
+            return f"harness.tune({', '.join(['space', *_arguments([*words, *where])])})"
+        return command_line("tune", str(self.path or self.file), *words, *where)
+
+
+def _arguments(words: Sequence[str]) -> Iterator[str]:
+    """Spell the options of a command as arguments in Python: `--test-limit 20` is `test_limit=20`;
+    an option that is repeated takes a list."""
+    starts = [place for place, word in enumerate(words) if word.startswith("--")]
+    pairs = [
+        (words[start][2:].replace("-", "_"), words[start + 1 : end])
+        for start, end in zip(starts, [*starts[1:], len(words)], strict=True)
+    ]
+    for name, group in groupby(pairs, key=lambda pair: pair[0]):
+        values = [_literal(value) for _, given in group for value in given] or ["True"]
+        yield f"{name}={values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
+
+
+def _literal(value: str) -> str:
+    return value if re.fullmatch(r"-?\d+", value) else repr(value)
