@@ -78,6 +78,7 @@ class FakeDevice:
     """
 
     shares_cpu = False
+    overran = False
     limits = LIMITS
 
     def __init__(self, times_s: Iterable[float] = (), kernels: Mapping[str, Kernel] = KERNELS):

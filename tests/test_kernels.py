@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.records import Environment, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.backends.choose import Backend
+from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_client import DeviceClient
+from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_runner import KernelJob
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
@@ -150,6 +153,39 @@ def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> 
     assert "it writes the argument spare, which is no output" in found.message
     found = measure("read_spare")
     assert found.outcome is Outcome.OK, found.message
+
+
+def what_strays(worker: DeviceWorker) -> list[StrayWrite]:
+    return worker._device.stray_writes()
+
+
+def process_of(_: DeviceWorker) -> int:
+    return os.getpid()
+
+
+def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    space = space_of(faults, local)
+    for name in ("none", "overrun"):
+        found = local.measure(space, GIVEN, fault(name), None)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert local._device._processes.run(what_strays, timeout_s=60) == []
+    found = local.measure(space, GIVEN, fault("none", block=16), None)
+    assert found.outcome is Outcome.OK, found.message
+
+
+def test_process_that_a_kernel_may_have_written_all_over_is_replaced(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    space = space_of(faults, local)
+    processes = [local._device._processes.run(process_of, timeout_s=60)]
+    for name in ("none", "overrun_far", "none"):
+        found = local.measure(space, GIVEN, fault(name), None)
+        processes.append(local._device._processes.run(process_of, timeout_s=60))
+    assert found.outcome is Outcome.OK, found.message
+    first, after_right, after_far, last = processes
+    assert first == after_right != after_far == last
 
 
 def test_interleaved_configuration_is_not_blamed_for_what_another_wrote(

@@ -14,7 +14,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.records import DeviceLimits, Environment, Input, Measurement, Outcome
 from harness.measure.backends.base import Device
 from harness.measure.backends.choose import Backend
-from harness.measure.kernel_checks import why_astray
+from harness.measure.kernel_checks import why_overwritten
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
@@ -101,13 +101,13 @@ class DeviceWorker:
         if held is None:
             return Reply(None)
         measured = measure_kernel(self._device, held.data, job)
-        if _is_wrong(measured) and not held.fresh and self._is_spoilt(held, measured):
-            # An earlier configuration may have written where it should not: measure on new data.
+        if _is_wrong(measured) and not held.fresh and self._is_overwritten(held):
+            # An earlier one may have overwritten a part that was not checked: measure on new data.
             if not self._renew(held):
                 return Reply(measured, healthy=False)
             measured = measure_kernel(self._device, held.data, job)
         held.fresh = False
-        return Reply(measured, self._device.healthy)
+        return Reply(measured, self._leaves_clean(held, [measured]))
 
     def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Reply[list[Measurement]]:
         """Measure several configurations of one input, one sample of each per round.
@@ -123,7 +123,7 @@ class DeviceWorker:
         found, healthy = self._together(held, jobs, block)
         if len(jobs) > 1 and healthy and any(map(_is_wrong, found)):
             found, healthy = self._apart(held, jobs, block, found)
-        return Reply(found, healthy)
+        return Reply(found, healthy and self._leaves_clean(held, found))
 
     def _apart(
         self,
@@ -205,15 +205,28 @@ class DeviceWorker:
         self._device.bind(data.arguments)
         return data
 
-    def _is_spoilt(self, held: _HeldData, wrong: Measurement) -> bool:
-        """Whether the device holds other inputs than were copied to it, or other guard zones; or
-        held other zones until the check that made a result wrong repaired them."""
-        return (
-            wrong.worst is None or why_astray(self._device, held.data.read_only(), None) is not None
-        )
+    def _is_overwritten(self, held: _HeldData) -> bool:
+        """Whether the device holds other inputs than were copied to it."""
+        return why_overwritten(self._device, held.data.read_only(), None) is not None
+
+    def _leaves_clean(self, held: _HeldData, found: Sequence[Measurement]) -> bool:
+        """Copy the data again after a run that may have written elsewhere: the next configuration
+        is not blamed for it. False where only a new process, with data made anew, is clean."""
+        if not self._device.healthy or (held.data.is_clean and not any(map(_is_wrong, found))):
+            return self._device.healthy
+        try:
+            self._device.stray_writes()  # what failed before this check may have written there, too
+        except LaunchFailed:
+            return False
+        return not self._device.overran and self._renew(held)
 
     def _renew(self, held: _HeldData) -> bool:
-        """Copy the data to the device again; False where the device does not take it any more."""
+        """Copy the data to the device again; False where the device does not take it any more.
+
+        After a kernel that may have overwritten this process's memory, the data are made anew.
+        """
+        if self._device.overran:
+            held.data = make_kernel_data(self._host, held.problem, held.seed)
         try:
             self._device.bind(held.data.arguments)
         except LaunchFailed:

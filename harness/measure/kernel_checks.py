@@ -112,6 +112,13 @@ def why_astray(
     strays = device.stray_writes()
     if strays:
         return f"it writes outside of the argument {', '.join(map(str, strays))}"
+    return why_overwritten(device, read_only, time)
+
+
+def why_overwritten(
+    device: Device, read_only: Mapping[str, Array], time: CheckTime | None
+) -> str | None:
+    """Return which array that no run may write has changed; None where none has."""
     parts = [part for name, array in read_only.items() for part in _parts_of(name, array)]
     random.Random().shuffle(parts)  # not the generator that a seed repeats a search with
     for name, part in parts:

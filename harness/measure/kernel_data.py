@@ -27,7 +27,8 @@ class KernelData:
     A run reads and overwrites arrays of `inout`; of `scratch` it reads only what it has written.
 
     `twin_outputs` are the outputs that harness.measure.kernel_runner compares others with bit for
-    bit, by what produced them.
+    bit, by what produced them. What the device holds `is_clean` where every run since the data were
+    copied to it was found to have written only what it may.
     """
 
     arguments: Mapping[str, Argument]
@@ -36,6 +37,7 @@ class KernelData:
     scratch: tuple[str, ...] = ()
     host: HostModule | None = None
     twin_outputs: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
+    is_clean: bool = True
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
 
     def launches(self, config: TrackedConfig, functions: Sequence[str]) -> Steps:
@@ -79,6 +81,7 @@ class KernelData:
     def bound_again(self) -> None:
         """Note that the device holds the arguments as arguments() returned them."""
         self._on_device.clear()
+        self.is_clean = True
 
     def fresh(self, arranged: Mapping[str, Array]) -> dict[str, Contents]:
         """Return what the arrays that a run may write hold before every run, timed or not.

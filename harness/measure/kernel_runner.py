@@ -181,6 +181,7 @@ class KernelRunner:
             astray = None if self.writes.are_legal else self._why_astray_alone()
         if astray:
             raise RunFailed(Outcome.WRONG_RESULT, f"wrong result: {astray}")
+        self.data.is_clean = True
 
     def _why_astray(self, time: CheckTime | None) -> str | None:
         return why_astray(self.device, self.data.read_only(), time)
@@ -260,7 +261,7 @@ class KernelRunner:
             self.device.restore(fresh)
             self._runs += 1
             if self.job.launches:
-                elapsed_s = self.device.launch(self._module, self.job.launches)
+                elapsed_s = self._launch(self.job.launches)
             else:
                 elapsed_s = math.fsum(self._host_launches())
         if not 0 < elapsed_s < math.inf:
@@ -292,6 +293,14 @@ class KernelRunner:
     def _launch_all(self, launches: Sequence[Launch]) -> float:
         if not launches:
             return 0.0
-        elapsed_s = self.device.launch(self._module, launches)
+        elapsed_s = self._launch(launches)
         self._groups |= {launch.group for launch in launches}
+        return elapsed_s
+
+    def _launch(self, launches: Sequence[Launch]) -> float:
+        """Launch; what ran is clean again when its writes were checked."""
+        if len(launches) > 1:
+            self.data.is_clean = False
+        elapsed_s = self.device.launch(self._module, launches)
+        self.data.is_clean = False  # not before: a single launch that is refused has not run
         return elapsed_s

@@ -53,6 +53,10 @@ class Device(Protocol):
     def healthy(self) -> bool:
         """False once a failed launch has spoilt this process for further launches."""
 
+    @property
+    def overran(self) -> bool:
+        """Whether a kernel wrote past a guard zone where this process may keep its own memory."""
+
     def bind(self, arguments: Mapping[str, Argument]) -> None:
         """Replace the arguments on the device by copies of these ones."""
 

@@ -50,6 +50,7 @@ class DriverDevice(ABC):
 
     def __init__(self, error: type[Exception], channel: str) -> None:
         self.healthy = True
+        self.overran = False
         self._error = error
         self._channel = channel
         self._arguments: dict[str, BoundArray | np.generic] = {}

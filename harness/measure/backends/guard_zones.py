@@ -26,11 +26,15 @@ _QUIET_NAN = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8 << 48}
 
 @dataclass(frozen=True)
 class StrayWrite:
-    """Elements that a kernel has written before or behind an array, counted from the array."""
+    """Elements that a kernel has written before or behind an array, counted from the array.
+
+    One that `leaves_zone` has written the zone's far end, and perhaps other memory beyond it.
+    """
 
     name: str
     elements: int
     behind: bool
+    leaves_zone: bool = False
 
     def __str__(self) -> str:
         unit = "element" if self.elements == 1 else "elements"
@@ -60,4 +64,4 @@ def stray_write(name: str, dtype: np.dtype[Any], zone: Bytes, behind: bool) -> S
     if not written.size:
         return None
     distance = int(written[-1]) + 1 if behind else zone.size - int(written[0])
-    return StrayWrite(name, -(-distance // dtype.itemsize), behind)
+    return StrayWrite(name, -(-distance // dtype.itemsize), behind, distance == zone.size)

@@ -18,6 +18,7 @@ from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Contents, Launch
 from harness.core.records import DeviceLimits, Environment
 from harness.measure.backends.driver_device import BoundArray, DriverDevice
+from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.backends.launch_checks import three, why_unlaunchable
 from harness.measure.backends.loaded_variables import LoadedVariables
 from harness.measure.backends.opencl import (
@@ -140,6 +141,13 @@ class OpenClDevice(DriverDevice):
         super().restore(contents)
         if self._variables is not None:
             self._variables.reset()
+
+    def stray_writes(self) -> list[StrayWrite]:
+        """Return the stray writes, repair them, and note one that may have left its zone."""
+        found = super().stray_writes()
+        left = any(stray.leaves_zone for stray in found)
+        self.overran = self.overran or (self.shares_cpu and left)
+        return found
 
     @property
     def _is_pocl(self) -> bool:

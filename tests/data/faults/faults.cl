@@ -15,6 +15,8 @@
 #define spoil_input 11
 #define spoil_spare 12
 #define read_spare 13
+#define overrun 14
+#define overrun_far 15
 
 #include "faults.h"
 
@@ -55,4 +57,10 @@ kernel SIZED void faults(global float *x, global float *y, global int *z,
     if (FAULT == spoil_input) x[i] = 0.0f;
     if (FAULT == spoil_spare) spare[i] = 1.0f;
     if (FAULT == read_spare) y[i] += spare[i];
+#if FAULT == overrun || FAULT == overrun_far
+    y[i] += 1.0f;
+    /* The far one ends where the memory around y does. */
+    const int behind = FAULT == overrun ? 1670 : 4096;
+    for (int k = 0; i == 0 && k < behind; ++k) y[n + k] = 1.0f;
+#endif
 }
