@@ -93,6 +93,21 @@ def test_a_configuration_that_none_beats_anywhere_is_named() -> None:
         "Use BLOCK=64 on every input: no other configuration is faster beyond noise."
     )
     assert "of the table" in str(recommendation(reports, None, DEFAULT, DEFAULT))
+    chance = [report(1, CHANCE), report(2, CHANCE)]
+    assert str(recommendation(chance, None, DEFAULT, LARGE)).startswith("Keep the default")
+
+
+def test_what_is_illegal_on_some_inputs_is_not_named_for_all() -> None:
+    applies = np.ones((16, 3), dtype=bool)
+    applies[::5, 1] = False
+    known = matrix(1.0, 1.5)
+    found = study(
+        make_matrix(known.features, known.candidates, known.time_s, applies=applies, default=0),
+        LEARNERS,
+    )
+    text = recommendation([report(1, CLEAR)], found, DEFAULT)
+    assert text is not None
+    assert text.startswith("Use BLOCK=16 on every input (BLOCK=64 where that is illegal): ")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, difference
 from harness.core.records import Config
@@ -33,7 +35,8 @@ def recommendation(
     known = [report for report in reports if report.recommended]
     if learnt is not None or not known:
         return learnt
-    if len(known) > 1 and everywhere is not None and everywhere != default:
+    is_any_faster = any(r.speedup and r.speedup.is_faster for r in known)
+    if len(known) > 1 and is_any_faster and everywhere is not None and everywhere != default:
         name = difference(everywhere, default)
         return f"Use {name} on every input: no other configuration is faster beyond noise."
     told = _of_inputs(known, default)
@@ -53,14 +56,22 @@ def _across(found: Study, default: Config) -> str | None:
         over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
         over = [text for text in (_over_default(found, found.best), over_one) if text]
         return f"{_choice(found, default)}: {', '.join(over)}, on {inputs}."
-    static = found.matrix.candidates[STATIC.fit(found.matrix, found.seed).order[0]]
-    name, faster = difference(static, default), _over_default(found, STATIC.name)
+    (name, *others), faster = _static(found, default), _over_default(found, STATIC.name)
     if name == DEFAULT or not faster:
         return None
+    where_illegal = f" ({', '.join(others)} where that is illegal)" if others else ""
     return (
-        f"Use {name} on every input: {faster}, on {inputs}. Choosing by input is not significantly "
-        "faster."
+        f"Use {name} on every input{where_illegal}: {faster}, on {inputs}. Choosing by input is "
+        "not significantly faster."
     )
+
+
+def _static(found: Study, default: Config) -> list[str]:
+    """Name the best configuration for all inputs, and those for inputs where it is illegal."""
+    matrix = found.matrix
+    chosen = STATIC.fit(matrix, found.seed).indices(matrix.features, matrix.applies).tolist()
+    used = sorted(set(chosen), key=chosen.count, reverse=True)
+    return [difference(matrix.candidates[index], default) for index in used]
 
 
 def _over_default(found: Study, name: str) -> str | None:
@@ -78,9 +89,18 @@ def _choice(found: Study, default: Config) -> str:
     program = found.learnt(found.best).program(found.matrix.candidates)
     line = rule(program, default) if isinstance(program.choice, TreeChoice) else None
     if line is not None:
-        return f"Use {line}"
+        return f"Use {line}{_where_illegal(found)}"
     features = " and ".join(found.matrix.features.columns)
     return f"Choose by {features}, with the {found.best} that harness.dispatch writes"
+
+
+def _where_illegal(found: Study) -> str:
+    """Say that a rule names configurations that are illegal on some of its inputs."""
+    matrix, learnt = found.matrix, found.learnt(found.best)
+    every = np.ones_like(matrix.applies)
+    first = learnt.indices(matrix.features, every)
+    is_legal = matrix.applies[np.arange(len(first)), first].all()
+    return "" if is_legal else " (where that is illegal, harness.dispatch takes the next best)"
 
 
 # ----------------------------------------------------------------------------- by input

@@ -110,7 +110,8 @@ def print_choice_by_input(console: Console, done: Tuned, learnt: ChoiceByInput) 
 
     found, results, path = learnt.found, learnt.results, done.request.options.space_path
     if isinstance(found, str):
-        print_line(console, f"{found}\n")
+        if learnt.everywhere is None:  # else the first sentence says it
+            print_line(console, f"{found}\n")
         return
     print_rule(console, found, results.default)
     if found.gain(found.best).is_better and path is not None:
