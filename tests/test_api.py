@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import subprocess
 import sys
@@ -15,8 +16,9 @@ from rich.console import Console
 
 import harness
 from harness.commands.tune import main as tune_command
-from harness.core.records import Config, Input
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.notebook import NotebookListener
+from harness.stats.timing import TimeRatio
 from tests.replays import SPACE, write_recording
 
 ROOT = Path(__file__).parent.parent
@@ -150,6 +152,21 @@ def test_results_are_short_in_a_shell_and_a_table_in_a_notebook(
     shown = results._repr_html_()
     assert shown.count("<tr>") == 3
     assert "m=64, n=4096" in shown
+
+
+def test_a_best_within_noise_is_the_default_everywhere(results: harness.TuneResults) -> None:
+    """As in the table that the commands print."""
+    default, other = results.stored.default, results.inputs[0].best
+    assert other is not None
+    assert other.config != default
+    slower = Measurement(default, other.input, Outcome.OK, other.timing)
+    tie = TimeRatio(1.02, 0.97, 1.07, count=20)
+    report = dataclasses.replace(results.inputs[0], baseline=slower, speedup=tie)
+    found = harness.TuneResults(results.stored)
+    vars(found)["inputs"] = [report]
+    assert found.best == {other.input: default}
+    assert repr(found).splitlines()[1].endswith(": default  within noise")
+    assert found.table().loc[0, list(default)].to_dict() == dict(default)
 
 
 def test_html_shows_names_as_text(results: harness.TuneResults) -> None:

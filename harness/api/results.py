@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api.html import describe_as_html
 from harness.api.picture import Picture
-from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
-from harness.display.inputs import format_speedup
+from harness.display.inputs import best_configuration, format_speedup
 from harness.results import without_password
 from harness.results.view import Results, read_results
 
@@ -50,12 +49,14 @@ class TuneResults:
 
     @property
     def best(self) -> Mapping[Input, Config]:
-        """The best configuration of each input on which anything worked."""
-        return {r.problem: r.best.config for r in self.inputs if r.best is not None}
+        """The configuration to use on each input on which anything worked: the fastest, or the
+        default where the fastest is not significantly faster."""
+        return {r.problem: r.recommended.config for r in self.inputs if r.recommended is not None}
 
     def table(self) -> pd.DataFrame:
-        """Return a table with a row for each input: its features, the best configuration's
-        parameters, `time_s`, `default_s`, and `speedup` with its interval."""
+        """Return a table with a row for each input: its features, the parameters of the
+        configuration to use, its `time_s`, `default_s`, and the `speedup` of the fastest over the
+        default with its interval; where it is not significant (`is_faster`), use the default."""
         import pandas as pd  # here: it takes half a second to load
 
         found: pd.DataFrame = pd.DataFrame(list(map(_row, self.inputs)))
@@ -196,8 +197,8 @@ class TuneResults:
         yield escaped(f"{self.title}, in {databases}")
         default = self.stored.default
         for report in self.inputs[:_SHOWN]:
-            best = report.note if report.best is None else difference(report.best.config, default)
-            speedup = "" if report.best is None else f"  {format_speedup(report)}"
+            best = best_configuration(report, default)
+            speedup = "" if report.recommended is None else f"  {format_speedup(report)}"
             yield escaped(f"    {report.problem}: {best}{speedup}")
         if len(self.inputs) > _SHOWN:
             yield f"    and {counted(len(self.inputs) - _SHOWN, 'more input')}; see .table()"
@@ -216,7 +217,7 @@ def findings_of(stored: Results) -> Findings:
 
 def _row(report: InputReport) -> dict[str, object]:
     """Return an input's row of the table."""
-    best, ratio = report.best, report.speedup
+    best, ratio = report.recommended, report.speedup
     timed = best is not None and best.timing is not None
     return {
         **report.problem,

@@ -81,7 +81,7 @@ def _winners(findings: Findings) -> PageSection:
     """Show the table of the inputs and a plot of their speed-ups."""
     shown, default = findings.reports[:MOST_SHOWN], findings.default
     gains = figures.speed_ups(shown)
-    winners = [(report.problem, report.best) for report in shown if report.best]
+    winners = [(report.problem, m) for report in shown if (m := report.recommended)]
     return PageSection(
         "inputs",
         "Best configuration per input",
@@ -105,7 +105,7 @@ _WINNERS_HEAD = (
 
 
 def _winner(report: InputReport, default: Config) -> tuple[str, ...]:
-    timing = report.best.timing if report.best else None
+    timing = report.recommended.timing if report.recommended else None
     return (
         str(report.problem),
         best_configuration(report, default),
