@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import harness
 from harness.commands.analyse import main
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing, shown
 from harness.results import CampaignKey, MeasurementRow, StoredCampaign
@@ -49,6 +50,9 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
     assert main([path]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("small on formula (none, driver recorded), from ")
+    (found,) = harness.open_results(path)
+    assert lines[2].startswith("Use ")
+    assert " ".join(lines[2:]).startswith(found.advice), "what to use comes first"
     rows = {line.split()[0]: line for line in lines if line.startswith(" n=")}
     assert list(rows) == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
     for n in (8, 16, 32):

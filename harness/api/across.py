@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.text import learnt_across, why_nothing
-from harness.display.recommendation import recommendation
 from harness.report.findings import Findings
 
 
@@ -27,8 +25,7 @@ def rule(findings: Findings) -> str:
 
 def advice(findings: Findings) -> str:
     """Say in a sentence which configurations to use, and how much faster they are."""
-    found = recommendation(findings.reports, findings.across, findings.default)
-    return found or "No configuration worked on any input."
+    return findings.advice or "No configuration worked on any input."
 
 
 def verdict(findings: Findings) -> str:
@@ -39,4 +36,4 @@ def verdict(findings: Findings) -> str:
 
 def why_no_choice(findings: Findings) -> str:
     """Say why nothing was learnt across inputs."""
-    return why_nothing(matrix_of(findings.results)) or "Nothing can be learnt across inputs."
+    return why_nothing(findings.matrix) or "Nothing can be learnt across inputs."

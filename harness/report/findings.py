@@ -13,7 +13,10 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import Study, learners, study
+from harness.dispatch.text import best_everywhere, why_nothing
+from harness.display.recommendation import recommendation
 from harness.models.starchart import TreeTarget
 from harness.report.reproducing import Origin
 from harness.results.view import Results
@@ -38,12 +41,25 @@ class Findings:
         return input_reports(self.results)
 
     @cached_property
+    def matrix(self) -> Matrix:
+        """The times of the configurations to choose from, on every input on which any worked."""
+        return matrix_of(self.results)
+
+    @cached_property
     def across(self) -> Study | None:
         """The choice by input and its verdict; None where there are too few inputs."""
         try:
-            return study(matrix_of(self.results), learners(), kept=self.kept)
+            return study(self.matrix, learners(), kept=self.kept)
         except ValueError:
             return None
+
+    @cached_property
+    def advice(self) -> str | None:
+        """The sentence that says what to use, as `tune` prints it; None where nothing worked."""
+        best = best_everywhere(self.matrix)
+        everywhere = None if best is None else self.matrix.candidates[best]
+        found = None if why_nothing(self.matrix) else self.across
+        return recommendation(self.reports, found, self.default, everywhere)
 
     @cached_property
     def trials(self) -> Trials:

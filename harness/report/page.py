@@ -12,7 +12,6 @@ from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.display.inputs import claims_lines, noise_warning
-from harness.display.recommendation import recommendation
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.reproducing import Origin
@@ -60,7 +59,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
     if not findings.results.measured:
         yield "Nothing was measured."
         return
-    advice = recommendation(findings.reports, findings.across, findings.default)
+    advice = findings.advice
     yield advice or "No configuration worked."
     yield from claims_lines(findings.reports)
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from harness.analysis.coverage import input_reports, rerun_lines, reservations
+from harness.analysis.coverage import rerun_lines, reservations
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
+from harness.api.across import advice
 from harness.api.describing import describe_analysis
 from harness.api.documents import AnalyseDocument
 from harness.api.results import findings_of
@@ -18,7 +19,6 @@ from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.outputs import check_output
-from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import learners
 from harness.display.across import print_across
 from harness.display.formats import make_console
@@ -94,19 +94,19 @@ def _print(console: Console, results: Results, title: str, options: TreeOptions)
         print_lines(console, [why, *rerun, *reservations(results)])
         return True
     print_line(console, title, "bold")
-    print_inputs(console, input_reports(results), default)
+    found = findings_of(results)
+    with console.status("judging the choice by input on held-out inputs"):
+        print_line(console, f"\n{advice(found)}")
+    print_inputs(console, found.reports, default)
     ablations = ablation_lines(results.ablations) if results.ablations else ()
     for part in (reservations(results), describe_failures(measured, default), ablations):
         lines = list(part)
         print_lines(console, [*lines, *([""] if lines else [])])
     with console.status("estimating the effects of parameters"):
         effects.print_effects(console, results)
-    kept = Kept.in_cache()
     with console.status("growing trees"):
-        matrix = matrix_of(results)
-        is_complete = tree.print_tree(console, results, matrix, options, kept)
+        is_complete = tree.print_tree(console, results, found.matrix, options, found.kept)
     console.print()
-    with console.status("judging the choice by input on held-out inputs"):
-        print_across(console, matrix, learners(), kept)
+    print_across(console, found.matrix, learners(), found.kept)
     console.print()
     return is_complete
