@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from harness.core.records import Config
+from harness.dispatch.candidates import crossing_advice
 from harness.dispatch.learners import Fixed
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix, make_matrix
@@ -26,11 +28,12 @@ from harness.dispatch.study import (
     sentence,
     study,
 )
-from harness.dispatch.text import shown_tree
+from harness.dispatch.text import shown_tree, why_nothing
 from harness.dispatch.tree_text import tree_lines
 from harness.dispatch.verdict import Judged, PairedComparison, compare
 from harness.display.across import print_across, print_rule
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange, tuned_range
+from harness.results.sessions import Command
 from harness.stats import Estimate
 
 SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
@@ -62,6 +65,35 @@ def test_few_inputs_are_told_as_too_few() -> None:
     assert message(shapes(0)) == [
         "No configuration worked on any input: there is nothing to choose from."
     ]
+
+
+NOW, LATER = "2026-01-01T00:00:00+00:00", "2026-01-01T00:01:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "stages", "advice"),
+    [
+        (LATER, {}, "`python -m harness.tune` without --no-cross measures winners on the others."),
+        (LATER, {"cross": "cut"}, "The time was up: tune again with a longer --max-time."),
+        (LATER, {"cross": ""}, "Tune again, with more tests."),
+        (None, {}, "The last run was stopped: the same command goes on, and measures winners on"),
+    ],
+)
+def test_what_lacks_measurements_is_measured_by_what_the_last_command_left_out(
+    ended_at: str | None, stages: dict[str, str], advice: str
+) -> None:
+    """Each input has another winner, and only the default was measured on all."""
+    command = Command("b", (), LATER, ended_at, {}, stages)
+    earlier = Command("a", (), NOW, LATER, {}, {"cross": ""})
+    remedy = crossing_advice([command, earlier])
+    assert remedy.startswith(advice)
+    rows = [[2.0, np.nan, 1.0], [2.0, 1.0, np.nan]] * 2
+    only_default = np.array(rows)
+    features = pd.DataFrame({"n": range(4)})
+    matrix = make_matrix(features, (DEFAULT, SMALL, LARGE), only_default, default=0)
+    told = why_nothing(dataclasses.replace(matrix, remedy=remedy))
+    assert told is not None
+    assert told.endswith(f"only one configuration was measured on all of them, default. {remedy}")
 
 
 def test_one_configuration_that_is_best_everywhere_is_told_as_that() -> None:

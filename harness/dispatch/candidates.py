@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.dispatch.searched_times import SearchedTimes
 from harness.models.folds import FEWEST_INPUTS
+from harness.results.cells import CROSS
 from harness.results.measured import Measured, MeasuredConfigs
+from harness.results.sessions import Command
 from harness.stats.interleaved import merge_sessions, refuted
 from harness.stats.timing import mean_log, time_ratio
 
@@ -60,7 +63,20 @@ def matrix_of(results: Results) -> Matrix:
     searched = SearchedTimes.of(known)
     note = "" if searched.are_recorded else _note(sessions)
     candidates = searched.candidates(MOST_CANDIDATES)
-    return _matrix(searched, results.default, candidates, applies, choices, note)
+    matrix = _matrix(searched, results.default, candidates, applies, choices, note)
+    return dataclasses.replace(matrix, remedy=crossing_advice(results.commands))
+
+
+def crossing_advice(commands: Sequence[Command]) -> str:
+    """Say what measures winners on the inputs on which the last command did not."""
+    last = max(commands, key=lambda command: command.started_at, default=None)
+    if last is not None and last.ended_at is None:
+        return "The last run was stopped: the same command goes on, and measures winners on them."
+    if last is not None and last.stages.get(CROSS):
+        return "The time was up: tune again with a longer --max-time."
+    if last is not None and CROSS in last.stages:
+        return "Tune again, with more tests."
+    return f"`{command_line('tune')}` without --no-cross measures winners on the others."
 
 
 def applies_where(constraints: Iterable[Expression], limits: Mapping[str, int]) -> Applies:

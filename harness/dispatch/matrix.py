@@ -39,6 +39,7 @@ class Matrix:
     default: the index of the default candidate.
     choices: the parameters whose values have no order, even if they are numbers.
     note: what a reader must know of the times.
+    remedy: what would measure the candidates that lack times.
     """
 
     features: pd.DataFrame
@@ -51,6 +52,7 @@ class Matrix:
     default: int | None = None
     choices: frozenset[str] = frozenset()
     note: str = ""
+    remedy: str = ""
 
     def __post_init__(self) -> None:
         shape = (len(self.features), len(self.candidates))

@@ -10,7 +10,6 @@ from rich import box
 from rich.table import Table
 
 from harness.core.config_diff import difference
-from harness.core.invocation import command_line
 from harness.core.records import Config
 from harness.dispatch.learnt import LearntSelector, leaf_count
 from harness.dispatch.matrix import Matrix
@@ -44,7 +43,7 @@ def why_nothing(matrix: Matrix) -> str | None:
         lone = difference(matrix.candidates[int(measured.argmax())], _default(matrix))
         return (
             f"Nothing is learnt across inputs: only one configuration was measured on all of them, "
-            f"{lone}. `{command_line('tune')}` without --no-cross measures winners on the others."
+            f"{lone}. {matrix.remedy}".rstrip()
         )
     best = best_everywhere(matrix)
     if best is not None:

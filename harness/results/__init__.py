@@ -1,7 +1,7 @@
 """Read and write the results database: plain tables next to OpenTuner's, and the SQL on them."""
 
 from harness.core.records import Interleaved
-from harness.results.cells import CANDIDATE, CHOICE, FINAL, SEARCHED
+from harness.results.cells import CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.connect import reading, writing
 from harness.results.gathering import as_rows
@@ -31,6 +31,7 @@ __all__ = [
     "ABLATION",
     "CANDIDATE",
     "CHOICE",
+    "CROSS",
     "DEFAULTS",
     "EXHAUSTED",
     "FINAL",

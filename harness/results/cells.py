@@ -12,7 +12,8 @@ from typing import Any
 from harness.core.records import Build, Outcome, StopReason, Timing, WorstElement
 from harness.results.notes import ABLATION
 
-SEARCHED = ("search", "cross")
+CROSS = "cross"
+SEARCHED = ("search", CROSS)
 """The stages of the search, and of measuring configurations across inputs: each once."""
 
 CANDIDATE, CHOICE, FINAL = "candidate", "choice", "final"

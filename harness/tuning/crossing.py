@@ -7,7 +7,7 @@ from functools import partial
 
 from harness.core.records import Config, Input, Outcome
 from harness.dispatch.candidates import applies_where, shortlist
-from harness.results import CANDIDATE, Stored
+from harness.results import CANDIDATE, CROSS, Stored
 from harness.stats.interleaved import merge_sessions
 from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
@@ -18,7 +18,7 @@ def cross_measure(state: State) -> None:
     default = state.space(state.spec.inputs[0]).default
     best = filter(None, map(state.best, state.spec.inputs))
     state.run_stage(
-        "cross",
+        CROSS,
         "default and winners on the other inputs",
         _missing(state, dict.fromkeys([default, *(m.config for m in best)])),
         partial(_measure, state),
@@ -53,7 +53,7 @@ def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Confi
 
 def _measure(state: State, problem: Input, config: Config) -> None:
     found = state.measurer.measure(state.space(problem), problem, config, None)
-    row = state.store.add_measurement(state.runs[problem], state.run_plan(problem), "cross", found)
+    row = state.store.add_measurement(state.runs[problem], state.run_plan(problem), CROSS, found)
     state.store.commit()
     state.known(problem)[config] = Stored(row, found)
     state.crossed.add((problem, config))
