@@ -106,7 +106,7 @@ def test_tabs_a_byte_order_mark_and_foreign_line_ends_change_nothing(tmp_path: P
 def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path: Path) -> None:
     guarded = "".join(f"#ifndef {m}\n#define {m} {n}\n#endif\n" for m, n in
                       (("RADIUS", 3), ("UNROLL", 1), ("FAST", 1), ("BLOCK", 64)))  # fmt: skip
-    body = "__global__ void f(int *y, int n) { y[0] = RADIUS * UNROLL * FAST * BLOCK; }\n"
+    body = "__global__ void f(int *y, int n) { y[0] = RADIUS * UNROLL * BLOCK * (FAST ? 2 : 1); }\n"
     text = _space(tmp_path, guarded + body)
     word = "  # CONFIRM: the guessed values and role"
     assert f"  UNROLL: {{type: power_of_two, min: 1, max: 8, default: 1}}{word}; remove it" in text
@@ -315,7 +315,7 @@ PLAIN = """\
 #endif
 #define UNUSED 3
 extern "C" __global__ void __launch_bounds__(BLOCK_X) f(float *y, int n) {
-    const int i = MANY * TWICE * MAYBE + threadIdx.x * FAST;
+    const int i = MANY * TWICE * MAYBE + (FAST ? threadIdx.x : 0);
     #pragma unroll FACTOR
     for (int k = 0; k < n; k++) y[i] += k;
     #pragma unroll 4
@@ -343,8 +343,36 @@ def test_other_constants_are_suggested_in_comments(tmp_path: Path) -> None:
     text = _space(tmp_path, PLAIN)
     assert re.findall(r"^  # (\w+: \{.*)", text, re.MULTILINE) == [
         "DEPTH: {type: integer, min: 1, max: 12, default: 6}",
-        "MAYBE: {values: [0, 1], role: choice, default: 1}",
+        "MAYBE: {type: power_of_two, min: 1, max: 8, default: 1}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("use", "values"),
+    [
+        ("if (K) y[0] = 1;", "values: [0, 1], role: choice"),
+        ("y[0] = n > 1 && K;", "values: [0, 1], role: choice"),
+        ("\n#if !K\ny[0] = 1;\n#endif\n", "values: [0, 1], role: choice"),
+        ("y[0] = K ? 2 : 1;", "values: [0, 1], role: choice"),
+        (
+            "for (int k = 0; k <= K && k < n; k += K) y[k] = 1;",
+            "type: power_of_two, min: 1, max: 8",
+        ),
+        ("for (int k = 0; k < n; k += K) y[k] = 1;", "type: power_of_two, min: 1, max: 8"),
+        ("\n#ifdef K\ny[K] = 1;\n#endif\n", "type: power_of_two, min: 1, max: 8"),
+    ],
+)
+def test_only_a_condition_is_offered_0_which_may_never_end_a_loop(
+    tmp_path: Path, use: str, values: str
+) -> None:
+    text = _space(tmp_path, f"#define K 1\n__global__ void f(int *y, int n) {{ {use} }}\n")
+    assert f"# K: {{{values}, default: 1}}" in text
+
+
+def test_each_line_of_the_to_do_list_ends_its_sentence(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(PLAIN)
+    text = host_text(discover(tmp_path / "k.cu", None))
+    assert to_do(text)[0].endswith("guessed to be outputs; fill those that are read.")
 
 
 def test_loops_are_suggested_with_the_pragma_to_write(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def _head(facts: Facts) -> Iterator[str]:
     written = [a.name for a in facts.kernel.arguments if a.is_pointer and not a.is_const]
     if written:
         yield ""
-        yield "# FILL IN: arrays of zeros are guessed to be outputs; fill those that are read. Name"
-        yield "# here the arrays that a kernel reads and overwrites; harness restores them before"
-        yield "# every run:"
+        yield "# FILL IN: arrays of zeros are guessed to be outputs; fill those that are read."
+        yield "# Name here the arrays that a kernel reads and overwrites; harness restores them"
+        yield "# before every run:"
         yield f"# INOUT = ({json.dumps(written[0])},)"
         yield "# and here those that one launch writes and a later one reads, and that hold nothing"
         yield "# between runs; a run may write no others than these and the outputs:"

@@ -26,6 +26,14 @@ _PROBLEM = re.compile(
 )
 """In the names of macros that say which result is computed."""
 
+_TESTED = re.compile(
+    r"\bif \( (\w+) \)"
+    r"|! (\w+)"
+    r"|(?:& ?& |\| ?\| )(\w+)(?= [);?]| & ?&| \| ?\|)"
+    r"|(?:\( |(?<![<>=!] )= |\breturn |, )(\w+)(?= \?| & ?&| \| ?\|)"
+)
+"""In tokens with spaces between them: names that are tested for truth, not compared."""
+
 MIN_SIZE = 64  # powers of two from here on count as sizes, whatever their name
 
 
@@ -59,23 +67,37 @@ def suggest_constants(
     """Suggest constants in scope, with values around the present one; skip `known` names."""
     constants = constants_of(scan.directives)
     factors = {loop.factor for loop in loops}
+    conditions = set(_conditions(scan))
     for directive in scan.directives:
         name = directive.word
         if directive.is_constant and name in constants and name in scope.used and name not in known:
             default = constants[name]
             if default >= 0:
                 is_size = name in sizes or guessed_role(name) == "launch"
-                kind, role = _around(name, default, is_size, name in factors)
+                kind, role = _around(name, default, is_size, name in factors, name in conditions)
                 yield Suggestion(
                     name, directive.line, default, kind, role, name in directive.undefined
                 )
 
 
-def _around(name: str, default: int, is_size: bool, is_factor: bool) -> tuple[str, str]:
+def _conditions(scan: Scan) -> Iterator[str]:
+    """Yield the names that are tested for truth, in the preprocessor or in the code."""
+    for directive in scan.directives:
+        if directive.name in ("if", "elif"):
+            yield from re.findall(r"[A-Za-z_]\w*", directive.text)
+    for found in _TESTED.finditer(" ".join(token.text for token in scan.code)):
+        yield from filter(None, found.groups())
+
+
+def _around(
+    name: str, default: int, is_size: bool, is_factor: bool, is_condition: bool
+) -> tuple[str, str]:
     """Choose values around a default, as YAML, and a role."""
     if is_factor:
         return f"type: integer, min: 1, max: {max(MAX_FACTOR, 2 * default)}", "source"
     if default == 1 and _AMOUNT.search(name):
+        return f"type: power_of_two, min: 1, max: {MAX_FACTOR}", "source"
+    if default == 1 and not is_size and not is_condition:  # with 0 a loop may never end
         return f"type: power_of_two, min: 1, max: {MAX_FACTOR}", "source"
     if default in (0, 1) and not is_size:
         return "values: [0, 1]", "choice"
