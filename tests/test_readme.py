@@ -17,10 +17,11 @@ from types import ModuleType
 
 import pytest
 
+from harness.commands import check
 from harness.core.records import Config, Input
 from harness.display.inputs import times_note
-from harness.space_file import load_spec
 from tests.replays import FormulaMeasurer, formula_s, make_spec, opened
+from tests.test_check import needs_opencl
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,10 +52,12 @@ def _blocks(language: str) -> list[str]:
 
 
 def _commands() -> list[list[str]]:
-    """The harness commands of the shell blocks, as argument lists from the module's name on."""
-    lines = [line for block in _blocks("sh") for line in block.splitlines()]
-    found = (re.search(r"-m (harness\.\w+.*)", line) for line in lines)
-    return [shlex.split(command[1]) for command in found if command]
+    """The harness commands of shell blocks and sentences, as argument lists from the module's name
+    on."""
+    shell = "".join(_blocks("sh"))
+    found = re.findall(r"-m (harness\.\w+.*)", shell)
+    found += re.findall(r"`python -m (harness\.\w+[^`]*)`", README)
+    return [shlex.split(command) for command in found]
 
 
 def _module(command: str) -> ModuleType:
@@ -140,15 +143,15 @@ def test_every_path_and_module_that_a_page_names_exists(page: str) -> None:
         pkgutil.resolve_name(name)
 
 
-def test_the_space_of_the_readme_is_the_one_that_ships(tmp_path: Path) -> None:
-    (block,) = _blocks("yaml")
-    folder = tmp_path / "spaces"
-    folder.mkdir()
-    (tmp_path / "kernels").symlink_to(ROOT / "kernels")
-    (folder / "mvmul.yaml").write_text(block)
-    shown, ships = load_spec(folder / "mvmul.yaml"), load_spec(ROOT / "spaces" / "mvmul.yaml")
-    assert shown.space_sha256 == ships.space_sha256
-    assert set(shown.inputs) <= set(ships.inputs)
+@needs_opencl
+def test_the_three_files_of_the_readme_are_a_space_whose_default_is_right_on_each_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for language, suffix in (("c", "cl"), ("python", "py"), ("yaml", "yaml")):
+        (block,) = _blocks(language)
+        (tmp_path / f"sums.{suffix}").write_text(block)
+    assert check.main([str(tmp_path / "sums.yaml"), "--run", "--backend", "opencl"]) == 0
+    assert capsys.readouterr().out.count(": OK, ") == 4
 
 
 def _answers(database: Path) -> list[sqlite3.Row]:
@@ -195,8 +198,8 @@ def test_the_ci_script_runs_the_readmes_own_test_command() -> None:
     assert line in "".join(_blocks("sh"))
 
 
-def test_the_output_shown_has_the_table_the_tree_and_the_next_step() -> None:
+def test_the_output_shown_has_the_rule_the_table_and_the_next_step() -> None:
     (output,) = _blocks("text")
     legend = times_note(Config({"THRD": 256, "LU": 1, "X_CACHE": 1}))
-    for text in ("backend opencl", "speed-up", legend, "Which configuration", "harness.analyse"):
+    for text in ("held-out inputs", "speed-up", legend, "harness.dispatch", "harness.analyse"):
         assert text in " ".join(output.split())
