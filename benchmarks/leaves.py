@@ -7,8 +7,8 @@ and with the best choice for the leaf's own inputs:
 
     python -m benchmarks.leaves miopen_gfx900_56.csv.gz miopen_gfx1030_36.csv.gz
 
-It prints slowdowns on these unseen inputs, and the ratio of the times with its 95 % interval, of
-which cases are the samples. The last line is one JSON object.
+This takes some minutes. It prints slowdowns on these unseen inputs, and the ratio of the times with
+its 95 % interval, of which cases are the samples. The last line is one JSON object.
 """
 
 from __future__ import annotations

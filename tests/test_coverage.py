@@ -66,7 +66,9 @@ def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
         for judge in (State, TuningInterface):
             patched.setattr(judge, "is_time_up", lambda _: len(measurer.asked) >= 8)
         with opened(spec, tmp_path / "r.db", measurer) as (campaign, tests):
-            patched.setattr(tests, "begin_stage", stages.__setitem__)
+            patched.setattr(
+                tests, "begin_stage", lambda name, steps, *_: stages.__setitem__(name, steps)
+            )
             campaign.run()
     results = read(tmp_path)
     assert not_measured(results) == {second: "not measured: the time was up"}

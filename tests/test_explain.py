@@ -18,6 +18,7 @@ from harness.analysis.explain import Samples, explain, pooled, samples
 from harness.commands.analyse import main, tree
 from harness.commands.analyse.options import TreeOptions
 from harness.core.errors import UsageError
+from harness.core.kept import Kept
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.published import gadapt_judgement
@@ -85,10 +86,10 @@ def test_a_tree_that_explains_nothing_is_not_printed(
     assert explained.nothing is None
     poor = dataclasses.replace(explained.accuracy, r2=-0.05)
     known = dataclasses.replace(explained, accuracy=poor)
-    monkeypatch.setattr(tree, "explain", lambda found, target: known)
+    monkeypatch.setattr(tree, "explain", lambda found, target, *_: known)
     stream = io.StringIO()
     console, matrix = Console(file=stream, width=140), matrix_of(results)
-    assert tree.print_tree(console, results, matrix, TreeOptions())
+    assert tree.print_tree(console, results, matrix, TreeOptions(), Kept())
     text = stream.getvalue()
     assert "Nothing explains the slowdown: a tree's R2 on held-out samples is -0.050." in text
     assert "Importance" not in text

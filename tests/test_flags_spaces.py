@@ -228,4 +228,6 @@ def test_measurer_holds_flags_against_none_and_proves_what_is_too_fast(tmp_path:
         # The data of the measurements are there again; what does not win needs no proof.
         assert PROVED not in measurer.measure(space, given, flagged, 1e-4).observed
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
-    assert happened.count("compile") == 4, "V=3 is built twice, V=2 with the flag and without"
+    assert happened.count("compile") == 5, (
+        "V=3 is built twice, V=2 with the flag and without, and the default beside the proof"
+    )

@@ -195,7 +195,7 @@ def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixtu
         (["--replay", "recordin.csv"], "--replay recordin.csv does not exist"),
         (["--seed-configuration", "none.json"], "--seed-configuration none.json does not exist"),
         (["--inputs", "m <"], "--inputs: "),
-        (["--results-log", "no/such/best.log"], "the folder no/such does not exist"),
+        (["--results-log", "no/such/best.log"], "the folder no does not exist"),
         (["--validate", "0.2", "-t", "PureRandom"], "alone, got PureRandom"),
         (["--results-log", "best.log", "--validate"], "does not go with --validate"),
     ],
@@ -379,7 +379,9 @@ def test_a_program_that_does_not_work_fails_and_its_page_says_why(
     (tmp_path / "main.sh").write_text("exit 5")
     space, page = tmp_path / "space.yaml", tmp_path / "r.html"
     space.write_text(BROKEN_PROGRAM)
-    page.write_text('<meta name="generator" content="harness of another day">')
+    page.write_text(
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="harness 0">'
+    )
     words = [str(space), "--database", str(tmp_path / "r.db"), "--inputs", "n > 0"]
     assert tune.main([*words, "--report", str(page)]) == 1
     html = page.read_text()

@@ -159,8 +159,11 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
-    check_candidates(matrix, results.constraints, spec, results.limits)
-    found = _judged(results, matrix, options, display)
+    try:
+        check_candidates(matrix, results.constraints, spec, results.limits)
+        found = _judged(results, matrix, options, display)
+    except UsageError as error:  # what is left out may be the reason
+        raise UsageError("\n".join([str(error), *notices])) from None
     name = found.best if options.choice == "auto" else options.choice
     return LearntDispatcher(options, spec, results, found, name, arch, notices)
 
