@@ -76,7 +76,7 @@ def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
     stopped, cut = reservations(results)
     assert f"is not complete on ({first})" in stopped
     assert cut.startswith("The time is up: 2 of 2 measurements of the default and winners")
-    assert stages["finalists beside the baseline"] == 1  # of two inputs
+    assert stages["finalists and the default"] == 1  # of two inputs
     assert stages[f"[2/2] {second}"] == 0
     missing, *others = warnings_of(Findings(results))
     assert missing == f"1 of 2 inputs were not measured: ({second}): the time was up."

@@ -336,7 +336,7 @@ def shown(folder: Path, *found: Measurement, terminal: bool, **options: Any) -> 
         for progress in make_progress(folder, *found):
             display.test(progress)
         display.begin_stage("winners on the other inputs", 0)
-        display.begin_stage("finalists beside the baseline", 2)
+        display.begin_stage("finalists and the default", 2)
         display.step("one")
         display.step("two [red]")
     return stream.getvalue()
@@ -349,8 +349,8 @@ def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
     assert shown(tmp_path, *FOUND, terminal=False).splitlines() == [
         "[1/2] m=64, n=4096: 3 to do",
         "[1/2] m=64, n=4096: test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed",
-        "finalists beside the baseline: 2 to do",
-        "finalists beside the baseline: 2 of 2, two [red]",
+        "finalists and the default: 2 to do",
+        "finalists and the default: 2 of 2, two [red]",
     ]
 
 

@@ -207,7 +207,7 @@ def test_refusal_has_the_figures_of_what_was_compared(prove: Prove) -> None:
     assert refusal is not None
     assert refusal.reason == (
         "on 12 sets of data it took 1 s or more when they were new, and 0.1 s when it had seen "
-        "them, which is 0.9 s less than the default beside it"
+        "them, which is 0.9 s less than the default took"
     )
 
 

@@ -39,10 +39,10 @@ def recommendation(
     if len(known) > 1 and is_any_faster and everywhere is not None and everywhere != default:
         name = difference(everywhere, default)
         return f"Use {name} on every input: no other configuration is faster beyond noise."
-    told = _of_inputs(known, default)
-    if found is None or told.startswith(_UNCHANGED):
-        return told
-    return f"{told} What to use on other inputs is not certain: that needs more inputs."
+    measured = _of_inputs(known, default)
+    if found is None or measured.startswith(_UNCHANGED):
+        return measured
+    return f"{measured} What to use on other inputs is not certain: that needs more inputs."
 
 
 # ------------------------------------------------------------------------- across inputs

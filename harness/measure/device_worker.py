@@ -160,7 +160,7 @@ class DeviceWorker:
         return found, renewed and self._device.healthy
 
     def prove(self, job: KernelJob, default: KernelJob | None, count: int) -> Reply[ProofRuns]:
-        """Run one configuration, and the default beside it, on new data of the same input.
+        """Run one configuration, and the default, on new data of the same input.
 
         Each has `count` sets of data of its own, which no other run of this process has seen: what
         the default leaves of its data is of no use to the configuration. The data are copied to the

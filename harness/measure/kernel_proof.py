@@ -1,4 +1,4 @@
-"""Proofs of kernels whose times are too short to be believed: runs on new data, beside the default.
+"""Proofs of kernels whose times are too short to be believed: runs on new data, with the default.
 
 On each of several sets of data that it has not seen, the kernel runs twice: first on the new data,
 then after the same data were written once more to the same memory. The default does the same on
@@ -33,7 +33,7 @@ refusal in 1,000."""
 
 @dataclass(frozen=True)
 class ProofRuns:
-    """The runs of a kernel in a proof, and those of the default beside it; None without a default.
+    """The runs of a kernel in a proof, and those of the default, None where there is none.
 
     The warm-ups are, for each set of data, the first run on it, and the first one after the data
     were written again. A sample followed each of them.
@@ -131,7 +131,7 @@ class ProofRuns:
         return (
             f"on {self._count} sets of data it took {unseen_s:.3g} s or more when they were new, "
             f"and {seen_s:.3g} s when it had seen them, which is {saved_s:.3g} s less than the "
-            "default beside it"
+            "default took"
         )
 
     @property

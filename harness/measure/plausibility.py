@@ -43,7 +43,7 @@ PROVED = "proved"
 
 _NEXT_STEP = (
     "Its results are right, but this time does not count. Let every run do all its work; if it "
-    "does, other programs may have disturbed it: tune again with --fresh and nothing beside it"
+    "does, other programs may have disturbed it: tune again with --fresh while nothing else runs"
 )
 
 _SEEN_RUNS = 2

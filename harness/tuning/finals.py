@@ -45,7 +45,7 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     inputs = () if state.measurer.is_replay else state.spec.inputs
     wanted = {problem for problem in inputs if _has_finalists(state, problem)}
     ahead = Ahead(weight=FINAL_COST)
-    state.display.begin_stage("finalists beside the baseline", len(wanted), ahead)
+    state.display.begin_stage("finalists and the default", len(wanted), ahead)
     reports = []
     for problem in state.spec.inputs:
         reports.append(_final(state, problem, finalists))
