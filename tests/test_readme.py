@@ -47,8 +47,8 @@ PAGES = {
 }
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def _blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 def _commands() -> list[list[str]]:
@@ -144,14 +144,17 @@ def test_every_path_and_module_that_a_page_names_exists(page: str) -> None:
 
 
 @needs_opencl
-def test_the_three_files_of_the_readme_are_a_space_whose_default_is_right_on_each_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("page", "name", "inputs"), [("README.md", "sums", 4), ("docs/spaces.md", "scale", 2)]
+)
+def test_the_three_files_of_a_page_are_a_space_whose_default_is_right_on_each_input(
+    page: str, name: str, inputs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for language, suffix in (("c", "cl"), ("python", "py"), ("yaml", "yaml")):
-        (block,) = _blocks(language)
-        (tmp_path / f"sums.{suffix}").write_text(block)
-    assert check.main([str(tmp_path / "sums.yaml"), "--run", "--backend", "opencl"]) == 0
-    assert capsys.readouterr().out.count(": OK, ") == 4
+        block = _blocks(language, PAGES[page])[0]
+        (tmp_path / f"{name}.{suffix}").write_text(block)
+    assert check.main([str(tmp_path / f"{name}.yaml"), "--run", "--backend", "opencl"]) == 0
+    assert capsys.readouterr().out.count(": OK, ") == inputs
 
 
 def _answers(database: Path) -> list[sqlite3.Row]:
