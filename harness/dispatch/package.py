@@ -3,6 +3,7 @@
     NAME.h                the choice for C and C++
     NAME/__init__.py      the choice for Python, and load()
     NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
+    NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
     NAME/kernels/         what each configuration is launched from
     dispatch.json         the files written here, with their digests, and the number of inputs
 
@@ -21,10 +22,10 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.files import check_writable, write_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Environment
-from harness.dispatch import loaders
 from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.features import features_of
+from harness.dispatch.loaders import loader_files
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.program import DispatchProgram, TreeChoice
@@ -112,8 +113,7 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     }
     if dispatcher.kernels:
         backend = dispatcher.provenance.environment.backend
-        loader = Path(loaders.__file__).with_name(f"{backend}.py")
-        files[f"{name}/_{backend}.py"] = loader.read_bytes()
+        files |= {f"{name}/{file}": content for file, content in loader_files(backend).items()}
         files |= {f"{name}/kernels/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     return files
 

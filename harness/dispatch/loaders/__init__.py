@@ -1,4 +1,24 @@
-"""Modules that launch a dispatched kernel: copied unchanged next to the code that chooses.
+"""Modules that launch a dispatched kernel: copied next to the code that chooses.
 
-They import nothing of harness, which may be absent where they run.
+Harness may be absent where they run. So what they import of it needs nothing but Python, and is
+copied too, as a module beside them.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.measure.backends import pocl_cpu
+
+_BESIDE = {"opencl": (pocl_cpu,), "cuda": ()}
+
+
+def loader_files(backend: str) -> dict[str, bytes]:
+    """Return the content of a backend's loader and of what it imports, by their names."""
+    loader = Path(__file__).with_name(f"{backend}.py").read_text(encoding="utf-8")
+    files: dict[str, bytes] = {}
+    for module in _BESIDE[backend]:
+        name = module.__name__.rpartition(".")[2]
+        loader = loader.replace(f"from {module.__name__} import", f"from ._{name} import")
+        files[f"_{name}.py"] = Path(module.__file__).read_bytes()
+    return {f"_{backend}.py": loader.encode(), **files}

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyopencl as cl
 
+from harness.measure.backends.pocl_cpu import name_processor
+
 
 class Kernel:
     """A kernel of several builds; each call runs the one for its input.
@@ -25,6 +27,9 @@ class Kernel:
         self._dispatcher = dispatcher
         self._context = cl.create_some_context(interactive=False) if context is None else context
         self._built: dict[int, tuple[cl.Kernel, ...]] = {}
+        for device in self._context.devices:
+            if "PoCL" in device.version:
+                name_processor(device.version, device.int_ptr)
         others = [device for device in self._context.devices if not self._is_tuned(device)]
         self._falls_back = bool(others)
         if others:
