@@ -6,6 +6,7 @@ copied too, as a module beside them.
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 from harness.measure.backends import pocl_cpu
@@ -18,7 +19,7 @@ def loader_files(backend: str) -> dict[str, bytes]:
     loader = Path(__file__).with_name(f"{backend}.py").read_text(encoding="utf-8")
     files: dict[str, bytes] = {}
     for module in _BESIDE[backend]:
-        name = module.__name__.rpartition(".")[2]
-        loader = loader.replace(f"from {module.__name__} import", f"from ._{name} import")
-        files[f"_{name}.py"] = Path(module.__file__).read_bytes()
+        path = Path(inspect.getfile(module))
+        loader = loader.replace(f"from {module.__name__} import", f"from ._{path.stem} import")
+        files[f"_{path.name}"] = path.read_bytes()
     return {f"_{backend}.py": loader.encode(), **files}
