@@ -8,6 +8,7 @@ import pickle
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,6 +55,29 @@ def test_an_object_of_an_expected_class_is_its_name_and_attributes(protocol: int
         load_plain(data)
 
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_number_of_numpy_is_a_plain_number(protocol: int) -> None:
+    values = [np.int64(-5), np.uint8(3), np.float64(0.1), np.float32(0.25), np.bool_(True)]
+    read = load_plain(pickle.dumps(values, protocol))
+    assert repr(read) == "[-5, 3, 0.1, 0.25, True]"
+
+
+@pytest.mark.parametrize(
+    "value", [np.str_("a"), np.arange(3), np.complex64(1), np.datetime64(1, "s")]
+)
+def test_other_data_of_numpy_is_refused(value: object) -> None:
+    with pytest.raises(UnsafePickle, match="numpy"):
+        load_plain(pickle.dumps(value, 2))
+
+
+def test_a_stream_that_is_cut_off_is_refused() -> None:
+    """OpenTuner would unpickle the bytes as they are."""
+    data = zlib.compress(pickle.dumps([1, 2, 3]))
+    assert load_compressed(data) == [1, 2, 3]
+    with pytest.raises(UnsafePickle):
+        load_compressed(data[:-1])
+
+
 class _Planted:
     """Writes a file when it is unpickled."""
 
@@ -84,6 +108,9 @@ def test_a_function_is_refused_by_its_name_and_not_called(tmp_path: Path, protoc
         b"cargparse\nNamespace\n}b.",  # attributes of the class
         b"cargparse\nNamespace\n)R.",  # a call
         b"cargparse\nNamespace\nK\x01\x85\x81.",  # with an argument
+        b"cnumpy\ndtype\n(S'i8'\nI0\nI1\ntRI0\nb.",  # the state of a type of numbers
+        b"c_codecs\nencode\n(Vsome\nVrot13\ntR.",
+        b"cnumpy.core.multiarray\nscalar\n(NNtR.",
         b"(iargparse\nNamespace\n.",
         b"Pname\n.",
         b"K\x01a.",

@@ -1,18 +1,21 @@
 """Read plain data from a pickle that may come from anywhere, without running any of its code.
 
 Python's own reader imports what a pickle names and calls it. This one walks the opcodes as
-`pickletools` lists them and knows lists, dictionaries, tuples, numbers, texts and None. An object
-of an expected class becomes a PlainObject, which holds its class's name and its attributes; the
-class itself is never imported. All else is refused by its name.
+`pickletools` lists them and knows lists, dictionaries, tuples, numbers, texts, None and numpy's
+numbers. An object of an expected class becomes a PlainObject, which holds its class's name and its
+attributes; the class itself is never imported. All else is refused by its name.
 """
 
 from __future__ import annotations
 
 import pickletools
+import re
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 OPENTUNER_CLASSES = frozenset(
     {
@@ -54,7 +57,8 @@ def load_compressed(data: object, classes: Collection[str] = OPENTUNER_CLASSES) 
         return load_plain(data, classes)
     if unpacker.unconsumed_tail:
         raise UnsafePickle(f"a pickle of more than {_MAX_BYTES >> 20} MiB")
-    return load_plain(plain, classes)
+    # OpenTuner takes the end of a stream that is cut off for a pickle without compression.
+    return load_plain(plain if unpacker.eof else data, classes)
 
 
 def load_plain(data: bytes, classes: Collection[str] = ()) -> Any:
@@ -157,6 +161,13 @@ class _Machine:
         name, module = self.pop(), self.pop()
         self._push_class(f"{module}.{name}")
 
+    def call(self, _: Any) -> None:
+        """Do what one of the known functions does; none is imported or called."""
+        arguments, made = self.pop(), self._stack.pop()
+        if not isinstance(made, _ClassName) or made.text not in _CALLS:
+            raise UnsafePickle("a pickle that calls a function")
+        self._stack.append(_CALLS[made.text](*arguments))
+
     def make_object(self, _: Any) -> None:
         arguments, made = self.pop(), self._stack.pop()
         if not isinstance(made, _ClassName) or arguments != ():
@@ -165,12 +176,15 @@ class _Machine:
 
     def set_attributes(self, _: Any) -> None:
         state, made = self.pop(), self._stack[-1]
+        if isinstance(made, _NumberType):
+            made.order = str(state[1])
+            return
         if not isinstance(made, PlainObject) or not isinstance(state, dict):
             raise UnsafePickle("a pickle that sets the state of something other than an object")
         made.attributes.update(state)
 
     def _push_class(self, name: str) -> None:
-        if name not in self._classes:
+        if name not in self._classes and name not in _CALLS:
             raise UnsafePickle(f"a pickle of {name[:200]!r}, which could run code")
         self._stack.append(_ClassName(name))
 
@@ -189,6 +203,44 @@ class _Machine:
         self._stack.append(tuple(values[::-1]))
 
 
+@dataclass
+class _NumberType:
+    """The type of a numpy number, such as i8, and its byte order."""
+
+    code: str
+    order: str = "="
+
+
+def _number_type(code: Any, *_: Any) -> _NumberType:
+    if not isinstance(code, str) or not re.fullmatch("b1|[iu][1248]|f[248]", code):
+        raise UnsafePickle(f"a pickle of numpy's type {str(code)[:200]!r}")
+    return _NumberType(code)
+
+
+def _number(kind: Any, data: Any) -> bool | int | float:
+    if not isinstance(kind, _NumberType) or not isinstance(data, bytes):
+        raise UnsafePickle("a pickle of a numpy scalar that is no number")
+    found: bool | int | float = np.frombuffer(data, np.dtype(kind.order + kind.code), 1)[0].item()
+    return found
+
+
+def _encoded(text: Any, encoding: Any) -> bytes:
+    """Return bytes, which older pickles hold as text."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise UnsafePickle("a pickle of bytes in an unknown encoding")
+    return text.encode("latin1")
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "_codecs.encode": _encoded,
+    "numpy.dtype": _number_type,
+    "numpy.core.multiarray.scalar": _number,  # before numpy 2
+    "numpy._core.multiarray.scalar": _number,
+}
+"""What stands in for the functions that pickles of numpy's numbers name. OpenTuner's techniques
+leave such numbers in configurations."""
+
+
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "NONE": lambda: None,
     "NEWTRUE": lambda: True,
@@ -203,6 +255,7 @@ _LITERALS = frozenset(
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
         *("STRING", "BINSTRING", "SHORT_BINSTRING"),
         *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
     )
 )
 
@@ -222,6 +275,7 @@ _OPCODES: dict[str, Callable[[_Machine, Any], None]] = {
     "SETITEMS": _Machine.set_all,
     "GLOBAL": _Machine.name_class,
     "STACK_GLOBAL": _Machine.name_class_of_stack,
+    "REDUCE": _Machine.call,
     "NEWOBJ": _Machine.make_object,
     "BUILD": _Machine.set_attributes,
 }
