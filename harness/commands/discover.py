@@ -25,7 +25,7 @@ A pragma declares a parameter, above a #define or above a loop:
   #pragma unroll_range 1,8
   for (int k = 0; k < 16; k++) ...
 
-docs/pragmas.md explains all pragmas. Without pragmas, values are suggested for the #defines.
+docs/pragmas.md explains all pragmas. Without pragmas, harness suggests values for #defines.
 Exit code: 0 on success, 2 for an error in a pragma or in the command.
 """
 
@@ -48,13 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("discover"),
-        description="Read a kernel's pragmas, constants, loops and signature, and write its "
-        "space. Marks in the space show what a person has to add.",
+        description="Write a space from a kernel's pragmas, constants, loops and signature.\nFILL "
+        "IN and CONFIRM mark what you must add or check.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("source", type=Path, metavar="SOURCE", help="a CUDA or OpenCL file")
-    parser.add_argument("--function", metavar="NAME", help="which of the file's kernels")
+    parser.add_argument("--function", metavar="NAME", help="the kernel, if the file has several")
     parser.add_argument("--output", type=Path, metavar="FILE",
                         help="a new file for the space (default: standard output)")  # fmt: skip
     parser.add_argument("--host", type=Path, metavar="FILE",

@@ -21,19 +21,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog=command_line("report"),
-        description="Write results databases as one HTML page that needs no network: verdict, "
-        "best configurations, search, inputs by configurations, trees, failures, noise.",
+        description="Write the results of databases as one HTML page, which needs no network.",
     )
-    parser.add_argument("database", nargs="+", help="results databases")
+    parser.add_argument("database", nargs="+", metavar="DATABASE", help="results database")
     parser.add_argument(
         "-o",
         "--output",
         required=True,
         type=report_file,
         metavar="FILE",
-        help="the page, an .html file",
+        help="the page (.html)",
     )
-    parser.add_argument("--space", metavar="NAME", help="report only the space of this name")
+    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
     add_kernel_version(parser)
     add_json(parser)
     return run_command(parser, arguments, _report)

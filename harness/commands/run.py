@@ -94,8 +94,8 @@ def add_kernel_version(parser: argparse.ArgumentParser, default: str = "newest")
         "--kernel-version",
         default=default,
         metavar="VERSION",
-        help="of a kernel that was edited since: newest is the version tuned last, all is every "
-        f"version, and VERSION is one that analyse lists (default {default})",
+        help="version of an edited kernel: newest (tuned last), all, or one that analyse lists "
+        f"(default {default})",
     )
 
 
@@ -104,8 +104,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON document on standard output and nothing else; progress and warnings "
-        "go to standard error (docs/python.md)",
+        help="print one JSON document; progress and warnings go to standard error (docs/python.md)",
     )
 
 

@@ -25,15 +25,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("analyse"),
         description="Print what a database holds: the best configuration of every input, the "
-        "parameters that times depend on, and which configuration to use for which input. Nothing "
-        "is measured.",
+        "parameters that times depend on, and which configuration to use for which input. It "
+        "measures nothing.",
     )
-    parser.add_argument("database", nargs="+", help="results databases")
+    parser.add_argument("database", nargs="+", metavar="DATABASE", help="results database")
     parser.add_argument("--space", metavar="NAME", help="only the space of this name")
     parser.add_argument(
         "--all-campaigns",
         action="store_true",
-        help="include campaigns that a later --fresh has replaced",
+        help="include campaigns that a later --fresh replaced",
     )
     add_kernel_version(parser)
     add_json(parser)
@@ -46,14 +46,14 @@ def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
         "--target",
         default=SLOWDOWN,
         metavar="NAME",
-        help="what the tree predicts: slowdown (the default), time_s, or an observed quantity",
+        help="predict slowdown (default), time_s, or an observed quantity",
     )
     trees.add_argument(
         "--per",
         action="append",
         default=[],
         metavar="FEATURE",
-        help="divide the target by this feature; if repeated, by their product",
+        help="divide the target by this feature; may be repeated",
     )
     trees.add_argument(
         "--tree",
@@ -71,7 +71,9 @@ def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
         help="draw the tree as PNG, SVG or PDF; several trees get a number in the file name",
     )
     trees.add_argument(
-        "--inside", metavar="CONDITION", help="importance in a part of the space: 'BLOCK >= 256'"
+        "--inside",
+        metavar="CONDITION",
+        help="print the importance in a part of the space, such as 'BLOCK >= 256'",
     )
     trees.add_argument(
         "--below",
@@ -80,12 +82,12 @@ def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
         default=[],
         type=_limit,
         metavar="TARGET=LIMIT",
-        help="settings with the target below a limit: time_s=0.01; if repeated, below all limits",
+        help="list settings with the target below a limit, such as time_s=0.01; may be repeated",
     )
     trees.add_argument(
         "--platforms",
         action="store_true",
-        help="grow one tree for all devices in the databases, with the platform as a parameter",
+        help="grow one tree for all devices, with the platform as a parameter",
     )
 
 

@@ -12,16 +12,14 @@ from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 
 _EPILOG = """\
-For completion in an editor, keep the schema in a file and name it in the first line of a
-space, with the path from the space's own folder. YAML language servers then complete and
-check while you type.
+For completion in an editor, write the schema to a file and name it in the first line of a
+space:
 
   python -m harness.check --schema > space.schema.json
   # yaml-language-server: $schema=../space.schema.json
 
-Exit code: 0 if all is well; 1 if a default does not compile, fails where --run runs it, a
-host module fails or, with --strict, any configuration fails; 2 for a fault in a space or in
-the command.
+Exit code: 0 on success; 1 if a default or a host module fails, or with --strict any
+configuration; 2 for a fault in a space or in the command.
 """
 
 _KEPT = "; the build cache has what was compiled, and the same command continues from there"
@@ -35,36 +33,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("check"),
-        description="Validate spaces, count their configurations, and compile the default. No "
-        "kernel is run without --run, but the host module is; --arch needs no GPU. The default of "
-        "a program is built and run.",
+        description="Validate spaces, count their configurations, and compile the default.\nThe "
+        "host module runs; the kernel runs only with --run. The default of a program is built\n"
+        "and run.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("spaces", nargs="*", type=Path, metavar="SPACE", help="a YAML file")
+    parser.add_argument("spaces", nargs="*", type=Path, metavar="SPACE", help="space file (YAML)")
     parser.add_argument(
         "--backend",
         choices=("auto", "cuda", "opencl", "command"),
-        help="auto (default): CUDA with a GPU, else an OpenCL GPU, else PoCL on the CPU",
+        help="where kernels run (default auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on "
+        "the CPU)",
     )
     parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="SM",
-                        help="compile with nvcc for this architecture, such as sm_90; may be "
-                        "given several times")  # fmt: skip
+                        help="compile with nvcc for this architecture, such as sm_90; needs no "
+                        "GPU; may be repeated")  # fmt: skip
     parser.add_argument("--sample", type=whole_number(0), metavar="N",
                         help="also compile N other legal configurations, drawn uniformly "
                         f"(default {DEFAULT_SAMPLE} with --backend or --arch, else 0)")  # fmt: skip
     parser.add_argument("--compile", type=whole_number(0), metavar="N",
-                        help="sweep: compile N others, drawn likewise, and print only the number "
-                        "of machine codes, their resources and the failures")  # fmt: skip
+                        help="compile N others and print a summary: machine codes, resources and "
+                        "failures")  # fmt: skip
     parser.add_argument("--strict", action="store_true",
                         help="with --compile: exit with 1 if any configuration fails")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default 0)")
     parser.add_argument("--no-compile", action="store_true", help="only validate and describe")
     parser.add_argument("--run", action="store_true",
-                        help="also run the default on each input, and verify it")  # fmt: skip
+                        help="run the default on each input and verify it")  # fmt: skip
     parser.add_argument("--schema", nargs="?", const=SPACE_SCHEMA, metavar="COMMAND",
-                        help="print the JSON Schema of spaces and exit; with COMMAND "
-                        f"({', '.join(WITH_JSON)}) that of its --json")  # fmt: skip
+                        help="print the JSON Schema of spaces, or of a COMMAND's --json "
+                        f"({', '.join(WITH_JSON)}), and exit")  # fmt: skip
     add_json(parser)
     return parser
 

@@ -31,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("compare"),
         description="Say whether CANDIDATE is slower or faster than BASE, or within noise, for "
-        "each kernel and input. Exit status: 0 nothing became slower; 1 something did, or works "
-        "no more; 2 they cannot be compared.",
+        "each kernel and input. Exit code: 0 if nothing became slower; 1 if something did, or "
+        "works no more; 2 if no comparison is possible.",
     )
     what = "results database, or exported results (T4, CSV, Kernel Tuner cache)"
     parser.add_argument("base", metavar="BASE", help=what)
@@ -44,25 +44,27 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="a kernel's space file: compare only CANDIDATE's results of its current sources, and "
-        "name its source in annotations; may be given several times",
+        help="space file: compare only CANDIDATE's results of its current sources, and name them "
+        "in annotations; may be repeated",
     )
     parser.add_argument(
         "--of",
         choices=("both", "best", "default"),
         default="both",
-        help="compare the best of each, the default configuration of each, or both (default)",
+        help="compare the best of each side, the default of each side, or both (default both)",
     )
     parser.add_argument(
         "--across-environments",
         action="store_true",
-        help="compare even where device, driver or compiler differ",
+        help="compare even if device, driver or compiler differ",
     )
     _add_test_options(parser.add_argument_group("test"))
-    _add_rerun_options(parser.add_argument_group("rerun: measure both sides again, side by side"))
+    _add_rerun_options(parser.add_argument_group("rerun: measure both sides again, interleaved"))
     outputs = parser.add_argument_group("output, besides the text")
-    outputs.add_argument("--json", type=Path, metavar="FILE", help="everything, for scripts")
-    outputs.add_argument("--junit", type=Path, metavar="FILE", help="JUnit XML, for CI's pages")
+    outputs.add_argument("--json", type=Path, metavar="FILE", help="write everything, for scripts")
+    outputs.add_argument(
+        "--junit", type=Path, metavar="FILE", help="write JUnit XML, for CI's pages"
+    )
     outputs.add_argument("--github", action="store_true", help="print GitHub's annotations")
     return parser
 
@@ -73,7 +75,7 @@ def _add_test_options(group: argparse._ArgumentGroup) -> None:
         type=_threshold,
         default=THRESHOLD,
         metavar="X",
-        help="ignore smaller changes; a ratio of times, or a fraction, also with %% "
+        help="ignore smaller changes; a ratio or a fraction, such as 1.02x, 2%% or 0.02 "
         f"(default {1 + THRESHOLD:.3f}x)",
     )
     group.add_argument(
@@ -81,15 +83,15 @@ def _add_test_options(group: argparse._ArgumentGroup) -> None:
         type=_level,
         default=LEVEL,
         metavar="P",
-        help="probability of any false `slower` or `faster`, and of any slowdown above its upper "
-        f"limit, over all tests (default {LEVEL})",
+        help="probability of any false `slower` or `faster`, and of any missed slowdown above its "
+        f"limit (default {LEVEL})",
     )
     group.add_argument(
         "--run-noise",
         type=_fraction,
         default=RUN_NOISE,
         metavar="P",
-        help="noise between runs as a fraction of the time, where nothing was measured twice "
+        help="noise between runs, as a fraction of the time, if nothing was measured twice "
         f"(default {RUN_NOISE})",
     )
 
@@ -100,9 +102,9 @@ def _add_rerun_options(group: argparse._ArgumentGroup) -> None:
         type=Path,
         nargs="*",
         metavar="SPACE",
-        help="tune nothing; measure the best and the default of BASE and CANDIDATE now, "
-        "interleaved, and compare these measurements. SPACE: the space files of CANDIDATE's "
-        "sources (default: those of --spec, else spaces/NAME.yaml of each kernel)",
+        help="measure the best and the default of both sides now, and compare only these "
+        "measurements. SPACE: space files of CANDIDATE's sources (default: those of --spec, else "
+        "spaces/NAME.yaml of each kernel)",
     )
     group.add_argument(
         "--base-space",
@@ -110,14 +112,13 @@ def _add_rerun_options(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="SPACE",
-        help="a space file of BASE's sources, where they differ from CANDIDATE's; may be given "
-        "several times",
+        help="space file of BASE's sources, if they differ from CANDIDATE's; may be repeated",
     )
     group.add_argument(
         "--rerun-database",
         default="results/rerun.db",
         metavar="DATABASE",
-        help="where the new measurements are stored (default results/rerun.db)",
+        help="database for the new measurements (default results/rerun.db)",
     )
     group.add_argument(
         "--occasions",

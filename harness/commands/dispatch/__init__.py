@@ -18,17 +18,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("dispatch"),
-        description="Learn which configuration suits which input, judge it on held-out inputs, and "
-        "write it as C, C++ and Python code with the kernels it chooses from.",
+        description="Learn which configuration suits which input, judge the choice on held-out "
+        "inputs, and write it as C, C++ and Python code with its kernels.",
     )
-    parser.add_argument("database", nargs="+", help="results databases of one device")
+    parser.add_argument("database", nargs="+", metavar="DATABASE", help="results database")
     parser.add_argument(
-        "-o", "--output", required=True, type=Path, metavar="FOLDER", help="where to write it"
+        "-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write"
     )
     parser.add_argument("--space", metavar="NAME", help="only the space of this name")
-    parser.add_argument(
-        "--device", metavar="NAME", help="only the device whose name contains this, of several"
-    )
+    parser.add_argument("--device", metavar="NAME", help="only the device whose name contains this")
     parser.add_argument(
         "--spec",
         type=Path,
@@ -39,9 +37,9 @@ def _parser() -> argparse.ArgumentParser:
         "--choice",
         choices=("auto", "tree", "ensemble"),
         default="auto",
-        help="one tree, or an ensemble of trees; auto takes the tree if it is significantly "
-        "faster than one configuration for all, unless the ensemble is significantly faster still, "
-        "with the time of choosing; `tree` writes the tree unless it is significantly slower",
+        help="one tree, or an ensemble of trees. auto writes the ensemble only if it is "
+        "significantly faster than the tree, with the time of choosing; tree writes the tree even "
+        "if it is no faster than one configuration, within noise (default auto)",
     )
     parser.add_argument(
         "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
@@ -49,13 +47,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="write it even if it is not significantly faster than one configuration for all",
+        help="write even a choice that is not significantly faster than one configuration",
     )
     parser.add_argument(
         "--seed",
         type=whole_number(0, 2**32 - 1, "2^32 - 1"),
         default=0,
-        help="seed of the folds and of the trees (default 0)",
+        help="seed of the folds and trees (default 0)",
     )
     add_json(parser)
     return parser

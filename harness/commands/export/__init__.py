@@ -16,11 +16,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(
         prog=command_line("export"),
-        description="Write every sample and every failure of a database's last campaign as T4 "
-        "results, or as CSV with its mapping.",
+        description="Write every sample and failure of a database's last campaign, as T4 results "
+        "or as CSV with its mapping.",
     )
     parser.add_argument("database", metavar="DATABASE", help="SQLite file or SQLAlchemy URL")
-    parser.add_argument("--format", choices=tuple(ENDINGS), default="t4", help="default t4")
+    parser.add_argument(
+        "--format", choices=tuple(ENDINGS), default="t4", help="format (default t4)"
+    )
     parser.add_argument("--space", metavar="NAME", help="only the space of this name")
     parser.add_argument(
         "--output",

@@ -17,15 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("merge"),
-        description="Merge the results databases of several machines into one. Measurements that "
-        "OUT already has are not added again, so the same databases can be merged each time they "
-        "have grown. The inputs are only read. OpenTuner's own tables stay behind: they hold "
-        "pickles, which can run code. Merged runs can be analysed like any other. To continue a "
-        "search, use the database that it comes from.",
+        description="Add the measurements of results databases to OUT; those that OUT has already "
+        "are not added again. The inputs do not change. OpenTuner's own tables stay behind, "
+        "because they hold pickles, which can run code. To continue a search, use its own "
+        "database.",
     )
     where = "SQLite file or SQLAlchemy URL"
-    parser.add_argument("out", metavar="OUT", help=f"the database to add to ({where}); may be new")
-    parser.add_argument("inputs", metavar="IN", nargs="+", help=f"a database to add ({where})")
+    parser.add_argument("out", metavar="OUT", help=f"database to add to ({where}); may be new")
+    parser.add_argument("inputs", metavar="IN", nargs="+", help=f"database to add ({where})")
     add_kernel_version(parser, default="all")
     return parser
 

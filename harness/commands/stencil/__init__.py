@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("stencil"),
-        description="Write the space of a stencil: rewrite rules turn its expression into "
-        "variants, each with several thread configurations.",
+        description="Write the space of a stencil: variants of its kernel, each with several\n"
+        "thread configurations.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -33,17 +33,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("stencil", metavar="STENCIL",
                         help=f"a Python file, or one of {', '.join(program_names())}")  # fmt: skip
     parser.add_argument("--size", type=whole_number(1), required=True, metavar="N",
-                        help="the argument of expression(): the length of a side")  # fmt: skip
+                        help="length of a side, the argument of expression()")  # fmt: skip
     parser.add_argument("--count", type=whole_number(1), default=1000, metavar="K",
-                        help="the number of points in the space (default 1000)")  # fmt: skip
+                        help="points in the space (default 1000)")  # fmt: skip
     parser.add_argument("-o", "--output", dest="folder", type=Path, metavar="FOLDER",
                         help="a new folder (default NAME_SIZE)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0,
-                        help="the seed of the random draws (default 0)")  # fmt: skip
+                        help="seed of the random draws (default 0)")  # fmt: skip
     parser.add_argument("--cache-lines", choices=("published", "exact"), default="published",
-                        help="how to count the cache lines of the features: `published` looks at "
-                        "one warp (default); `exact` at all warps, which takes seconds for each "
-                        "point of a large grid")  # fmt: skip
+                        help="count the cache lines of one warp (published, the default) or of "
+                        "all (exact: seconds for each point of a large grid)")  # fmt: skip
     return parser
 
 

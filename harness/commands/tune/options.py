@@ -78,17 +78,17 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         "--replay",
         type=Path,
         metavar="FILE",
-        help="search recorded measurements in place of a device. With a space: a results "
-        "database, CSV of the space's own columns, or T4 results. Without a space: a Kernel "
-        "Tuner cache, T4 results, or CSV with a mapping. May be gzipped",
+        help="search recorded measurements instead of a device. FILE is a Kernel Tuner cache, T4 "
+        "results or CSV with a mapping; with a space, a results database, T4 results or CSV with "
+        "the space's columns",
     )
     group.add_argument("--recording", type=_recording, help=argparse.SUPPRESS)
     group.add_argument(
         "--mapping",
         type=Path,
         metavar="FILE",
-        help="YAML file that describes the columns of CSV files, for --warm-start, and for "
-        "--replay without a space (default: the CSV file's name, ending in .mapping.yaml or .yaml)",
+        help="YAML file that describes the columns of a CSV recording (default: NAME.mapping.yaml "
+        "or NAME.yaml beside it)",
     )
 
 
@@ -99,8 +99,7 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="search technique; may be repeated, then they alternate (default: the space's, else "
-        "auto)",
+        help="search technique; repeat it to alternate several (default: the space's, else auto)",
     )
     group.add_argument(
         "--list-techniques", "-lt", action="store_true", help="list the techniques and exit"
@@ -109,15 +108,15 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         "--test-limit",
         type=whole_number(1),
         metavar="N",
-        help="at most N tests per input, with --validate N on average (default: the space's)",
+        help="at most N tests per input (default: the space's)",
     )
     group.add_argument(
         "--stop-after",
         "--max-time",
         type=_duration,
         metavar="SECONDS",
-        help="end the search of all inputs SECONDS after the device is open; each gets its default "
-        "and a few tests before any gets more; final measurements follow (default: no limit)",
+        help="end the search after SECONDS for all inputs together; the final measurements follow "
+        "(default: no limit)",
     )
     group.add_argument(
         "--seed-configuration",
@@ -133,8 +132,8 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         default=[],
         type=Path,
         metavar="FILE",
-        help="recording of the same kernel on another device, from which model-guided techniques "
-        "learn before the first test; same formats as --replay without a space; may be repeated",
+        help="learn from a recording of the same kernel on another device, in a format of --replay "
+        "without a space; may be repeated",
     )
     group.add_argument(
         "--validate",
@@ -142,14 +141,14 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         type=_share,
         const=DEFAULT_TARGET,
         metavar="TARGET",
-        help="do not search: sample uniformly until a tree predicts unseen times with this median "
-        f"relative error (TARGET: {DEFAULT_TARGET:g} if left out)",
+        help="instead of a search, sample uniformly until a tree predicts held-out times with this "
+        f"median relative error (default TARGET: {DEFAULT_TARGET:g})",
     )
     group.add_argument(
         "--parallelism",
         type=whole_number(1),
         metavar="N",
-        help="proposals per generation, built in parallel (default 4; 1 for a recording)",
+        help="propose and build N configurations at once (default 4; 1 for a recording)",
     )
     group.add_argument("--seed", type=whole_number(0), default=0, help="random seed (default 0)")
 
@@ -162,13 +161,13 @@ def _add_measurement_options(group: argparse._ArgumentGroup) -> None:
         "--precision",
         type=_precision,
         metavar="P",
-        help="stop when the confidence interval of the mean is within +- P of it",
+        help="stop when the mean's confidence interval is within +- P, such as 0.005",
     )
     group.add_argument(
         "--give-up-at",
         type=_slowdown,
         metavar="F",
-        help="stop when a configuration is clearly F times slower than the best so far",
+        help="stop when a configuration is significantly F times slower than the best so far",
     )
 
 
@@ -176,20 +175,20 @@ def _add_stage_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--no-cross",
         action="store_true",
-        help="do not measure each winner on the other inputs, nor the best few on all inputs; "
-        "choosing by input needs both",
+        help="do not measure the best configurations on all inputs (a good choice by input needs "
+        "this)",
     )
     group.add_argument(
         "--finalists",
         type=whole_number(1),
         metavar="N",
-        help="measure the N fastest configurations again, with the default (default 2, or 3 if "
-        "the third is within noise of the first)",
+        help="measure the N fastest configurations again with the default (default 2, or 3 if the "
+        "third is within noise of the first)",
     )
     group.add_argument(
         "--no-reduce",
         action="store_true",
-        help="do not find out which flags a winner needs",
+        help="do not measure which flags a winner needs",
     )
 
 
@@ -208,14 +207,12 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
         "--results-log",
         type=Path,
         metavar="FILE",
-        help="write seconds and time of each new best; one file per input",
+        help="write when each new best was found, and its time; one file per input",
     )
     group.add_argument(
         "--report", type=report_file, metavar="FILE", help="write an HTML report as well"
     )
-    group.add_argument(
-        "--quiet", "--no-progress", action="store_true", help="print results, no progress"
-    )
+    group.add_argument("--quiet", "--no-progress", action="store_true", help="print no progress")
 
 
 def _backend(text: str) -> str:
