@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -22,3 +23,27 @@ def load_module(path: Path, prefix: str) -> ModuleType | None:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def forget_siblings(path: Path) -> None:
+    """Forget the modules that lie beside a file, so that another file imports its own of that name.
+
+    What already holds them keeps them.
+    """
+    folder = os.path.abspath(path.parent)
+    beside = {
+        name.partition(".")[0]
+        for name, module in sys.modules.items()
+        if _folder_of(module) == folder and name.partition(".")[0] != "harness"
+    }
+    for name in [name for name in sys.modules if name.partition(".")[0] in beside]:
+        del sys.modules[name]
+
+
+def _folder_of(module: ModuleType) -> str | None:
+    """Return the folder of a module's file, or that of a package's folder."""
+    file: str | None = getattr(module, "__file__", None)
+    if not file:
+        return None
+    folder, name = os.path.split(os.path.abspath(file))
+    return os.path.dirname(folder) if name == "__init__.py" else folder

@@ -13,8 +13,13 @@ from harness.space_file import Spec
 COMMAND = "command"
 
 
-def open_measurer(spec: Spec, requested: str) -> tuple[Measurer, str]:
+def open_measurer(
+    spec: Spec, requested: str, beside: Measurer | None = None
+) -> tuple[Measurer, str]:
     """Open the measurer of a space with the requested backend; return it and why it was chosen.
+
+    Kernels run in the process of a measurer `beside` it, which must be closed later: two processes
+    differ in speed. Each run of a program is a process of its own.
 
     Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
     cannot run here.
@@ -32,7 +37,8 @@ def open_measurer(spec: Spec, requested: str) -> tuple[Measurer, str]:
             f"{spec.path} has no {backend.language} source, only {', '.join(spec.sources)}; "
             "name the --backend that runs it, or add a source to kernel.source"
         )
-    return KernelMeasurer(spec, backend), backend.why
+    shared = beside if isinstance(beside, KernelMeasurer) else None
+    return KernelMeasurer(spec, backend, shared), backend.why
 
 
 def fitted_to(spec: Spec, measurer: Measurer) -> Spec:

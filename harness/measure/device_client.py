@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -19,17 +20,36 @@ _PREPARE_TIMEOUT_S = 600.0
 T = TypeVar("T")
 
 
-class DeviceClient:
-    """The process that owns the device, and which inputs it has prepared."""
+@dataclass
+class _DeviceProcess:
+    """The process that owns the device; `used` once a configuration has run in it."""
 
-    def __init__(self, spec: Spec, backend: Backend) -> None:
+    processes: Processes
+    used: bool = False
+
+
+class DeviceClient:
+    """The process that owns the device, and which inputs of one host module it has prepared.
+
+    A client that is opened `beside` another one uses its process, and must be closed before it.
+    """
+
+    def __init__(self, spec: Spec, backend: Backend, beside: DeviceClient | None = None) -> None:
         self._host = spec.host
         self._language = backend.language
-        self._processes = Processes(1, partial(DeviceWorker, backend, spec.host))
+        self._is_guest = beside is not None
+        self._process: _DeviceProcess
+        if beside is None:
+            self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, spec.host)))
+        else:
+            self._process = beside._process
         self._names: dict[Input, tuple[str, ...]] = {}
         self._made_s: dict[Input, float] = {}
         self._too_large: dict[Input, str] = {}
-        self._used = False
+
+    @property
+    def _processes(self) -> Processes:
+        return self._process.processes
 
     def describe(self) -> DeviceFacts:
         """Open the device and describe it; raises BackendUnavailable."""
@@ -61,7 +81,7 @@ class DeviceClient:
         began_s = time.perf_counter()
         try:
             self._names[problem] = self._processes.run(
-                DeviceWorker.prepare, problem, seed, timeout_s=_PREPARE_TIMEOUT_S
+                DeviceWorker.prepare, problem, seed, self._host, timeout_s=_PREPARE_TIMEOUT_S
             )
             self._made_s[problem] = time.perf_counter() - began_s
         except LaunchFailed as error:
@@ -89,7 +109,7 @@ class DeviceClient:
 
         Raises ProcessLost, or LaunchFailed where the data does not fit on the device any more.
         """
-        was_used = self._used
+        was_used = self._process.used
         try:
             return self._run_once(problem, seed, method, args, timeout_s)
         except ProcessLost as lost:
@@ -107,20 +127,26 @@ class DeviceClient:
         args: tuple[object, ...],
         timeout_s: float,
     ) -> T:
-        self._used = False
-        reply = self._processes.run_once(method, *args, timeout_s=timeout_s)
+        self._process.used = False
+
+        def call() -> Reply[T]:
+            words = (self._host, method, *args)
+            return self._processes.run_once(DeviceWorker.serve, *words, timeout_s=timeout_s)
+
+        reply = call()
         if reply.result is None:  # a new process, or one with another input's data
             self._prepare(problem, seed)
-            reply = self._processes.run_once(method, *args, timeout_s=timeout_s)
+            reply = call()
         if reply.result is None:  # the prepared process died, and a new one answered
             raise ProcessLost("ended while it was idle", idle=True)
         if reply.healthy:
-            self._used = True
+            self._process.used = True
         else:
             # A failed launch can spoil a CUDA context for good: only a new process helps.
             self._processes.replace()
         return reply.result
 
     def close(self) -> None:
-        """End the process."""
-        self._processes.close()
+        """End the process, unless it is another client's."""
+        if not self._is_guest:
+            self._processes.close()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from harness.core.errors import LaunchFailed
+from harness.core.modules import forget_siblings
 from harness.core.records import DeviceLimits, Environment, Input, Measurement, Outcome
 from harness.measure.backends.base import Device
 from harness.measure.backends.choose import Backend
@@ -62,12 +64,17 @@ class _HeldData:
 
 
 class DeviceWorker:
-    """Own the device, which opens when it is first needed, and the data of one input."""
+    """Own the device, which opens when it is first needed, and the data of one input.
+
+    The device holds the data of one host module at a time; those of others are kept aside.
+    """
 
     def __init__(self, backend: Backend, host: Path) -> None:
         self._backend = backend
         self._host = host
         self._held: _HeldData | None = None
+        self._aside: dict[Path, _HeldData | None] = {}
+        self._loaded, self._sys_path = host, tuple(sys.path)
         self._proof_seeds = itertools.count(_FIRST_PROOF_SEED)
 
     @cached_property
@@ -87,11 +94,28 @@ class DeviceWorker:
             arch=compiler.arch,
         )
 
-    def prepare(self, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
+    def serve(self, host: Path, method: Callable[..., Reply[T]], *args: object) -> Reply[T]:
+        """Call a method while the device holds the data that a host module has made."""
+        if host != self._host:
+            self._turn_to(host)
+            if self._held is not None and not self._renew(self._held):
+                self._held = None
+        return method(self, *args)
+
+    def _turn_to(self, host: Path) -> None:
+        """Put the data of the other host module aside, and take those of this one back."""
+        self._aside[self._host] = self._held
+        self._host, self._held = host, self._aside.pop(host, None)
+
+    def prepare(
+        self, problem: Input, seed: int = SEARCH_SEED, host: Path | None = None
+    ) -> tuple[str, ...]:
         """Make the data of an input and copy it to the device; return the arguments' names.
 
         Raises HostModuleError, or LaunchFailed where the data does not fit on the device.
         """
+        if host not in (None, self._host):
+            self._turn_to(host)
         self._held = _HeldData(problem, seed, self._bind(problem, seed))
         return tuple(self._held.data.arguments)
 
@@ -180,7 +204,7 @@ class DeviceWorker:
 
     def _twice(self, job: KernelJob) -> Iterator[Measurement]:
         """Measure a configuration on the next set of new data, and once more unless it failed."""
-        data = make_kernel_data(self._host, job.input, next(self._proof_seeds))
+        data = self._made(job.input, next(self._proof_seeds))
         self._device.bind(data.arguments)
         data.bound_again()
         yield (first := measure_kernel(self._device, data, job))
@@ -201,9 +225,17 @@ class DeviceWorker:
 
     def _bind(self, problem: Input, seed: int) -> KernelData:
         self._held = None  # frees the memory of the input before
-        data = make_kernel_data(self._host, problem, seed)
+        data = self._made(problem, seed)
         self._device.bind(data.arguments)
         return data
+
+    def _made(self, problem: Input, seed: int) -> KernelData:
+        """Make data; two host modules may each have a helper of the same name beside them."""
+        if self._loaded != self._host:
+            forget_siblings(self._loaded)
+            sys.path[:] = self._sys_path
+            self._loaded = self._host
+        return make_kernel_data(self._host, problem, seed)
 
     def _is_overwritten(self, held: _HeldData) -> bool:
         """Whether the device holds other inputs than were copied to it."""
@@ -226,7 +258,7 @@ class DeviceWorker:
         After a kernel that may have overwritten this process's memory, the data are made anew.
         """
         if self._device.overran:
-            held.data = make_kernel_data(self._host, held.problem, held.seed)
+            held.data = self._made(held.problem, held.seed)
         try:
             self._device.bind(held.data.arguments)
         except LaunchFailed:

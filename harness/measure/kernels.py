@@ -32,10 +32,13 @@ from harness.space_file import Spec
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     """Measure the kernel of a space; a `harness.measure.measurer.Measurer`."""
 
-    def __init__(self, spec: Spec, backend: Backend) -> None:
-        """Open the device; raises BackendUnavailable."""
+    def __init__(self, spec: Spec, backend: Backend, beside: KernelMeasurer | None = None) -> None:
+        """Open the device, in the process of the measurer `beside` it if there is one.
+
+        Raises BackendUnavailable.
+        """
         self._backend = backend
-        self._device = DeviceClient(spec, backend)
+        self._device: DeviceClient = DeviceClient(spec, backend, beside._device if beside else None)
         try:
             self._facts = self._device.describe()
         except BaseException:

@@ -1,0 +1,108 @@
+"""Measurers of two versions of a kernel in one process, as a rerun compares them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.equal_code import write_space
+from harness.core.program import Launch, Program
+from harness.core.records import Config, Input, Outcome
+from harness.measure.backends.choose import Backend
+from harness.measure.device_worker import DeviceWorker
+from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.verify import Tolerance
+from harness.stats.timing import Sampling
+from tests.fakes import FakeBackend, FakeCompiler, FakeDevice
+from tests.planted import space_of
+
+GIVEN = Input({"n": 4})
+
+HOST = """
+import os, sys
+import numpy as np
+folder = os.path.dirname(os.path.abspath(__file__))
+if folder not in sys.path:
+    sys.path.insert(0, folder)
+from values_of_this_host import VALUE
+
+def arguments(features, rng):
+    x = np.full(features["n"], VALUE)
+    return {"x": x, "y": np.zeros_like(x)}
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+"""
+
+JOB = KernelJob(
+    config=Config({"A": 1}),
+    input=GIVEN,
+    binary=FakeCompiler().compile(Program("kernel twice", ("twice",), ())),
+    launches=(Launch("twice", (4,), (1,), ("x", "y")),),
+    tolerance=Tolerance(),
+    sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
+)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
+    """Two host modules of one name, each with a helper beside it, of one name as well."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for value in (1, 3):
+        (tmp_path / f"{value}").mkdir()
+        (tmp_path / f"{value}" / "host.py").write_text(HOST)
+        (tmp_path / f"{value}" / "values_of_this_host.py").write_text(f"VALUE = {value}.0\n")
+    yield [tmp_path / "1" / "host.py", tmp_path / "3" / "host.py"]
+    sys.modules.pop("values_of_this_host", None)
+
+
+def test_each_host_module_finds_its_own_helper_and_its_own_data(hosts: list[Path]) -> None:
+    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
+    worker.__dict__["_device"] = device = FakeDevice()
+    for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1)):
+        worker.prepare(GIVEN, 0, host)
+        assert np.all(device.bound["x"] == value)
+    for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[0], 1), (hosts[1], 3)):
+        found = worker.serve(host, DeviceWorker.run, JOB).result
+        assert found is not None, "its data were kept"
+        assert found.outcome is Outcome.OK, found.message
+        assert np.all(device.bound["x"] == value)
+    other = Input({"n": 8})
+    worker.prepare(other, 0, hosts[0])
+    assert worker.serve(hosts[0], DeviceWorker.run, JOB).result is None
+    assert worker.serve(hosts[1], DeviceWorker.run, JOB).result is not None
+
+
+def process_of(_: DeviceWorker) -> int:
+    return os.getpid()
+
+
+def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: Backend) -> None:
+    specs = [write_space(tmp_path / name, 1, 0, name == "new") for name in ("old", "new")]
+    host = specs[1].host  # of other data
+    host.write_text(host.read_text().replace("rng.random(", "1 + rng.random("))
+    with contextlib.closing(KernelMeasurer(specs[0], opencl)) as first:
+        with contextlib.closing(KernelMeasurer(specs[1], opencl, first)) as second:
+            for measurer, spec in [(first, specs[0]), (second, specs[1])] * 2:
+                (problem,) = spec.inputs
+                space = space_of(spec, measurer, problem)
+                (found,) = measurer.measure_interleaved(
+                    space, problem, [space.default], rounds=2, seeds=(1,)
+                )
+                assert found.outcome is Outcome.OK, found.message
+            processes = {
+                measurer._device._processes.run(process_of, timeout_s=60)
+                for measurer in (first, second)
+            }
+            assert len(processes) == 1
+        (problem,) = specs[0].inputs
+        space = space_of(specs[0], first, problem)
+        found = first.measure(space, problem, space.default, None)
+        assert found.outcome is Outcome.OK, "the second did not end the process of the first"
