@@ -18,8 +18,9 @@ from typing import Protocol
 from benchmarks.noise import MODELS, Burdened, Noise, SimulatedMeasurer
 from harness.analysis.inputs import InputReport
 from harness.compare.comparison import Comparison, Rules, compare
-from harness.compare.reading import KernelResults, read_kernel_results
-from harness.compare.rerun import RerunSide, rerun_kernel
+from harness.compare.reading import read_kernel_results
+from harness.compare.rerun import opened_sides, rerun_kernel
+from harness.compare.rerun_plan import plan_rerun
 from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD, ChangeVerdict
 from harness.core.records import Input
 from harness.dispatch.candidates import matrix_of
@@ -170,8 +171,13 @@ class Tally:
 class Bench(Protocol):
     """Where code is measured."""
 
-    def open(self, spec: Spec, begins: float | None = None) -> Measurer:
-        """Open a measurer; after `begins` more launches, if it is set, other work begins."""
+    def open(
+        self, spec: Spec, beside: Measurer | None = None, begins: float | None = None
+    ) -> Measurer:
+        """Open a measurer, in the process of the one `beside` it if there is one.
+
+        After `begins` more launches, if it is set, other work begins.
+        """
 
     @property
     def launches(self) -> int:
@@ -184,8 +190,12 @@ class SimulatedBench:
     def __init__(self, noise: Noise) -> None:
         self._noise = noise
 
-    def open(self, spec: Spec, begins: float | None = None) -> SimulatedMeasurer:
+    def open(
+        self, spec: Spec, beside: Measurer | None = None, begins: float | None = None
+    ) -> SimulatedMeasurer:
         """Open a measurer on the same machine."""
+        if isinstance(beside, SimulatedMeasurer):
+            return SimulatedMeasurer(spec, beside.noise, beside=beside)
         noise = self._noise if begins is None else Burdened(self._noise, begins, _BURDEN)
         return SimulatedMeasurer(spec, noise)
 
@@ -200,9 +210,11 @@ class PoclBench:
 
     launches = 0
 
-    def open(self, spec: Spec, begins: float | None = None) -> Measurer:
-        """Open a device's process."""
-        return open_measurer(spec, "opencl")[0]
+    def open(
+        self, spec: Spec, beside: Measurer | None = None, begins: float | None = None
+    ) -> Measurer:
+        """Open a device's process, or use the one of the measurer `beside` it."""
+        return open_measurer(spec, "opencl", beside)[0]
 
 
 def trial(folder: Path, inputs: int, seed: int, bench: Bench, parts: Sequence[str]) -> Tally:
@@ -220,14 +232,14 @@ def trial(folder: Path, inputs: int, seed: int, bench: Bench, parts: Sequence[st
     old, new = (read_kernel_results(str(database)) for database in databases)
     tally.add("compare", is_any_claim(compare(old, new, _rules())))
     began = bench.launches
-    tally.add("rerun", _rerun(folder / "rerun.db", specs, (old, new), bench, None))
+    tally.add("rerun", _rerun(folder / "rerun.db", specs, databases, bench, None))
     if launches:
         during = _BEGINS * (bench.launches - began)
         late = folder / "late.db"
-        tune(specs[1], bench.open(specs[1], _BEGINS * launches), late, seed)
+        tune(specs[1], bench.open(specs[1], begins=_BEGINS * launches), late, seed)
         burdened = compare(old, read_kernel_results(str(late)), _rules())
         tally.add("burden", is_any_claim(burdened))
-        again = _rerun(folder / "again.db", specs, (old, new), bench, during)
+        again = _rerun(folder / "again.db", specs, databases, bench, during)
         tally.add("burden rerun", again)
     return tally
 
@@ -246,26 +258,19 @@ def _campaign(
 
 
 def _rerun(
-    database: Path,
+    stored: Path,
     specs: Sequence[Spec],
-    sides: Sequence[Sequence[KernelResults]],
+    databases: Sequence[Path],
     bench: Bench,
     begins: float | None,
 ) -> bool:
-    """Rerun both sides, and say whether anything is claimed."""
-    with contextlib.ExitStack() as stack, writing(str(database)) as engine:
+    """Rerun both sides as `harness.compare --rerun` does, and say whether anything is claimed."""
+    base, candidate = (str(database) for database in databases)
+    (planned,) = plan_rerun(base, candidate, [specs[1].path], [specs[0].path])
+    opened = opened_sides(planned, lambda spec, beside: bench.open(spec, beside, begins))
+    with writing(str(stored)) as engine, opened as sides:
         store = Store(engine)
-        shared = bench.open(specs[0], begins)
-        measurers = [shared, bench.open(specs[1]) if begins is None else shared]
-        for measurer in measurers:
-            stack.callback(measurer.close)
-        planned = [
-            RerunSide(name, str(database), side[0], spec, measurer)
-            for name, side, spec, measurer in zip(
-                ("BASE", "CANDIDATE"), sides, specs, measurers, strict=True
-            )
-        ]
-        old, new = rerun_kernel(planned[0], planned[1], store)
+        old, new = rerun_kernel(*sides, store)
         store.sessions.remove()
     return is_any_claim(compare([old], [new], _rules(is_rerun=True)))
 

@@ -1,7 +1,7 @@
 """How often tune, compare and dispatch claim a difference where there is none.
 
 Every configuration is equally fast, so each claim is false. A simulated machine (benchmarks.noise)
-has one of ten kinds of noise. On it, campaigns of a few inputs measure every configuration, the
+has one of eleven kinds of noise. On it, campaigns of a few inputs measure every configuration, the
 candidates and the finals, through the functions that `harness.tune` uses, into databases like
 those of `harness.tune`. From these:
 

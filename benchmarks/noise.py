@@ -1,13 +1,14 @@
 """Simulated machines: noise models, and a measurer that takes its samples from one.
 
 Each model is a source of the noise that a launch meets: random numbers of its own, a clock that
-counts launches, and an offset for each load of the code. All times of a simulated device are
-TIME_S, unless the caller says otherwise, so every claim that one configuration is faster than
-another is false.
+counts launches, and an offset for each load of the code and for each process. All times of a
+simulated device are TIME_S, unless the caller says otherwise, so every claim that one configuration
+is faster than another is false.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,10 @@ class Noise:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.launches = 0
+
+    def start_process(self) -> Iterator[float]:
+        """Yield what a new process adds to the logarithm of each of its times."""
+        return itertools.repeat(0.0)
 
     def load(self, code: str) -> Load:
         """Load some code, which is equal where its text is."""
@@ -119,6 +124,18 @@ class LoadOffset(Noise):
         return self.rng.gauss(0, 0.003)
 
 
+class ProcessOffset(Noise):
+    """Each process has an offset of 5 %, which changes once in 500 launches; these vary by 3 %."""
+
+    def start_process(self) -> Iterator[float]:
+        while True:
+            offset = self.rng.gauss(0, 0.05)
+            yield from itertools.repeat(offset, 1 + int(self.rng.expovariate(1 / 500)))
+
+    def _next(self) -> float:
+        return self.rng.gauss(0, 0.03)
+
+
 class CoarseTicks(Noise):
     """A clock that ticks every 2 % of the time; launches vary by 0.5 %."""
 
@@ -163,6 +180,9 @@ class Burdened(Noise):
         super().__init__(other.rng)
         self._other, self._begins, self._log = other, begins, math.log(factor)
 
+    def start_process(self) -> Iterator[float]:
+        return self._other.start_process()
+
     def load(self, code: str) -> Load:
         return self._other.load(code)
 
@@ -182,6 +202,7 @@ MODELS: Mapping[str, Callable[[random.Random], Noise]] = {
     "drift": Drift,
     "bursts": Bursts,
     "offset per load": LoadOffset,
+    "offset per process": ProcessOffset,
     "coarse ticks": CoarseTicks,
     "autocorrelated": Autocorrelated,
     "unequal variances": UnequalVariances,
@@ -196,7 +217,8 @@ class SimulatedMeasurer:
     """A `harness.measure.measurer.Measurer` that takes its samples from a noise model.
 
     It samples as real measurers do, by the functions of harness.measure.trial and
-    harness.measure.occasions. Nothing is built, and nothing fails.
+    harness.measure.occasions. Nothing is built, and nothing fails. One that is opened `beside`
+    another goes on in its process, on its machine.
     """
 
     environment = ENVIRONMENT
@@ -205,9 +227,16 @@ class SimulatedMeasurer:
     is_replay = False
 
     def __init__(
-        self, spec: Spec, noise: Noise, times: Times = lambda problem, config: TIME_S
+        self,
+        spec: Spec,
+        noise: Noise,
+        times: Times = lambda problem, config: TIME_S,
+        beside: SimulatedMeasurer | None = None,
     ) -> None:
         self.noise = noise
+        self._process: Iterator[float] = (
+            noise.start_process() if beside is None else beside._process
+        )
         self._sampling = Sampling(**spec.measure.model_dump(exclude={"timeout_s"}))
         self._times = times
 
@@ -221,7 +250,7 @@ class SimulatedMeasurer:
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:
         """Measure one configuration."""
-        return trial.measure(_Launches(self._job(problem, config, best_s), self.noise, self._times))
+        return trial.measure(self._launches(self._job(problem, config, best_s)))
 
     def measure_interleaved(
         self,
@@ -235,13 +264,16 @@ class SimulatedMeasurer:
         jobs = [self._job(problem, config, None) for config in configs]
 
         def measure(jobs: Sequence[Job], block: Block) -> list[Measurement]:
-            runners = [_Launches(job, self.noise, self._times) for job in jobs]
+            runners = [self._launches(job) for job in jobs]
             return trial.measure_interleaved(runners, block.rounds, block.order)
 
         return over_occasions(jobs, split_rounds(rounds, seeds), measure)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
+
+    def _launches(self, job: Job) -> _Launches:
+        return _Launches(job, self.noise, self._times, self._process)
 
     def _job(self, problem: Input, config: Config, best_s: float | None) -> Job:
         binary = Binary(Build(config.digest, "", "a compiler", 0.0), b"")
@@ -256,6 +288,7 @@ class _Launches:
     job: Job
     noise: Noise
     times: Times
+    process: Iterator[float]
     wall_s: float = 0.0
     host_read: tuple[str, ...] = ()
     _load: Load = field(default_factory=Load)
@@ -268,7 +301,9 @@ class _Launches:
     def run(self) -> float:
         """Run once."""
         time_s = self.times(self.job.input, self.job.config)
-        return self.noise.read(time_s * math.exp(self.noise.launch(self._load)))
+        return self.noise.read(
+            time_s * math.exp(next(self.process) + self.noise.launch(self._load))
+        )
 
     def verify(self) -> None:
         """Do nothing: all outputs are right."""

@@ -12,7 +12,15 @@ import pytest
 from benchmarks import false_claims
 from benchmarks.equal_code import Tally, simulated
 from benchmarks.false_claims import figures
-from benchmarks.noise import MODELS, TIME_S, Burdened, CoarseTicks, LoadOffset, Noise
+from benchmarks.noise import (
+    MODELS,
+    TIME_S,
+    Burdened,
+    CoarseTicks,
+    LoadOffset,
+    Noise,
+    ProcessOffset,
+)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -21,7 +29,7 @@ def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name: str) 
         noise = MODELS[name](random.Random(seed))
         return [noise.launch(noise.load("code")) for _ in range(50)]
 
-    assert len(MODELS) == 10
+    assert len(MODELS) == 11
     assert launches(1) == launches(1) != launches(2)
     assert sorted(map(abs, launches(1)))[25] < 0.1
 
@@ -33,6 +41,21 @@ def test_the_offset_of_a_load_lasts_until_the_next_load() -> None:
         for load in (noise.load("code"), noise.load("code"))
     ]
     assert abs(means[0] - means[1]) > 5 * 0.003 / math.sqrt(200)
+
+
+def test_each_process_has_an_offset_that_changes_now_and_then() -> None:
+    noise = ProcessOffset(random.Random(0))
+    first, second = noise.start_process(), noise.start_process()
+    offsets = [next(first) for _ in range(5000)]
+    assert 5 <= len(set(offsets)) <= 20
+    assert next(first) != next(second)
+    assert next(Noise(random.Random(0)).start_process()) == 0
+
+
+def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ() -> None:
+    tally = simulated("offset per process", inputs=2, seed=0, trials=2, parts=("compare",))
+    assert (tally.trials["rerun"], tally.trials["burden rerun"]) == (2, 2)
+    assert tally.claims["rerun"] == tally.claims["burden rerun"] == 0
 
 
 def test_a_coarse_clock_shows_whole_ticks() -> None:

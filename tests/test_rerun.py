@@ -112,9 +112,16 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
 
     def use(*sides: Side) -> None:
         left = iter(sides)
-        where = "harness.commands.compare.rerun"
-        monkeypatch.setattr(f"{where}.open_measurer", lambda spec, requested: (next(left), "why"))
-        monkeypatch.setattr(f"{where}.fitted_to", lambda spec, measurer: spec)
+        first: list[Side] = []
+
+        def open_measurer(spec: Any, requested: str, beside: Side | None) -> tuple[Side, str]:
+            assert [beside] == (first or [None]), "the second side runs in the process of the first"
+            side = next(left)
+            first.append(side)
+            return side, "why"
+
+        monkeypatch.setattr("harness.commands.compare.rerun.open_measurer", open_measurer)
+        monkeypatch.setattr("harness.compare.rerun.fitted_to", lambda spec, measurer: spec)
 
     return use
 

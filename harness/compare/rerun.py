@@ -6,10 +6,14 @@ side once, for a few rounds, in random order; each side loads its code and alloc
 So the offset of a load or of an allocation differs from occasion to occasion, like all other noise,
 and what slows the machine down for longer than an occasion slows both sides. The differences
 between the sides, one per occasion, are what harness.compare.statistics judges.
+
+The kernels of both sides run in one process. Of two processes with equal code, one is often faster
+for longer than a rerun measures an input, so no number of occasions would show that by chance.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import random
@@ -18,10 +22,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.compare.reading import InputResults, KernelResults
+from harness.compare.rerun_plan import Planned
 from harness.compare.statistics import OCCASIONS
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.machine import notes
 from harness.core.records import Config, Input, Measurement
+from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.measure.occasions import join
 from harness.results import FINAL, RunPlan, Store, without_password
@@ -31,6 +37,10 @@ from harness.space_file import Spec
 
 _LEAST_ROUNDS = 2  # of an occasion
 _RELOADED = (1,)  # one occasion, with data of another seed than the search's: it is loaded anew
+
+
+Open = Callable[[Spec, Measurer | None], Measurer]
+"""Opens what measures a space; for the second side, beside the measurer of the first."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,19 @@ class RerunSide:
                     "with"
                 )
         return configs
+
+
+@contextlib.contextmanager
+def opened_sides(planned: Planned, open_: Open) -> Iterator[tuple[RerunSide, RerunSide]]:
+    """Open the measurers of both sides, and close them at the end."""
+    with contextlib.ExitStack() as stack:
+        sides: list[RerunSide] = []
+        for each in planned:
+            measurer = open_(each.spec, sides[0].measurer if sides else None)
+            stack.callback(measurer.close)
+            results, spec = each.of(measurer.environment), fitted_to(each.spec, measurer)
+            sides.append(RerunSide(each.name, each.database, results, spec, measurer))
+        yield sides[0], sides[1]
 
 
 @dataclass

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.compare.reading import KernelResults
-from harness.compare.rerun import RerunSide, rerun_kernel, rerun_notes
-from harness.compare.rerun_plan import PlannedSide, check_rerun_database, plan_rerun
+from harness.compare.rerun import opened_sides, rerun_kernel, rerun_notes
+from harness.compare.rerun_plan import check_rerun_database, plan_rerun
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
-from harness.measure.choose import fitted_to, open_measurer
+from harness.measure.choose import open_measurer
+from harness.measure.measurer import Measurer
 from harness.results import Store, check_database, without_password, writing
 from harness.space_file import Spec
 
@@ -46,10 +46,14 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
     results: list[tuple[KernelResults, KernelResults]] = []
     notes: list[str] = []
     console = make_console(stderr=True)
+
+    def open_(spec: Spec, beside: Measurer | None) -> Measurer:
+        return open_measurer(spec, options.backend, beside)[0]
+
     with writing(options.database) as engine, ProgressDisplay(console) as display:
         store = Store(engine)
         for pair in planned:
-            with _opened(pair, options.backend) as (old, new):
+            with opened_sides(pair, open_) as (old, new):
                 inputs = len(old.results.inputs)
                 display.begin_stage(f"{new.results.kernel}: both sides, interleaved", inputs)
                 found = rerun_kernel(old, new, store, options.occasions, display.step)
@@ -63,18 +67,3 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
         [side.spec for _, side in planned],
         [*notes, stored],
     )
-
-
-@contextlib.contextmanager
-def _opened(
-    pair: tuple[PlannedSide, PlannedSide], backend: str
-) -> Iterator[tuple[RerunSide, RerunSide]]:
-    """Open a measurer for each side: each has processes of its own."""
-    with contextlib.ExitStack() as stack:
-        sides = []
-        for planned in pair:
-            measurer, _ = open_measurer(planned.spec, backend)
-            stack.callback(measurer.close)
-            results, spec = planned.of(measurer.environment), fitted_to(planned.spec, measurer)
-            sides.append(RerunSide(planned.name, planned.database, results, spec, measurer))
-        yield sides[0], sides[1]
