@@ -25,6 +25,7 @@ from harness.space_file import (
     read_document,
     space_schema,
 )
+from harness.space_file import document as document_module
 from harness.space_file.model import Measure, Search, Verify
 from harness.space_file.program_model import ProgramSpaceFile
 
@@ -132,9 +133,38 @@ def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     assert time.process_time() - began < 10
 
 
-def test_file_above_the_limit_is_not_parsed(folder: Path) -> None:
-    with pytest.raises(SpecError, match="is longer than 262,144 bytes"):
-        load(folder, "# " + "x" * 300_000)
+def test_file_above_the_limit_is_not_parsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_module, "MAX_BYTES", 1000)
+    with pytest.raises(SpecError, match="is longer than 1,000 bytes"):
+        load(folder, "# " + "x" * 1000)
+
+
+def test_values_above_the_limit_are_not_composed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_module, "MAX_NODES", 1000)
+    with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
+        load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
+
+
+def test_file_of_many_inputs_is_read_by_libyaml_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(yaml.scanner.Scanner, "fetch_more_tokens")  # PyYAML's own, which is slow
+    listed = "".join(f"    - {{n: {n}}}\n" for n in range(1, 20_001))
+    head = WHOLE[: WHOLE.index("inputs:")]
+    text = f"{head}inputs:\n  features: [n]\n  values:\n{listed}"
+    assert len(load(folder, text).inputs) == 20_000
+
+
+@pytest.mark.parametrize("with_libyaml", [True, False])
+def test_what_is_no_yaml_is_said_alike_without_libyaml(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, with_libyaml: bool
+) -> None:
+    monkeypatch.setattr(yaml, "__with_libyaml__", with_libyaml)
+    assert load(folder, WHOLE).name == "scale"
+    with pytest.raises(SpecError, match=r"space\.yaml:2: is not YAML: a tab is used"):
+        load(folder, "a:\n\tb: 1\n")
 
 
 def test_constructors_never_run(tmp_path: Path) -> None:

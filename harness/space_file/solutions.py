@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from harness.constraints.expression import Expression
@@ -165,12 +165,20 @@ def _check_launch(
     """Check that the default's launch sizes are whole numbers from 1 on every input."""
     default: dict[str, Value] = {p.name: p.default for p in parameters}
     for location, size in expressions.launch_sizes():
-        for problem in inputs:
+        for problem in _differing(inputs, size.names):
             values = {**default, **problem}
             message = _why_no_size(size, values) if size.names <= set(values) else None
             if message is not None:
                 document.fault_at(location, message)
                 break
+
+
+def _differing(inputs: Iterable[Input], names: Collection[str]) -> Iterable[Input]:
+    """Return the inputs that differ in one of these features."""
+    found: dict[tuple[Value | None, ...], Input] = {}
+    for problem in inputs:
+        found.setdefault(tuple(map(problem.get, names)), problem)
+    return found.values()
 
 
 def _why_no_size(size: Expression, values: Mapping[str, Value]) -> str | None:
